@@ -1,0 +1,1 @@
+"""The facade: one embeddable object that front ends and programs talk to."""

@@ -1,0 +1,49 @@
+"""Time, from the one place that asks the machine for it.
+
+Two readings, both in whole milliseconds since 1970:
+
+    wall_ms      what a person's watch shows.  It may jump, either way.  Record
+                 timestamps and due times of the schedule are wall time.
+    steady_ms    starts as wall time and from then on only counts forward, by
+                 the machine's boot clock, through steps of the wall clock and
+                 through suspend.  Leases, retries and waits use it, so a clock
+                 that is set back an hour does not hold a message for an hour.
+
+Everything else receives a ``Clock``, or a value that came from one.
+"""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from; ``penstock.testing.ManualClock`` is the other one."""
+
+    def wall_ms(self) -> int:
+        """The time of day."""
+        ...
+
+    def steady_ms(self) -> int:
+        """Time that never goes back and never jumps."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def __init__(self) -> None:
+        self._anchor_ns = time.time_ns() - _boot_ns()
+
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return time.time_ns() // 1_000_000
+
+    def steady_ms(self) -> int:
+        """Time that never goes back and never jumps."""
+        return (self._anchor_ns + _boot_ns()) // 1_000_000
+
+
+def _boot_ns() -> int:
+    """Nanoseconds since boot, counting suspend where the platform can (Linux)."""
+    boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(boot)

@@ -1,0 +1,1 @@
+"""Stream groups: membership, assignment and committed offsets, as plain state machines."""

@@ -1,0 +1,1 @@
+"""Append-only storage of one partition: segments, indexes, group commit, retention."""

@@ -1,0 +1,1 @@
+"""PUBLIC: what tests of our users, and our own, need."""

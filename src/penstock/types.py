@@ -1,0 +1,97 @@
+"""Small values everyone shares: durations, names, lanes.
+
+    duration     ``timedelta``, seconds, or text such as ``250ms``, ``30s``, ``5m``, ``2h``, ``7d``, ``1h30m``
+    instant      ``datetime`` with a time zone, seconds since 1970, or RFC 3339 text
+    name         of a topic, group or consumer; safe as a file name, because topics are folders
+    lane         a priority class: critical 2, high 1, normal 0, low -1, background -2
+
+All of them are parsed here and nowhere else, and inside the package a
+duration or an instant is always an ``int`` of milliseconds (``_ms``).
+"""
+
+import math
+import re
+from datetime import datetime, timedelta
+from typing import Final
+
+from penstock.errors import InvalidName, InvalidValue, UnknownPriority
+
+Duration = timedelta | float | int | str
+Instant = datetime | float | int | str
+Priority = str | int
+
+NAME_LENGTH_MAX: Final = 200  # With ".dlq" and a suffix it stays under the 255 bytes of a file name.
+DURATION_MS_MAX: Final = 1000 * 365 * 24 * 3600 * 1000  # A thousand years: beyond it, a mistake.
+
+LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
+LANE_NAMES: Final[dict[int, str]] = {number: name for name, number in LANES.items()}
+NORMAL: Final = 0
+
+_NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+def duration_ms(name: str, value: Duration) -> int:
+    """A duration in milliseconds; ``name`` is the argument's, for the error."""
+    match value:
+        case timedelta():
+            number = value / timedelta(milliseconds=1)
+        case bool():
+            raise InvalidValue(name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'")
+        case int() | float():
+            number = value * 1000
+        case str():
+            number = _duration_text_ms(name, value)
+        case _:
+            raise InvalidValue(name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'")
+    if not math.isfinite(number) or not 0 <= number <= DURATION_MS_MAX:
+        raise InvalidValue(name=name, value=value, why="a duration is not negative and at most 1,000 years")
+    return round(number)
+
+
+def _duration_text_ms(name: str, text: str) -> float:
+    compact = text.strip().replace(" ", "")
+    pieces = _PIECE.findall(compact)
+    if not pieces or "".join(number + unit for number, unit in pieces) != compact:
+        raise InvalidValue(name=name, value=text, why="write it like '250ms', '30s', '5m', '2h', '7d' or '1h30m'")
+    return sum(float(number) * _UNIT_MS[unit] for number, unit in pieces)
+
+
+def instant_ms(name: str, value: Instant) -> int:
+    """A point in time in milliseconds since 1970."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InvalidValue(name=name, value=value, why="write it like '2026-11-14T15:00:00Z'") from None
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidValue(name=name, value=value, why="a time needs a time zone, such as datetime.now(UTC)")
+        return round(value.timestamp() * 1000)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidValue(name=name, value=value, why="a time is a datetime, seconds since 1970 or RFC 3339 text")
+    return round(value * 1000)
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return ``name`` if it may name a topic, group or consumer (``kind``)."""
+    if not isinstance(name, str):
+        raise InvalidName(kind=kind, name=repr(name), why="it is not text")
+    if not name:
+        raise InvalidName(kind=kind, name=name, why="it is empty")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidName(kind=kind, name=name[:20] + "...", why=f"it has {len(name)} characters")
+    if not _NAME.match(name):
+        raise InvalidName(kind=kind, name=name, why="it has a character or a beginning that names may not have")
+    return name
+
+
+def lane_number(priority: Priority) -> int:
+    """The lane of a priority, given by name or number."""
+    if isinstance(priority, str) and priority in LANES:
+        return LANES[priority]
+    if isinstance(priority, int) and not isinstance(priority, bool) and priority in LANE_NAMES:
+        return priority
+    known = ", ".join(f"{name} ({number})" for name, number in LANES.items())
+    raise UnknownPriority(priority=priority, known=known)

@@ -1,0 +1,1 @@
+"""Bytes to values and back, with no sockets and no files."""
