@@ -1,0 +1,176 @@
+"""The partitions of a stream group, handed from member to member without a pause.
+
+Every partition has at most one owner, who alone may commit on it.  A change of
+membership gives a new target (see ``assignors.sticky``); from there each
+partition that must move takes these steps, on its own, while all others go on:
+
+                  target names another          owner's heartbeat is without it,
+                  member                        or it left, or its session expired
+      owned by A --------------------> owned by A, --------------------> free
+          ^                            A is told to revoke it             |
+          '------------- the heartbeat of the member that -----------------'
+                         the target names (B, or A again)
+
+So there is no barrier at which all members stop: a member learns of its changes
+by its own heartbeats, and a partition is never with two members.  A member that
+is told to revoke a partition finishes and commits first, as its owner.
+
+Invariants (asserted where they could break):
+
+    I1  both tables of owners agree: a partition is freed by its owner only
+    I2  every partition is in exactly one member's target, if there are members
+
+Costs: a heartbeat is O(partitions of that member); a join, leave or expiry
+O(p log p + m log m); memory O(p + m).
+
+Left out: persistence.  After a restart members join again, which they must be
+able to do anyway, and committed offsets are kept elsewhere.
+"""
+
+from dataclasses import dataclass
+
+from penstock.groups.assignors import sticky
+from penstock.groups.membership import Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member hears in answer to its heartbeat."""
+
+    generation: int
+    partitions: frozenset[int]  # Work on these now.
+    revoke: frozenset[int]  # Finish and commit these, then heartbeat without them.
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """A member as an operator sees it."""
+
+    member: str
+    owned: frozenset[int]  # What it alone may work on now, including what it is to give up.
+    assigned: frozenset[int]  # What it will own when all moves are done.
+    deadline_ms: int  # Its session expires then, unless it is heard from.
+
+
+class Coordinator:
+    """Assigns the partitions of one topic to the members of one group.
+
+    ``now_ms`` is steady time.  A member that is unknown (never joined, left or
+    expired) must stop all its work and join again.
+    """
+
+    def __init__(self, partitions: int, session_timeout_ms: int) -> None:
+        assert partitions > 0, "a topic has at least one partition"
+        self.generation = 0  # Rises with every change of the target.
+        self._membership = Membership(session_timeout_ms)
+        self._owners: list[str | None] = [None] * partitions  # By partition; None: free.
+        self._owned: dict[str, set[int]] = {}  # By member: the same fact as _owners.
+        self._target: dict[str, set[int]] = {}  # By member: where this generation is going.
+        self._told: dict[str, int] = {}  # By member: the generation of its last answer, -1 before the first.
+
+    def join(self, member: str, now_ms: int) -> None:
+        """Take in a member; one that is in already is only refreshed."""
+        if self._membership.join(member, now_ms):
+            self._owned[member] = set()
+            self._told[member] = -1
+            self._retarget()
+
+    def heartbeat(self, member: str, owned: frozenset[int], now_ms: int) -> Assignment | None:
+        """Refresh a session, and move its partitions one step on; None: unknown member.
+
+        ``owned`` is what the member works on right now.  What it was to revoke
+        and is not in there any more is free for others at once.
+        """
+        if not self._membership.refresh(member, now_ms):
+            return None
+        target = self._target[member]
+        self._free(member, self._owned[member] - target - owned)
+        self._give_what_is_free(member)
+        self._told[member] = self.generation
+        held = self._owned[member]
+        work = frozenset(held & target)
+        # What a member believes to own and does not (it was away for too long)
+        # is to be stopped too.
+        return Assignment(self.generation, work, frozenset((held | owned) - work))
+
+    def leave(self, member: str, now_ms: int) -> None:
+        """Let a member go; its partitions are free at once."""
+        if self._membership.leave(member, now_ms):
+            self._forget(member)
+            self._retarget()
+
+    def tick(self, now_ms: int) -> list[str]:
+        """Put out the members whose session has expired; who they were."""
+        gone = self._membership.expire(now_ms)
+        for member in gone:
+            self._forget(member)
+        if gone:
+            self._retarget()
+        return gone
+
+    def next_deadline_ms(self) -> int:
+        """When ``tick`` may have something to do, or -1."""
+        return self._membership.next_deadline_ms()
+
+    def owner(self, partition: int) -> str | None:
+        """Who may commit on a partition now; None: nobody."""
+        return self._owners[partition]
+
+    def has_news(self, member: str) -> bool:
+        """Whether a heartbeat of this member would tell it something new, so that it is worth waking.
+
+        An unknown member has news: it must join again.
+        """
+        told = self._told.get(member)
+        if told != self.generation:
+            return True
+        waiting = self._target[member] - self._owned[member]
+        return any(self._owners[partition] is None for partition in waiting)
+
+    def members(self) -> list[MemberInfo]:
+        """The members, by name."""
+        return [
+            MemberInfo(
+                member,
+                frozenset(self._owned[member]),
+                frozenset(self._target[member]),
+                self._membership.deadline_ms(member),
+            )
+            for member in self._membership.names()
+        ]
+
+    def resize(self, partitions: int) -> None:
+        """Take in new partitions of the topic."""
+        new = partitions - len(self._owners)
+        assert new >= 0, "a topic never loses a partition"
+        if new:
+            self._owners.extend([None] * new)
+            self._retarget()
+
+    def _retarget(self) -> None:
+        """Aim at the nearest balanced assignment.
+
+        Nearest to who owns what, not to the last target: a move that was
+        planned and not made yet is cheap to forget.
+        """
+        self._target = sticky(self._owned, self._membership.names(), len(self._owners))
+        self.generation += 1
+        assert not self._target or sum(map(len, self._target.values())) == len(self._owners), "I2"
+
+    def _give_what_is_free(self, member: str) -> None:
+        owned = self._owned[member]
+        for partition in self._target[member] - owned:
+            if self._owners[partition] is None:
+                self._owners[partition] = member
+                owned.add(partition)
+
+    def _free(self, member: str, partitions: set[int]) -> None:
+        for partition in partitions:
+            assert self._owners[partition] == member, "I1"
+            self._owners[partition] = None
+            self._owned[member].discard(partition)
+
+    def _forget(self, member: str) -> None:
+        self._free(member, set(self._owned[member]))
+        del self._owned[member]
+        del self._told[member]
