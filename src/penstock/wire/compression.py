@@ -1,0 +1,135 @@
+"""The four codecs of a record batch, each with a limit on what comes out.
+
+    number  name    bytes
+    0       none    as they are
+    1       gzip    gzip members (RFC 1952)
+    2       snappy  written in xerial frames, as Java does; read in xerial frames, or raw as librdkafka writes
+    3       lz4     LZ4 frames
+    4       zstd    Zstandard frames (RFC 8878)
+
+What comes over a network may be made to explode: a kilobyte of zstd can hold
+gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``, and
+refuses what is longer.  A length that the data states about itself is only
+believed within that limit.  Whatever the damage, the one error is
+``InvalidBatch``.
+
+Costs: native code throughout.  A stream says nothing trustworthy about its
+unpacked length, so the output starts at four times the input and grows
+eightfold until it fits: most batches fit at once.  Damaged data costs as much
+as data of ``limit_bytes``, never more.
+
+Leaves out: levels (each codec's default) and dictionaries.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import cramjam
+
+from penstock.errors import InvalidBatch
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+CODECS: Final[dict[str, int]] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+CODEC_NAMES: Final[dict[int, str]] = {number: name for name, number in CODECS.items()}
+
+Data = bytes | bytearray | memoryview
+
+_OUTPUT_BYTES_MIN: Final = 1 << 14  # Below this, a larger first try costs nothing.
+_FIRST_RATIO: Final = 4  # Records of JSON shrink about fourfold.
+_GROWTH: Final = 8  # Three tries reach a ratio of 256, which text does not.
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # Version 1, readable since version 1.
+_XERIAL_BLOCK_BYTES: Final = 1 << 16  # Snappy never looks back further, so longer blocks gain nothing.
+_SNAPPY_RATIO_MAX: Final = 64  # No element of snappy stands for more: 64 bytes from a 3-byte copy.
+
+
+def compress(codec: int, data: Data) -> bytes:
+    """The data in the form of a codec."""
+    return _COMPRESS[codec](data)
+
+
+def decompress(codec: int, data: Data, limit_bytes: int) -> bytes:
+    """What was given to ``compress``; InvalidBatch if it is damaged or longer than the limit."""
+    if codec == NONE:
+        return _within(bytes(data), limit_bytes)
+    if codec == SNAPPY:
+        return _decompress_snappy(data, limit_bytes)
+    return _decompress_stream(codec, data, limit_bytes)
+
+
+def _compress_snappy(data: Data) -> bytes:
+    pieces: list[bytes] = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        pieces += (len(block).to_bytes(4, "big"), block)
+    return b"".join(pieces)
+
+
+_COMPRESS: Final[dict[int, Callable[[Data], bytes]]] = {
+    NONE: bytes,
+    GZIP: lambda data: bytes(cramjam.gzip.compress(data)),
+    SNAPPY: _compress_snappy,
+    LZ4: lambda data: bytes(cramjam.lz4.compress(data)),
+    ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+}
+
+_DECOMPRESS_INTO: Final[dict[int, Callable[[Any, Any], int]]] = {
+    GZIP: cramjam.gzip.decompress_into,
+    LZ4: cramjam.lz4.decompress_into,
+    ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+def _decompress_stream(codec: int, data: Data, limit_bytes: int) -> bytes:
+    decompress_into = _DECOMPRESS_INTO[codec]
+    output_bytes = min(max(len(data) * _FIRST_RATIO, _OUTPUT_BYTES_MIN), limit_bytes)
+    while True:
+        output = bytearray(output_bytes)
+        try:
+            length = decompress_into(data, output)
+        except cramjam.DecompressionError as error:
+            # It may be damaged or just longer than the output: the library says so only in prose.
+            if output_bytes >= limit_bytes:
+                why = f"its {CODEC_NAMES[codec]} data is damaged or longer than {limit_bytes} bytes ({error})"
+                raise InvalidBatch(why=why) from None
+            output_bytes = min(output_bytes * _GROWTH, limit_bytes)
+        else:
+            return bytes(memoryview(output)[:length])
+
+
+def _decompress_snappy(data: Data, limit_bytes: int) -> bytes:
+    view = memoryview(data)
+    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_block(view, limit_bytes)
+    pieces: list[bytes] = []
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        start = position + 4
+        position = start + int.from_bytes(view[position:start], "big")
+        if position > len(view):
+            raise InvalidBatch(why="its snappy data is cut short")
+        pieces.append(_decompress_block(view[start:position], limit_bytes))
+        limit_bytes -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _decompress_block(block: memoryview, limit_bytes: int) -> bytes:
+    try:
+        length = cramjam.snappy.decompress_raw_len(block)
+        if length > min(limit_bytes, len(block) * _SNAPPY_RATIO_MAX):
+            raise InvalidBatch(why=f"its snappy data claims {length} bytes, and {limit_bytes} are allowed")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise InvalidBatch(why=f"its snappy data is damaged ({error})") from None
+
+
+def _within(data: bytes, limit_bytes: int) -> bytes:
+    if len(data) > limit_bytes:
+        raise InvalidBatch(why=f"it has {len(data)} bytes of records, and {limit_bytes} are allowed")
+    return data
