@@ -35,14 +35,20 @@ own protocol in one table, and a test walks this module to see that no class
 is missing from any table.  Bugs are not in this tree: they are ``assert``.
 
 An error carries facts (``error.facts``); its sentence is a template over
-them that says what happened and what to do about it.
+them that says what happened and what to do about it.  The docstring of a
+class (what it means, ``Cause:``, ``Do:``) is its section in docs/errors.md;
+``make docs`` writes that page, and a test compares it.
 """
 
 from typing import Any, ClassVar
 
 
 class PenstockError(Exception):
-    """Base of the tree; catch this to catch everything below and nothing else."""
+    """Base of the tree; catch this to catch everything below and nothing else.
+
+    Cause: never raised as such; a class below it is.
+    Do: catch it where any refusal of the broker is handled alike.
+    """
 
     code: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
@@ -66,13 +72,21 @@ def _rebuild(kind: type[PenstockError], facts: dict[str, Any]) -> PenstockError:
 
 
 class RequestError(PenstockError):
-    """The request is wrong as it stands."""
+    """The request is wrong as it stands.
+
+    Cause: never raised as such, except for a refusal that has no class of its own yet.
+    Do: read the sentence and change the call; the same call fails the same way.
+    """
 
     code = "BAD_REQUEST"
 
 
 class InvalidName(RequestError):
-    """A topic, group or consumer name breaks the grammar of names."""
+    """A topic, group or consumer name breaks the grammar of names.
+
+    Cause: the name is empty, too long, or has a character that is not safe in the name of a folder.
+    Do: choose a name of 1 to 200 letters, digits, '.', '_' or '-', not starting with '.' or '__'.
+    """
 
     code = "NAME_INVALID"
     sentence = (
@@ -85,7 +99,12 @@ class InvalidName(RequestError):
 
 
 class InvalidValue(RequestError):
-    """An argument or setting has a value that makes no sense."""
+    """An argument or setting has a value that makes no sense.
+
+    Cause: a duration, a time, a count or an option is of the wrong type or outside its range.
+    Do: read the sentence, which names the argument and what it accepts, and correct the call or the
+        setting.
+    """
 
     code = "VALUE_INVALID"
     sentence = "{name} cannot be {value!r}: {why}"
@@ -95,7 +114,11 @@ class InvalidValue(RequestError):
 
 
 class UnknownPriority(RequestError):
-    """The priority is not the name or number of a lane."""
+    """The priority is not the name or number of a lane.
+
+    Cause: a misspelt name, or a number that no lane has.
+    Do: use critical, high, normal, low or background, or a number from 2 down to -2.
+    """
 
     code = "PRIORITY_UNKNOWN"
     sentence = "there is no priority {priority!r}; use one of {known}"
@@ -105,17 +128,27 @@ class UnknownPriority(RequestError):
 
 
 class DelayOutOfRange(RequestError):
-    """The delay is negative or beyond the topic's ``delay_max``."""
+    """The delay is negative or beyond the topic's ``delay_max``.
+
+    Cause: a negative delay, or a due time further off than the topic allows.
+    Do: correct the delay, or raise the topic's ``delay_max``.
+    """
 
     code = "DELAY_OUT_OF_RANGE"
-    sentence = "a delay of {delay_ms} ms is outside 0 to {limit_ms} ms; raise the topic's delay_max to go further"
+    sentence = (
+        "a delay of {delay_ms} ms is outside 0 to {limit_ms} ms; raise the topic's delay_max to go further"
+    )
 
     def __init__(self, *, delay_ms: int, limit_ms: int) -> None:
         super().__init__(delay_ms=delay_ms, limit_ms=limit_ms)
 
 
 class EmptyMessage(RequestError):
-    """A message without a value; only a key makes that a tombstone."""
+    """A message without a value; only a key makes that a tombstone.
+
+    Cause: ``value`` is None and there is no key.
+    Do: publish bytes (``b""`` is fine), or add the key whose older values the tombstone shall remove.
+    """
 
     code = "MESSAGE_EMPTY"
     sentence = "a message for {topic!r} has no value; give bytes, or a key to publish a tombstone"
@@ -125,17 +158,30 @@ class EmptyMessage(RequestError):
 
 
 class MessageTooLarge(RequestError):
-    """Key, value and headers together exceed the topic's ``message_bytes_max``."""
+    """Key, value and headers together exceed the topic's ``message_bytes_max``.
+
+    Cause: the message is larger than the topic accepts.
+    Do: keep large bodies elsewhere and publish a reference, split the message, or raise
+        ``message_bytes_max``.
+    """
 
     code = "MESSAGE_TOO_LARGE"
-    sentence = "the message has {size_bytes} bytes and the limit is {limit_bytes}; raise message_bytes_max or split it"
+    sentence = (
+        "the message has {size_bytes} bytes and the limit is {limit_bytes}; "
+        "raise message_bytes_max or split it"
+    )
 
     def __init__(self, *, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(size_bytes=size_bytes, limit_bytes=limit_bytes)
 
 
 class InvalidBatch(RequestError):
-    """Bytes that should be a record batch are not one."""
+    """Bytes that should be a record batch are not one.
+
+    Cause: a client built the batch wrongly, the bytes were cut short, or they were changed on the way.
+    Do: encode it again; if the bytes came over a network, look for a proxy or a client library that
+        alters them.
+    """
 
     code = "BATCH_INVALID"
     sentence = "not a valid record batch: {why}"
@@ -145,7 +191,11 @@ class InvalidBatch(RequestError):
 
 
 class TopicNotFound(RequestError):
-    """The topic does not exist."""
+    """The topic does not exist.
+
+    Cause: a misspelt name, or the topic was deleted or never created.
+    Do: create it with ``create_topic``, or correct the name.
+    """
 
     code = "TOPIC_NOT_FOUND"
     sentence = "there is no topic {topic!r}; create it first with create_topic({topic!r})"
@@ -155,7 +205,11 @@ class TopicNotFound(RequestError):
 
 
 class TopicExists(RequestError):
-    """A topic of that name exists already."""
+    """A topic of that name exists already.
+
+    Cause: two programs create the same topic, or one does so at each start.
+    Do: use the topic as it is, or change its settings with ``alter_topic``.
+    """
 
     code = "TOPIC_EXISTS"
     sentence = "topic {topic!r} exists already; use alter_topic to change its settings"
@@ -165,7 +219,11 @@ class TopicExists(RequestError):
 
 
 class PartitionNotFound(RequestError):
-    """The topic has fewer partitions than that."""
+    """The topic has fewer partitions than that.
+
+    Cause: the partition number is not below the topic's partition count.
+    Do: ask the topic for its partitions; leave the partition out to let the key choose.
+    """
 
     code = "PARTITION_NOT_FOUND"
     sentence = "topic {topic!r} has partitions 0 to {last}, not {partition}"
@@ -175,7 +233,11 @@ class PartitionNotFound(RequestError):
 
 
 class OffsetOutOfRange(RequestError):
-    """The offset is below the log's start or above its end."""
+    """The offset is below the log's start or above its end.
+
+    Cause: retention has deleted the offset since it was noted, or it was never written.
+    Do: seek to earliest, to latest or to a time; lengthen the retention if readers fall behind.
+    """
 
     code = "OFFSET_OUT_OF_RANGE"
     sentence = "offset {offset} is outside the log, which holds {start} up to {end}"
@@ -185,7 +247,11 @@ class OffsetOutOfRange(RequestError):
 
 
 class GroupNotFound(RequestError):
-    """The topic has no group of that name."""
+    """The topic has no group of that name.
+
+    Cause: a misspelt name, or no consumer of that group has ever come.
+    Do: correct the name, or start a consumer: the first one creates its group.
+    """
 
     code = "GROUP_NOT_FOUND"
     sentence = "topic {topic!r} has no group {group!r}; a group is created by its first consumer"
@@ -195,7 +261,12 @@ class GroupNotFound(RequestError):
 
 
 class GroupKindMismatch(RequestError):
-    """A queue operation on a stream group, or the other way round."""
+    """A queue operation on a stream group, or the other way round.
+
+    Cause: the group was created as the other kind: queue groups ack messages, stream groups commit
+        offsets.
+    Do: use the calls of its kind, or another group name for the other kind.
+    """
 
     code = "GROUP_KIND_MISMATCH"
     sentence = "{operation} is not for {kind} groups, and {group!r} is one"
@@ -205,7 +276,13 @@ class GroupKindMismatch(RequestError):
 
 
 class MemberUnknown(RequestError):
-    """The member left, was evicted after missing heartbeats, or never joined."""
+    """The member left, was evicted after missing heartbeats, or never joined.
+
+    Cause: the member took longer than the session timeout between heartbeats, so its partitions went to
+        others.
+    Do: join again and take up the newly assigned partitions; do less work between polls, or lengthen
+        the timeout.
+    """
 
     code = "MEMBER_UNKNOWN"
     sentence = "{member!r} is not a member of group {group!r}; join again"
@@ -215,7 +292,11 @@ class MemberUnknown(RequestError):
 
 
 class NotAssigned(RequestError):
-    """A member commits on a partition that is not (or no longer) its own."""
+    """A member commits on a partition that is not (or no longer) its own.
+
+    Cause: the partition moved to another member in a rebalance.
+    Do: stop working on that partition; its new owner goes on from the last commit.
+    """
 
     code = "PARTITION_NOT_ASSIGNED"
     sentence = "partition {partition} is not assigned to {member!r} in group {group!r}"
@@ -225,7 +306,12 @@ class NotAssigned(RequestError):
 
 
 class LeaseLost(RequestError):
-    """The lease expired, or was never held; someone else may hold the message now."""
+    """The lease expired, or was never held; someone else may hold the message now.
+
+    Cause: the work took longer than the visibility timeout, or another consumer's delivery is being
+        settled.
+    Do: treat the message as not done by you; extend in time, or ask for a longer visibility timeout.
+    """
 
     code = "LEASE_LOST"
     sentence = (
@@ -238,7 +324,11 @@ class LeaseLost(RequestError):
 
 
 class AlreadySettled(RequestError):
-    """The same delivery was acked, nacked or rejected before."""
+    """The same delivery was acked, nacked or rejected before.
+
+    Cause: the program acks in two places, or acks after an error path has nacked.
+    Do: settle each delivery exactly once; a ``with message:`` block does so.
+    """
 
     code = "ALREADY_SETTLED"
     sentence = "offset {offset} of {topic}:{partition} was settled before; settle each delivery once"
@@ -248,7 +338,11 @@ class AlreadySettled(RequestError):
 
 
 class ProducerFenced(RequestError):
-    """A newer epoch of the same producer id has written."""
+    """A newer epoch of the same producer id has written.
+
+    Cause: a second instance was started with the same producer id, and this one is the older.
+    Do: stop this instance, or start a new producer, which gets a new epoch.
+    """
 
     code = "PRODUCER_FENCED"
     sentence = "producer {producer_id} epoch {epoch} is fenced by epoch {current}; start a new producer"
@@ -258,27 +352,44 @@ class ProducerFenced(RequestError):
 
 
 class SequenceOutOfOrder(RequestError):
-    """An idempotent producer skipped a sequence number: something was lost on the way."""
+    """An idempotent producer skipped a sequence number: something was lost on the way.
+
+    Cause: a batch before this one was not accepted and not sent again.
+    Do: send what is missing, in order; if it is gone, start a new producer.
+    """
 
     code = "SEQUENCE_OUT_OF_ORDER"
-    sentence = "producer {producer_id} sent sequence {sequence}, and {expected} was next; resend what is missing"
+    sentence = (
+        "producer {producer_id} sent sequence {sequence}, and {expected} was next; resend what is missing"
+    )
 
     def __init__(self, *, producer_id: int, sequence: int, expected: int) -> None:
         super().__init__(producer_id=producer_id, sequence=sequence, expected=expected)
 
 
 class DirectoryInUse(RequestError):
-    """Another process (or another broker of this one) has the data directory open."""
+    """Another process (or another broker of this one) has the data directory open.
+
+    Cause: a broker is running on this directory, or one of this process was not closed.
+    Do: close the other broker, connect to it instead, or open another directory.
+    """
 
     code = "DIRECTORY_IN_USE"
-    sentence = "data directory {directory!r} is open in another broker (pid {pid}); close it, or use another directory"
+    sentence = (
+        "data directory {directory!r} is open in another broker (pid {pid}); "
+        "close it, or use another directory"
+    )
 
     def __init__(self, *, directory: str, pid: str) -> None:
         super().__init__(directory=directory, pid=pid)
 
 
 class DirectoryUnusable(RequestError):
-    """The data directory cannot be created or written, or its format is newer than this program."""
+    """The data directory cannot be created or written, or its format is newer than this program.
+
+    Cause: missing rights, a file in the place of the directory, or data written by a newer version.
+    Do: correct the rights or the path, or run the version that wrote the data, or a newer one.
+    """
 
     code = "DIRECTORY_UNUSABLE"
     sentence = "data directory {directory!r} cannot be used: {why}"
@@ -288,7 +399,11 @@ class DirectoryUnusable(RequestError):
 
 
 class Closed(RequestError):
-    """The broker or the consumer was closed."""
+    """The broker or the consumer was closed.
+
+    Cause: a call after ``close()`` or after the ``with`` block has ended.
+    Do: open a new broker or consumer; end the threads that use one before closing it.
+    """
 
     code = "CLOSED"
     sentence = "the {what} is closed; open a new one"
@@ -298,14 +413,22 @@ class Closed(RequestError):
 
 
 class UnavailableError(PenstockError):
-    """The request is fine; the broker cannot serve it now."""
+    """The request is fine; the broker cannot serve it now.
+
+    Cause: never raised as such, except for a passing state that has no class of its own yet.
+    Do: wait a little, longer each time, and call again.
+    """
 
     code = "UNAVAILABLE"
     retryable = True
 
 
 class QueueFull(UnavailableError):
-    """A bounded buffer is full; the caller should slow down."""
+    """A bounded buffer is full; the caller should slow down.
+
+    Cause: publishers are faster than consumers, and the topic's depth or a buffer is bounded.
+    Do: slow down and try again, add consumers, raise the limit, or choose the policy ``wait``.
+    """
 
     code = "QUEUE_FULL"
     sentence = "{what} is full: {limit} is the limit; slow down and try again"
@@ -315,7 +438,12 @@ class QueueFull(UnavailableError):
 
 
 class DiskFull(UnavailableError):
-    """The disk has no room; nothing was written, and what was there stays readable."""
+    """The disk has no room; nothing was written, and what was there stays readable.
+
+    Cause: the file system has no room, or the quota is used up.
+    Do: free some space or shorten the retention; consumers go on meanwhile, and publishing works again
+        by itself.
+    """
 
     code = "DISK_FULL"
     sentence = "no room on the disk for {path!r}; nothing was written: free some space and try again"
@@ -325,20 +453,33 @@ class DiskFull(UnavailableError):
 
 
 class StorageFailed(PenstockError):
-    """A write or a sync failed, so what is on disk is not known; the partition takes no more writes."""
+    """A write or a sync failed, so what is on disk is not known; the partition takes no more writes.
+
+    Cause: the disk or the file system reported an error.
+    Do: look at the system log and the disk, then reopen the broker: recovery keeps everything that was
+        acknowledged.
+    """
 
     code = "STORAGE_FAILED"
-    sentence = "{path!r} failed: {why}; it takes no more writes until the broker is reopened and has recovered it"
+    sentence = (
+        "{path!r} failed: {why}; it takes no more writes until the broker is reopened and has recovered it"
+    )
 
     def __init__(self, *, path: str, why: str) -> None:
         super().__init__(path=path, why=why)
 
 
 class CorruptionError(PenstockError):
-    """Bytes on disk do not match their checksum."""
+    """Bytes on disk do not match their checksum.
+
+    Cause: the disk returned other bytes than were written, or something else changed the file.
+    Do: restore the file from a copy or a replica, or seek past the damage; then check the disk.
+    """
 
     code = "CORRUPTION"
-    sentence = "{path!r} is damaged at byte {position}: {why}; restore the file from a copy, or skip with a seek"
+    sentence = (
+        "{path!r} is damaged at byte {position}: {why}; restore the file from a copy, or skip with a seek"
+    )
 
     def __init__(self, *, path: str, position: int, why: str) -> None:
         super().__init__(path=path, position=position, why=why)

@@ -38,13 +38,17 @@ def duration_ms(name: str, value: Duration) -> int:
         case timedelta():
             number = value / timedelta(milliseconds=1)
         case bool():
-            raise InvalidValue(name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'")
+            raise InvalidValue(
+                name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'"
+            )
         case int() | float():
             number = value * 1000
         case str():
             number = _duration_text_ms(name, value)
         case _:
-            raise InvalidValue(name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'")
+            raise InvalidValue(
+                name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'"
+            )
     if not math.isfinite(number) or not 0 <= number <= DURATION_MS_MAX:
         raise InvalidValue(name=name, value=value, why="a duration is not negative and at most 1,000 years")
     return round(number)
@@ -54,7 +58,9 @@ def _duration_text_ms(name: str, text: str) -> float:
     compact = text.strip().replace(" ", "")
     pieces = _PIECE.findall(compact)
     if not pieces or "".join(number + unit for number, unit in pieces) != compact:
-        raise InvalidValue(name=name, value=text, why="write it like '250ms', '30s', '5m', '2h', '7d' or '1h30m'")
+        raise InvalidValue(
+            name=name, value=text, why="write it like '250ms', '30s', '5m', '2h', '7d' or '1h30m'"
+        )
     return sum(float(number) * _UNIT_MS[unit] for number, unit in pieces)
 
 
@@ -67,10 +73,14 @@ def instant_ms(name: str, value: Instant) -> int:
             raise InvalidValue(name=name, value=value, why="write it like '2026-11-14T15:00:00Z'") from None
     if isinstance(value, datetime):
         if value.tzinfo is None:
-            raise InvalidValue(name=name, value=value, why="a time needs a time zone, such as datetime.now(UTC)")
+            raise InvalidValue(
+                name=name, value=value, why="a time needs a time zone, such as datetime.now(UTC)"
+            )
         return round(value.timestamp() * 1000)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidValue(name=name, value=value, why="a time is a datetime, seconds since 1970 or RFC 3339 text")
+        raise InvalidValue(
+            name=name, value=value, why="a time is a datetime, seconds since 1970 or RFC 3339 text"
+        )
     return round(value * 1000)
 
 
@@ -83,7 +93,9 @@ def check_name(kind: str, name: str) -> str:
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidName(kind=kind, name=name[:20] + "...", why=f"it has {len(name)} characters")
     if not _NAME.match(name):
-        raise InvalidName(kind=kind, name=name, why="it has a character or a beginning that names may not have")
+        raise InvalidName(
+            kind=kind, name=name, why="it has a character or a beginning that names may not have"
+        )
     return name
 
 

@@ -1,0 +1,83 @@
+# Every developer command.  `make` lists them; `make run` and `make test` need nothing but Python 3.11
+# (and use a C compiler if there is one).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Touched when the environment is complete.  Newer than pyproject.toml: nothing to install.
+READY := $(VENV)/ready
+# Compiled where possible: a folder that is not there is skipped, and the sources in src/ are used.
+COMPILED := PYTHONPATH=$(CURDIR)/.compiled/src
+# CI has 2 cores.  Files of very different length: idle workers take from busy ones.
+PYTEST := $(BIN)/pytest -q
+PARALLEL := -n 2 --dist worksteal
+# The tests that run both interpreted and compiled.
+CORE := tests/unit tests/property
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-interpreted test-compiled check static format format-check lint types \
+	imports unit compile coverage docs bench soak clean
+
+help:            ## show this list
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+setup: $(READY)  ## create .venv and install everything into it
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Penstock needs Python 3.11 or newer, and '$(PYTHON)' is not; try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "'$(PYTHON)' cannot make virtual environments; install its venv package (Debian: apt install python3-venv)"; exit 1; }
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # The first that knows --group.
+	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+run: compile     ## the demo: a broker in this process, at work on your terminal
+	@$(COMPILED) $(BIN)/python -m penstock demo
+
+test: test-interpreted test-compiled  ## the whole suite, and the core again compiled (under 10 minutes)
+test-interpreted: $(READY)
+	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL)
+test-compiled: compile
+	@if [ -d .compiled ]; then set -x; \
+		$(COMPILED) HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=compiled $(PYTEST) $(PARALLEL) $(CORE); \
+	else echo "no C compiler: the compiled run is left out"; fi
+
+check: static unit  ## before a commit: format, lint, types, imports, unit tests (under 90 s)
+static: format-check lint types imports  ## everything that runs no code
+unit: $(READY)   ## the unit tests, interpreted
+	HYPOTHESIS_PROFILE=dev $(PYTEST) tests/unit tests/test_tidy.py -m "not slow"
+format: $(READY)  ## rewrite the files as ruff likes them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+format-check: $(READY)
+	$(BIN)/ruff format --check .
+lint: $(READY)   ## ruff
+	$(BIN)/ruff check .
+types: $(READY)  ## mypy --strict over src, tests and scripts
+	$(BIN)/mypy
+imports: $(READY)  ## who may import whom
+	$(BIN)/lint-imports
+
+compile: $(READY)  ## compile the hot modules into .compiled, if there is a C compiler
+	@$(BIN)/python scripts/compile.py
+
+coverage: $(READY)  ## the whole suite with branch coverage
+	$(BIN)/coverage erase
+	HYPOTHESIS_PROFILE=dev $(BIN)/coverage run -m pytest -q
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+docs: $(READY)   ## write the generated pages again
+	$(BIN)/python scripts/errors_page.py
+
+bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benchmarks/results
+	$(COMPILED) $(BIN)/python -m benchmarks
+
+soak: compile    ## property tests with 20,000 examples each, compiled; prints the seed
+	$(COMPILED) HYPOTHESIS_PROFILE=soak $(BIN)/pytest $(PARALLEL) -o faulthandler_timeout=0 tests/property
+
+clean:           ## remove everything that make made
+	rm -rf .venv .compiled .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
