@@ -1,0 +1,592 @@
+"""Queue semantics over one partition, for one group: range leases.
+
+The log is append-only and knows nothing of consumers.  This module adds the
+other half of a queue: who holds which offsets, until when, and what happens
+when they do not answer.  An offset below ``high`` is always in one state:
+
+                      lease                     settle
+      FRESH  -----------------> LEASED ------------------------> DONE
+        (at or after the         |  ^                             ^
+         cursor of its lane)     |  | lease, when due             | settle_free
+                       give_back |  |                             |
+                                 v  |                             |
+                               WAITING        EXHAUSTED ----------'
+                                 (retry queue)    ^  give_back, attempt > attempts_max
+
+It works on ranges.  A lease is one contiguous range of one lane with one
+attempt number and one deadline, so that 100 messages cost one object, and the
+usual answer, all of it at once, costs one dictionary look-up.  Only a partial
+answer gives the lease a bit mask.  What is done is an ``OffsetSet``: in order,
+it is one number (the floor); out of order, one bit an offset.
+
+There is a cursor for each lane.  The cursor of the normal lane passes over the
+ranges that ``LaneIndex`` lists for the others.  Retries that are due go before
+fresh offsets, by due time.  Fresh offsets come from the highest lane that has
+any (strict), or from the lanes in proportion to their weights (see
+``_charge``), which leaves no lane without its share.
+
+It is a plain state machine.  It does no I/O and reads no clock: time arrives
+as ``now_ms``.  Every change is also a call that can be journaled and replayed:
+``lease`` replays as ``restore_lease``, the others as themselves, and the same
+calls give the same ``snapshot``.
+
+Invariants:
+
+    E1  every offset in [floor, high) is in exactly one of the states above
+    E2  ``in_flight`` counts the offsets LEASED, ``waiting_retry`` those WAITING
+    E3  a lease number is never used twice, so a late answer or a stale timer
+        can never touch a newer lease
+    E4  an offset of lane L is FRESH exactly if it is not DONE and not below the
+        cursor of L
+
+Cost: lease and a whole answer are O(1) in ranges (a heap push each); a part
+answer is O(size of the lease / 64); a retry is O(log retries).  ``seek``,
+``skip_to`` and a ``settle_free`` below the cursors are linear in the leases
+and retries.  Memory is about 3 bytes a message in leases of 100.
+
+It leaves out when to expire (the caller asks ``expired`` and journals), how
+long to wait before a retry (``backoff``), order by key (``ordering``), and
+the messages themselves.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from math import lcm
+from typing import Any, Final
+
+from penstock.delivery.offsets import OffsetSet, bit_runs
+from penstock.log.lanes import LaneIndex
+
+HELD: Final = 0  # Done as asked.
+LOST: Final = 1  # There is no such lease, or it does not hold that range.
+SETTLED: Final = 2  # Some offset of the range was settled or given back before; nothing changed.
+
+LANE_COUNT: Final = 5  # Lanes -2 to 2; a lane's slot in a list is lane + 2.
+LANE_SHIFT: Final = 2
+
+TIMERS_SPARE: Final = 64  # Stale timers allowed beside the live ones before they are swept.
+EXPIRED_POPS: Final = 16  # Up to this many, popping the heap is cheaper than sorting it.
+
+Retry = tuple[int, int, int, int]  # Due in ms, start, end, attempt: ordered by due time, then offset.
+Exhausted = tuple[int, int, int]  # Start, end, the attempt that it will not get.
+
+
+class Lease:
+    """Offsets [start, end) in the hands of one consumer until ``deadline_ms``."""
+
+    __slots__ = ("attempt", "consumer", "deadline_ms", "end", "left", "number", "settled", "start")
+
+    def __init__(
+        self, number: int, start: int, end: int, attempt: int, deadline_ms: int, consumer: int
+    ) -> None:
+        self.number = number
+        self.start = start
+        self.end = end
+        self.attempt = attempt  # 1 for the first delivery.
+        self.deadline_ms = deadline_ms
+        self.consumer = consumer  # The broker's number for it; the engine only keeps it.
+        self.settled = 0  # Bit i: offset start + i was settled or given back.
+        self.left = end - start  # Zero bits in ``settled``.
+
+    @property
+    def size(self) -> int:
+        """How many offsets the lease was made for."""
+        return self.end - self.start
+
+    def unsettled(self) -> list[tuple[int, int]]:
+        """The runs that are neither settled nor given back."""
+        if not self.settled:
+            return [(self.start, self.end)]
+        return bit_runs(self.settled ^ ((1 << (self.end - self.start)) - 1), self.start)
+
+
+class DeliveryEngine:
+    """Hands out the offsets of one partition to one group, at least once each.
+
+    ``high`` is the end of what consumers may see; it only grows, and ``lanes``
+    must know every range below it.  ``now_ms`` never goes back.  The caller
+    makes answers durable before it tells anyone.
+    """
+
+    def __init__(
+        self, floor: int, lanes: LaneIndex, attempts_max: int, weights: dict[int, int] | None = None
+    ) -> None:
+        self.lanes = lanes
+        self.attempts_max = attempts_max
+        self.done = OffsetSet(floor)
+        self.leases: dict[int, Lease] = {}
+        self.exhausted: deque[Exhausted] = deque()  # In the order in which they were given up.
+        self.in_flight = 0
+        self.waiting_retry = 0
+        self._burying: deque[Exhausted] = deque()  # Taken by take_exhausted, not yet settled.
+        self._cursors = [floor] * LANE_COUNT
+        self._scans = [floor] * LANE_COUNT  # At or after the cursor: nothing fresh in between (a cache).
+        self._retries: list[Retry] = []  # Heap.
+        self._timers: list[tuple[int, int]] = []  # Heap of (deadline, lease number); may hold stale entries.
+        self._next_number = 1
+        self._strides = _strides(weights)  # Empty: strict lanes.
+        self._credits = [0] * LANE_COUNT  # See _charge.
+
+    # Hand out.
+
+    def lease(self, limit: int, high: int, now_ms: int, timeout_ms: int, consumer: int) -> Lease | None:
+        """Lend at most ``limit`` offsets: due retries first, then fresh ones below ``high``."""
+        assert limit > 0
+        retries = self._retries
+        attempt = 1
+        if retries and retries[0][0] <= now_ms:
+            attempt = retries[0][3]
+            start, end = self._take_retry(limit, now_ms)
+        else:
+            lane = self._choose(high)
+            start, end = self._find(lane, limit, high)
+            if start >= end:
+                return None
+            self._take_fresh(lane, start, end)
+        number = self._next_number
+        self._next_number = number + 1
+        return self._grant(Lease(number, start, end, attempt, now_ms + timeout_ms, consumer))
+
+    # Answers.
+
+    def settle(self, number: int, start: int, end: int) -> int:
+        """[start, end) of a lease is acked, dead-lettered, expired or skipped: done for ever."""
+        answer = self._answer(number, start, end)
+        if answer == HELD:
+            self.done.add(start, end)
+        return answer
+
+    def give_back(self, number: int, start: int, end: int, attempt: int, due_ms: int) -> int:
+        """[start, end) of a lease will be delivered again as ``attempt`` when due, or is exhausted."""
+        answer = self._answer(number, start, end)
+        if answer == HELD:
+            if attempt > self.attempts_max:
+                self.exhausted.append((start, end, attempt))
+            else:
+                heappush(self._retries, (due_ms, start, end, attempt))
+                self.waiting_retry += end - start
+        return answer
+
+    def extend(self, number: int, deadline_ms: int) -> int:
+        """Move the deadline of a lease, either way."""
+        lease = self.leases.get(number)
+        if lease is None:
+            return LOST
+        lease.deadline_ms = deadline_ms
+        self._set_timer(lease)
+        return HELD
+
+    def release(self, number: int, due_ms: int, attempt_counts: bool) -> list[tuple[int, int]]:
+        """Give back what is left of a lease; return those runs (none if there is no such lease)."""
+        lease = self.leases.get(number)
+        if lease is None:
+            return []
+        attempt = lease.attempt + 1 if attempt_counts else lease.attempt
+        runs = lease.unsettled()
+        for start, end in runs:
+            self.give_back(number, start, end, attempt, due_ms)
+        return runs
+
+    def expired(self, now_ms: int) -> list[Lease]:
+        """The leases whose deadline has passed, each once per deadline, earliest first.
+
+        Nothing is given back: the caller journals, and then gives back what
+        ``unsettled()`` says.  Until it does, the consumer may still answer.
+        """
+        found: list[Lease] = []
+        last = (-1, -1)
+        for timer in self._due_timers(now_ms):
+            lease = self.leases.get(timer[1])
+            # A timer is stale if its lease is gone or was extended since; moving
+            # a deadline there and back leaves two equal timers, side by side.
+            if lease is not None and lease.deadline_ms == timer[0] and timer != last:
+                found.append(lease)
+            last = timer
+        return found
+
+    def take_exhausted(self) -> Exhausted | None:
+        """The next range that used up its attempts; after its burial the caller calls settle_free."""
+        if not self.exhausted:
+            return None
+        taken = self.exhausted.popleft()
+        self._burying.append(taken)
+        return taken
+
+    def settle_free(self, start: int, end: int) -> None:
+        """Settle the offsets of [start, end) that are not leased, wherever they wait."""
+        if self._cut_head(self._burying, start, end) or self._cut_head(self.exhausted, start, end):
+            self.done.add(start, end)
+            return
+        if start >= max(self._cursors):
+            self.done.add(start, end)
+            return
+        held: list[tuple[int, int]] = []
+        for lease in self.leases.values():
+            if lease.start < end and lease.end > start:
+                held += lease.unsettled()
+        held.sort()
+        for piece_start, piece_end in _without(start, end, held):
+            self._forget_waiting(piece_start, piece_end)
+            self.done.add(piece_start, piece_end)
+
+    def seek(self, offset: int) -> None:
+        """Start again at ``offset``: leases are lost, retries and settled offsets forgotten."""
+        self.done = OffsetSet(offset)
+        self.leases.clear()
+        self.exhausted.clear()
+        self.in_flight = 0
+        self.waiting_retry = 0
+        self._burying.clear()
+        self._retries.clear()
+        self._timers.clear()
+        for slot in range(LANE_COUNT):
+            self._cursors[slot] = offset
+            self._scans[slot] = offset
+            self._credits[slot] = 0
+
+    def skip_to(self, offset: int) -> int:
+        """Retention deleted everything below ``offset``; return how many unsettled messages that lost."""
+        floor = self.done.floor
+        if offset <= floor:
+            return 0
+        lost = offset - floor - self.done.count_below(offset)
+        self._forget_waiting(floor, offset)
+        for lease in [lease for lease in self.leases.values() if lease.start < offset]:
+            for start, end in lease.unsettled():
+                if start < offset:
+                    self._answer(lease.number, start, min(end, offset))
+        self.done.raise_floor(offset)
+        for slot in range(LANE_COUNT):
+            self._cursors[slot] = max(self._cursors[slot], offset)
+            self._scans[slot] = max(self._scans[slot], offset)
+        return lost
+
+    # Times and counts.
+
+    @property
+    def floor(self) -> int:
+        """Every offset below it is done."""
+        return self.done.floor
+
+    def next_due_ms(self) -> int:
+        """When the earliest lease ends or retry is due, or -1."""
+        timers = self._timers
+        while timers:
+            lease = self.leases.get(timers[0][1])
+            if lease is not None and lease.deadline_ms == timers[0][0]:
+                break
+            heappop(timers)
+        if not timers:
+            return self._retries[0][0] if self._retries else -1
+        if not self._retries:
+            return timers[0][0]
+        return min(timers[0][0], self._retries[0][0])
+
+    def ready(self, high: int) -> bool:
+        """Whether some fresh offset below ``high`` could be leased."""
+        for lane in self.lanes.lanes():
+            start, end = self._find(lane, 1, high)
+            if start < end:
+                return True
+        return False
+
+    def has_ready(self, high: int, now_ms: int) -> bool:
+        """Whether ``lease`` would lend anything."""
+        return (len(self._retries) > 0 and self._retries[0][0] <= now_ms) or self.ready(high)
+
+    def lag(self, high: int) -> int:
+        """How many offsets below ``high`` are not done."""
+        return max(0, high - self.done.floor - self.done.count_below(high))
+
+    # Replay and snapshots.
+
+    def restore_lease(
+        self, number: int, start: int, end: int, attempt: int, deadline_ms: int, consumer: int
+    ) -> None:
+        """Make exactly this lease, as ``lease`` made it when it was journaled."""
+        # By its last offset: retention may since have cut the lane index above the first one.
+        lane = self._lane_of(end - 1)
+        if start >= self._cursors[lane + LANE_SHIFT]:
+            self._take_fresh(lane, start, end)
+        else:
+            self._take_waiting(start, end)
+        self._next_number = max(self._next_number, number + 1)
+        self._grant(Lease(number, start, end, attempt, deadline_ms, consumer))
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Everything but the settings, as plain values: ints, bytes, and lists of tuples of them."""
+        leases = [
+            (
+                lease.number,
+                lease.start,
+                lease.end,
+                lease.attempt,
+                lease.deadline_ms,
+                lease.consumer,
+                lease.settled.to_bytes((lease.settled.bit_length() + 7) // 8, "little"),
+            )
+            for lease in self.leases.values()
+        ]
+        return (
+            self.done.to_bytes(),
+            list(self._cursors),
+            sorted(self._retries),
+            list(self._burying) + list(self.exhausted),
+            sorted(leases),
+            self._next_number,
+            list(self._credits),
+        )
+
+    @staticmethod
+    def restore(
+        snapshot: Sequence[Any], lanes: LaneIndex, attempts_max: int, weights: dict[int, int] | None = None
+    ) -> "DeliveryEngine":
+        """The engine that a snapshot was taken of; lists may stand for tuples, as msgpack leaves them."""
+        done, cursors, retries, exhausted, leases, next_number, credits_ = snapshot
+        engine = DeliveryEngine(0, lanes, attempts_max, weights)
+        engine.done = OffsetSet.from_bytes(done)
+        engine._cursors = list(cursors)
+        engine._scans = list(cursors)
+        engine._credits = list(credits_)
+        engine._next_number = next_number
+        for due_ms, start, end, attempt in retries:
+            engine._retries.append((due_ms, start, end, attempt))
+            engine.waiting_retry += end - start
+        heapify(engine._retries)
+        for start, end, attempt in exhausted:
+            engine.exhausted.append((start, end, attempt))
+        for number, start, end, attempt, deadline_ms, consumer, settled in leases:
+            lease = Lease(number, start, end, attempt, deadline_ms, consumer)
+            lease.settled = int.from_bytes(settled, "little")
+            lease.left -= lease.settled.bit_count()
+            engine._grant(lease)
+        return engine
+
+    # Fresh offsets.
+
+    def _choose(self, high: int) -> int:
+        """The lane that the next fresh offsets come from; any lane if there are none."""
+        lanes = self.lanes.lanes()
+        if len(lanes) == 1:
+            return lanes[0]
+        best = 0
+        best_credit = -1
+        for lane in lanes:
+            start, end = self._find(lane, 1, high)
+            if start >= end:
+                continue
+            if not self._strides:
+                return lane
+            credit = self._credits[lane + LANE_SHIFT]
+            if best_credit < 0 or credit < best_credit:
+                best = lane
+                best_credit = credit
+        return best
+
+    def _find(self, lane: int, limit: int, high: int) -> tuple[int, int]:
+        """The first fresh run of a lane, at most ``limit`` long; empty if there is none."""
+        slot = lane + LANE_SHIFT
+        scan = self._scans[slot]
+        done = self.done
+        while scan < high:
+            start, end = self.lanes.next_range(lane, scan, high)
+            if start < done.end:  # Some of it may be done: purged, or settled before it was delivered.
+                start = done.first_missing(start)
+            if start < end:
+                self._scans[slot] = start
+                end = min(end, start + limit)
+                if start < done.end:
+                    end = done.first_present(start, end)
+                return start, end
+            scan = min(max(start, end), high)
+            self._scans[slot] = scan
+        return high, high
+
+    def _take_fresh(self, lane: int, start: int, end: int) -> None:
+        slot = lane + LANE_SHIFT
+        self._cursors[slot] = end
+        self._scans[slot] = end
+        if self._strides:
+            self._charge(slot, end - start)
+
+    def _charge(self, slot: int, size: int) -> None:
+        """Weighted lanes: note that a lane was served.
+
+        Each lane has a virtual time, at which it may be served next, and the
+        earliest one that has something goes.  Serving a lane moves the present
+        up to that time, and its own next time on by size / weight.  A credit is
+        a lane's time relative to the present; a lane that had nothing to give
+        is not owed for it.  It depends on the lane served and nothing else, so
+        a replay, which cannot know who else was ready, comes to the same.
+        """
+        waited = self._credits[slot]
+        if waited:
+            for other in range(LANE_COUNT):
+                self._credits[other] = max(0, self._credits[other] - waited)
+        self._credits[slot] = size * self._strides[slot]
+
+    def _lane_of(self, offset: int) -> int:
+        for lane in self.lanes.lanes():
+            if lane and self.lanes.next_range(lane, offset, offset + 1)[0] == offset:
+                return lane
+        return 0
+
+    # Offsets that wait.
+
+    def _take_retry(self, limit: int, now_ms: int) -> tuple[int, int]:
+        """Take the retry that is due first, with those that continue it."""
+        retries = self._retries
+        _, start, end, attempt = self._pop_retry(limit)
+        while end - start < limit and retries:
+            follower = retries[0]
+            if follower[0] > now_ms or follower[1] != end or follower[3] != attempt:
+                break
+            if not self._same_lane(end):
+                break
+            end = self._pop_retry(limit - (end - start))[2]
+        return start, end
+
+    def _pop_retry(self, limit: int) -> Retry:
+        """Take at most ``limit`` offsets of the first retry; the rest keeps its place."""
+        due_ms, start, end, attempt = heappop(self._retries)
+        if end - start > limit:
+            heappush(self._retries, (due_ms, start + limit, end, attempt))
+            end = start + limit
+        self.waiting_retry -= end - start
+        return due_ms, start, end, attempt
+
+    def _same_lane(self, offset: int) -> bool:
+        """Whether ``offset`` is in the lane of the offset before it."""
+        return len(self.lanes.lanes()) == 1 or self._lane_of(offset) == self._lane_of(offset - 1)
+
+    def _take_waiting(self, start: int, end: int) -> None:
+        """Take [start, end) from where it waits; a replay finds it at the head of the retries."""
+        retries = self._retries
+        while start < end and retries and retries[0][1] == start:
+            start = self._pop_retry(end - start)[2]
+        if start < end:
+            self._forget_waiting(start, end)
+
+    def _forget_waiting(self, start: int, end: int) -> None:
+        """Take [start, end) out of the retries and the exhausted, as far as it is there."""
+        if self._retries:
+            kept: list[Retry] = []
+            for due_ms, at, stop, attempt in self._retries:
+                for piece_start, piece_end in _without(at, stop, [(start, end)]):
+                    kept.append((due_ms, piece_start, piece_end, attempt))
+            heapify(kept)
+            self._retries = kept
+            self.waiting_retry = sum(stop - at for _, at, stop, _ in kept)
+        self._burying = _cut(self._burying, start, end)
+        self.exhausted = _cut(self.exhausted, start, end)
+
+    def _cut_head(self, waiting: deque[Exhausted], start: int, end: int) -> bool:
+        """Take [start, end) off the front of the first entry, if it is exactly there."""
+        if not waiting or waiting[0][0] != start or waiting[0][1] < end:
+            return False
+        _, stop, attempt = waiting[0]
+        if stop == end:
+            waiting.popleft()
+        else:
+            waiting[0] = (end, stop, attempt)
+        return True
+
+    # Leases.
+
+    def _grant(self, lease: Lease) -> Lease:
+        self.leases[lease.number] = lease
+        self.in_flight += lease.left
+        self._set_timer(lease)
+        return lease
+
+    def _answer(self, number: int, start: int, end: int) -> int:
+        """Take [start, end) out of a lease, all of it or nothing."""
+        lease = self.leases.get(number)
+        if lease is None:
+            return LOST
+        size = end - start
+        if start == lease.start and end == lease.end and not lease.settled:
+            del self.leases[number]
+            self.in_flight -= size
+            return HELD
+        if start < lease.start or end > lease.end or size <= 0:
+            return LOST
+        mask = ((1 << size) - 1) << (start - lease.start)
+        if lease.settled & mask:
+            return SETTLED
+        lease.settled |= mask
+        lease.left -= size
+        self.in_flight -= size
+        if not lease.left:
+            del self.leases[number]
+        return HELD
+
+    def _set_timer(self, lease: Lease) -> None:
+        timers = self._timers
+        heappush(timers, (lease.deadline_ms, lease.number))
+        if len(timers) > 2 * len(self.leases) + TIMERS_SPARE:
+            self._sweep_timers()
+
+    def _sweep_timers(self) -> None:
+        """Drop the stale timers; done once per as many pushes as there are timers, so O(1) each."""
+        live: list[tuple[int, int]] = []
+        for timer in self._timers:
+            lease = self.leases.get(timer[1])
+            if lease is not None and lease.deadline_ms == timer[0]:
+                live.append(timer)
+        live.sort()  # A sorted list is a heap; and nearly sorted it is already.
+        self._timers = live
+
+    def _due_timers(self, now_ms: int) -> list[tuple[int, int]]:
+        """Take the timers that are due, in order."""
+        timers = self._timers
+        due: list[tuple[int, int]] = []
+        while timers and timers[0][0] <= now_ms:
+            if len(due) < EXPIRED_POPS:
+                due.append(heappop(timers))
+                continue
+            timers.sort()  # Many at once: sorting what is nearly sorted beats popping one by one.
+            count = 0
+            while count < len(timers) and timers[count][0] <= now_ms:
+                count += 1
+            due += timers[:count]
+            del timers[:count]
+        return due
+
+
+def _strides(weights: dict[int, int] | None) -> list[int]:
+    """How far serving one message moves each lane on: the inverse of its weight, in whole numbers."""
+    if weights is None:
+        return []
+    shares = [weights.get(slot - LANE_SHIFT, 1) for slot in range(LANE_COUNT)]
+    assert min(shares) > 0, "a weight is at least 1"
+    whole = 1
+    for share in shares:
+        whole = lcm(whole, share)
+    return [whole // share for share in shares]
+
+
+def _without(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is left of [start, end) without ``taken``, whose ranges are rising."""
+    left: list[tuple[int, int]] = []
+    for taken_start, taken_end in taken:
+        if taken_end <= start:
+            continue
+        if taken_start >= end:
+            break
+        if start < taken_start:
+            left.append((start, taken_start))
+        start = taken_end
+    if start < end:
+        left.append((start, end))
+    return left
+
+
+def _cut(waiting: deque[Exhausted], start: int, end: int) -> deque[Exhausted]:
+    """The entries without [start, end)."""
+    kept: deque[Exhausted] = deque()
+    for at, stop, attempt in waiting:
+        for piece_start, piece_end in _without(at, stop, [(start, end)]):
+            kept.append((piece_start, piece_end, attempt))
+    return kept
