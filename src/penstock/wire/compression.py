@@ -105,7 +105,7 @@ def _decompress_stream(codec: int, data: Data, limit_bytes: int) -> bytes:
 
 def _decompress_snappy(data: Data, limit_bytes: int) -> bytes:
     view = memoryview(data)
-    if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _decompress_block(view, limit_bytes)
     pieces: list[bytes] = []
     position = len(_XERIAL_HEADER)

@@ -32,7 +32,7 @@ from typing import Final, final
 
 from crc32c import crc32c
 
-from penstock.errors import InvalidBatch
+from penstock.errors import InvalidBatch, InvalidValue
 from penstock.wire.compression import compress, decompress
 
 Buffer = bytes | bytearray | memoryview
@@ -40,9 +40,9 @@ Headers = list[tuple[str, bytes | None]]
 
 HEADER_BYTES: Final = 61
 RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value length, header count.
+BATCH_BYTES_MAX: Final = 1 << 28  # Packed or unpacked: a whole segment of the default size.
 RECORDS_MAX: Final = 1_000_000  # Bounds the objects that one small compressed batch can make us build.
-BATCH_BYTES_MAX: Final = 1 << 30  # The size field would allow 2 GiB; nobody means that.
-RECORDS_BYTES_MAX: Final = 1 << 28  # Of one batch, decompressed: far above any real one, far below the memory.
+OFFSET_MAX: Final = (1 << 62) - 1  # Compiled code holds numbers up to here in a machine word.
 
 CODEC_MASK: Final = 0x0007
 APPEND_TIME: Final = 1 << 3
@@ -57,19 +57,22 @@ REDRIVEN: Final = 1 << 14  # The records carry x-redrive-group.
 
 _MAGIC: Final = 2
 _SIZE_BEGIN: Final = 12  # The size field counts from here.
+_EPOCH_AT: Final = 12
+_CRC_AT: Final = 17
 _CRC_BEGIN: Final = 21  # The checksum covers from here to the end.
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
 _CODEC_LAST: Final = 4
 _LANE_LOWEST: Final = -2
 _LANE_HIGHEST: Final = 2
-_OFFSET_MAX: Final = (1 << 63) - 1
-_TIMESTAMP_MIN: Final = -(1 << 63)
+_TIMESTAMP_MAX: Final = OFFSET_MAX  # For the same reason; both ways from 1970.
+_UINT64_MAX: Final = (1 << 64) - 1
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
-_PLACE: Final = Struct(">q")
-_EPOCH: Final = Struct(">i")
-_CRC: Final = Struct(">I")
-_ATTRIBUTES: Final = Struct(">h")
-_TIMESTAMP: Final = Struct(">q")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_UINT32: Final = Struct(">I")
 
 _NO_HEADERS: Final[Headers] = []  # Shared by all records without headers: never change it.
 
@@ -78,13 +81,15 @@ _NO_HEADERS: Final[Headers] = []  # Shared by all records without headers: never
 class Record:
     """One record of a log.  ``attributes`` are its batch's; ``headers`` may be shared: do not change them."""
 
+    __slots__ = ("attributes", "headers", "key", "offset", "timestamp", "value")
+
     def __init__(
         self,
         offset: int,
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes | None]],
+        headers: Headers,
         attributes: int,
     ) -> None:
         self.offset = offset
@@ -174,12 +179,9 @@ def lane_of(attributes: int) -> int:
     return lane - 8 if lane > 3 else lane
 
 
-# --- encoding -------------------------------------------------------------------------------------------------
-
-
 def _encode_varint(number: int) -> bytes:
-    assert _TIMESTAMP_MIN <= number <= _OFFSET_MAX, f"{number} does not fit into 64 bits"
-    rest = number << 1 if number >= 0 else ((-number) << 1) - 1
+    rest = number << 1 if number >= 0 else ((-number) << 1) - 1  # Zigzag: 0, -1, 1, -2 become 0, 1, 2, 3.
+    assert rest <= _UINT64_MAX, f"{number} does not fit into 64 bits"
     encoded = bytearray()
     while rest >= 0x80:
         encoded.append(rest & 0x7F | 0x80)
@@ -216,7 +218,7 @@ class BatchBuilder:
         self,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes | None]],
+        headers: Headers,
         timestamp_delta: int = 0,
         offset_delta: int = -1,
     ) -> None:
@@ -226,27 +228,24 @@ class BatchBuilder:
         assert offset_delta >= self._next_delta, "offsets rise within a batch"
         times = _AT_BASE if timestamp_delta == 0 else b"\x00" + _varint(timestamp_delta)
         delta = _varint(offset_delta)
-        key_size = _NO_BYTES if key is None else _varint(len(key))
-        value_size = _NO_BYTES if value is None else _varint(len(value))
-        size = len(times) + len(delta) + len(key_size) + len(value_size)
-        if key is not None:
-            size += len(key)
-        if value is not None:
-            size += len(value)
-        tail = _encode_headers(headers) if headers else _ZERO
-        size += len(tail)
-        length = _varint(size)
         pieces = self._pieces
-        pieces.append(length)
+        begin = len(pieces)
+        pieces.append(_ZERO)  # For the record's length, known last.
         pieces.append(times)
         pieces.append(delta)
-        pieces.append(key_size)
-        if key is not None:
-            pieces.append(key)
-        pieces.append(value_size)
-        if value is not None:
-            pieces.append(value)
-        pieces.append(tail)
+        size = len(times) + len(delta) + _put(pieces, key) + _put(pieces, value)
+        if headers:
+            try:
+                size += _put_headers(pieces, headers)
+            except UnicodeEncodeError as error:
+                del pieces[begin:]
+                why = "the name of a header must be valid Unicode"
+                raise InvalidValue(name="headers", value=error.object, why=why) from None
+        else:
+            pieces.append(_ZERO)
+            size += 1
+        length = _varint(size)
+        pieces[begin] = length
         self._next_delta = offset_delta + 1
         self.count += 1
         self.size += size + len(length)
@@ -259,54 +258,55 @@ class BatchBuilder:
         producer_id: int = -1,
         producer_epoch: int = -1,
         base_sequence: int = -1,
+        last_offset_delta: int = -1,
     ) -> bytearray:
-        """The batch at base offset 0, checksum set, compressed if the attributes name a codec."""
-        assert self.count > 0, "a batch holds at least one record"
-        return _assemble(
-            self._pieces, self._next_delta - 1, self.count,
-            base_timestamp, max_timestamp, attributes, producer_id, producer_epoch, base_sequence,
+        """The batch at base offset 0, with its checksum, compressed if the attributes name a codec.
+
+        ``last_offset_delta`` is the last record's unless given: a batch that
+        lost its last records in compaction still spans their offsets.
+        """
+        last_offset_delta = max(last_offset_delta, self._next_delta - 1)
+        assert last_offset_delta >= 0, "a batch spans at least one offset"
+        pieces = self._pieces
+        if self.count == 0:
+            attributes &= ~CODEC_MASK  # As Kafka does: nothing is never compressed.
+        elif attributes & CODEC_MASK:
+            pieces = [_HEADER_SPACE, compress(attributes & CODEC_MASK, b"".join(pieces[1:]))]
+        batch = bytearray().join(pieces)
+        size = max(self.size, len(batch))  # Compression can make it longer.
+        if size > BATCH_BYTES_MAX or self.count > RECORDS_MAX:
+            why = f"{self.count} records of {size} bytes; {RECORDS_MAX} and {BATCH_BYTES_MAX} are the limits"
+            raise InvalidBatch(why=why)
+        _HEADER.pack_into(
+            batch, 0, 0, len(batch) - _SIZE_BEGIN, 0, _MAGIC, 0, attributes, last_offset_delta,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, self.count,
         )  # fmt: skip
+        _seal(batch)
+        return batch
 
 
-def _encode_headers(headers: list[tuple[str, bytes | None]]) -> bytes:
-    pieces = [_varint(len(headers))]
+def _put(pieces: list[bytes], blob: bytes | None) -> int:
+    """Append a byte string with its length in front; returns how many bytes that makes."""
+    if blob is None:
+        pieces.append(_NO_BYTES)
+        return 1
+    length = _varint(len(blob))
+    pieces.append(length)
+    pieces.append(blob)
+    return len(length) + len(blob)
+
+
+def _put_headers(pieces: list[bytes], headers: Headers) -> int:
+    count = _varint(len(headers))
+    pieces.append(count)
+    size = len(count)
     for name, value in headers:
-        encoded = name.encode()
-        pieces.append(_varint(len(encoded)))
-        pieces.append(encoded)
-        if value is None:
-            pieces.append(_NO_BYTES)
-        else:
-            pieces.append(_varint(len(value)))
-            pieces.append(value)
-    return b"".join(pieces)
-
-
-def _assemble(
-    pieces: list[bytes],
-    last_offset_delta: int,
-    count: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    attributes: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-) -> bytearray:
-    codec = attributes & CODEC_MASK
-    if codec:
-        pieces = [_HEADER_SPACE, compress(codec, b"".join(pieces)[HEADER_BYTES:])]
-    batch = bytearray().join(pieces)
-    _HEADER.pack_into(
-        batch, 0, 0, len(batch) - _SIZE_BEGIN, 0, _MAGIC, 0, attributes, last_offset_delta,
-        base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
-    )  # fmt: skip
-    _seal(batch)
-    return batch
+        size += _put(pieces, name.encode()) + _put(pieces, value)
+    return size
 
 
 def _seal(batch: bytearray) -> None:
-    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[_CRC_BEGIN:]))
+    _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_BEGIN:]))
 
 
 def encode_values(values: list[bytes], base_timestamp: int, attributes: int = 0) -> bytearray:
@@ -319,39 +319,40 @@ def encode_values(values: list[bytes], base_timestamp: int, attributes: int = 0)
 
 def place_batch(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
     """Give a batch its place in a log; the checksum does not cover it, so it stays right."""
-    _PLACE.pack_into(batch, 0, base_offset)
-    _EPOCH.pack_into(batch, 12, leader_epoch)
+    _INT64.pack_into(batch, 0, base_offset)
+    _INT32.pack_into(batch, _EPOCH_AT, leader_epoch)
 
 
 def stamp_batch(batch: bytearray, timestamp: int) -> None:
     """Make a timestamp that of every record (LogAppendTime), and sum the batch again."""
-    (attributes,) = _ATTRIBUTES.unpack_from(batch, 21)
-    _ATTRIBUTES.pack_into(batch, 21, attributes | APPEND_TIME)
-    _TIMESTAMP.pack_into(batch, 35, timestamp)
+    (attributes,) = _INT16.unpack_from(batch, _ATTRIBUTES_AT)
+    _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes | APPEND_TIME)
+    _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp)
     _seal(batch)
 
 
 def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
-    """The same batch with fewer records: offsets, their range and the producer's fields stay."""
+    """The same batch with fewer records: its place, its span of offsets and the producer's fields stay."""
+    append_time = header.attributes & APPEND_TIME != 0
     builder = BatchBuilder()
+    max_timestamp = header.max_timestamp
+    if records and not append_time:
+        max_timestamp = max([record.timestamp for record in records])
     for record in records:
-        builder.add(
-            record.key, record.value, record.headers,
-            record.timestamp - header.base_timestamp, record.offset - header.base_offset,
-        )  # fmt: skip
-    batch = _assemble(
-        builder._pieces, header.last_offset_delta, builder.count, header.base_timestamp, header.max_timestamp,
-        header.attributes, header.producer_id, header.producer_epoch, header.base_sequence,
+        timestamp_delta = 0 if append_time else record.timestamp - header.base_timestamp
+        offset_delta = record.offset - header.base_offset
+        builder.add(record.key, record.value, record.headers, timestamp_delta, offset_delta)
+    batch = builder.build(
+        header.base_timestamp, max_timestamp, header.attributes,
+        header.producer_id, header.producer_epoch, header.base_sequence, header.last_offset_delta,
     )  # fmt: skip
     place_batch(batch, header.base_offset, header.leader_epoch)
     return batch
 
 
-# --- decoding -------------------------------------------------------------------------------------------------
-
-
 def read_header(data: Buffer, position: int = 0) -> Header:
     """The header of the batch at a position of data; InvalidBatch if it cannot be one."""
+    assert position >= 0
     left = len(data) - position
     if left < HEADER_BYTES:
         raise InvalidBatch(why=f"{left} bytes are less than the {HEADER_BYTES} of a header")
@@ -365,39 +366,38 @@ def read_header(data: Buffer, position: int = 0) -> Header:
         base_offset, length + _SIZE_BEGIN, leader_epoch, crc, attributes, last_offset_delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
-    why = _complaint(header)
-    if why:
-        raise InvalidBatch(why=why)
+    _check_header(header)
     return header
 
 
-def _complaint(header: Header) -> str:
-    """What is absurd about a header; empty if nothing is."""
+def _check_header(header: Header) -> None:
+    """Refuse what no writer means and no reader could use."""
+    span = header.last_offset_delta + 1
     if not HEADER_BYTES <= header.size <= BATCH_BYTES_MAX:
-        return f"its size is {header.size} bytes"
-    if header.last_offset_delta < 0 or not 0 <= header.base_offset <= _OFFSET_MAX - header.last_offset_delta - 1:
-        return f"it begins at offset {header.base_offset} and ends {header.last_offset_delta} later"
-    if not 0 <= header.count <= min(RECORDS_MAX, header.last_offset_delta + 1):
-        return f"it has {header.count} records in {header.last_offset_delta + 1} offsets"
+        raise InvalidBatch(why=f"its size is {header.size} bytes")
+    if span < 1 or not 0 <= header.base_offset <= OFFSET_MAX - span:
+        raise InvalidBatch(why=f"it spans {span} offsets from {header.base_offset}")
+    if not 0 <= header.count <= min(RECORDS_MAX, span):
+        raise InvalidBatch(why=f"it has {header.count} records in {span} offsets")
     if header.codec > _CODEC_LAST:
-        return f"there is no codec {header.codec}"
-    if header.codec == 0 and header.count * RECORD_BYTES_MIN > header.size - HEADER_BYTES:
-        return f"{header.count} records do not fit into {header.size} bytes"
+        raise InvalidBatch(why=f"there is no codec {header.codec}")
+    least = min(header.count, 1) if header.codec else header.count * RECORD_BYTES_MIN
+    if header.size < HEADER_BYTES + least:
+        raise InvalidBatch(why=f"{header.count} records do not fit into {header.size} bytes")
     if not _LANE_LOWEST <= header.lane <= _LANE_HIGHEST:
-        return f"there is no lane {header.lane}"
-    return ""
+        raise InvalidBatch(why=f"there is no lane {header.lane}")
 
 
 def check_batch(data: Buffer, position: int = 0) -> Header:
     """The header of the batch at a position of data, all of which is there and matches its checksum."""
-    header = _whole_header(data, position)
+    header = _read_whole(data, position)
     crc = crc32c(memoryview(data)[position + _CRC_BEGIN : position + header.size])
     if crc != header.crc:
         raise InvalidBatch(why=f"its checksum is {crc:08x}, not {header.crc:08x}")
     return header
 
 
-def _whole_header(data: Buffer, position: int) -> Header:
+def _read_whole(data: Buffer, position: int) -> Header:
     header = read_header(data, position)
     if header.size > len(data) - position:
         raise InvalidBatch(why=f"only {len(data) - position} of its {header.size} bytes are there")
@@ -416,32 +416,42 @@ class _Reader:
     def varint(self) -> int:
         position = self.position
         if position >= self.end:
-            raise InvalidBatch(why=f"a number is cut short at byte {position} of the records")
+            raise InvalidBatch(why=f"a number is cut short at byte {position}")
         byte = self.data[position]
-        if byte < 0x80:  # Nearly always.
-            self.position = position + 1
-            return (byte >> 1) ^ -(byte & 1)
-        return self._long_varint()
+        position += 1
+        if byte >= 0x80:
+            if position >= self.end:
+                raise InvalidBatch(why=f"a number is cut short at byte {position}")
+            second = self.data[position]
+            if second >= 0x80:
+                return self._long_varint()
+            position += 1
+            byte = byte - 0x80 + second * 0x80
+        self.position = position
+        return -(byte >> 1) - 1 if byte & 1 else byte >> 1
 
     def _long_varint(self) -> int:
+        """A number of more than two bytes, which is rare."""
         position = self.position
-        result = 0
-        shift = 0
-        while position < self.end and shift < 70:
+        number = 0
+        for shift in range(0, 70, 7):
+            if position >= self.end:
+                raise InvalidBatch(why=f"a number is cut short at byte {position}")
             byte = self.data[position]
             position += 1
-            result |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80 and result < 1 << 64:
-                self.position = position
-                return (result >> 1) ^ -(result & 1)
-        raise InvalidBatch(why=f"a number is cut short or too long at byte {self.position} of the records")
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        if byte >= 0x80 or number > _UINT64_MAX:
+            raise InvalidBatch(why=f"a number does not fit into 64 bits at byte {position}")
+        self.position = position
+        return -(number >> 1) - 1 if number & 1 else number >> 1
 
     def length(self, least: int) -> int:
         """The length of what follows: at least ``least``, at most what is left."""
         length = self.varint()
         if length < least or length > self.end - self.position:
-            raise InvalidBatch(why=f"a length of {length} at byte {self.position} of the records")
+            raise InvalidBatch(why=f"a length of {length} at byte {self.position}")
         return length
 
     def blob(self) -> bytes | None:
@@ -453,15 +463,15 @@ class _Reader:
         self.position = start + length
         return self.data[start : start + length]
 
-    def headers(self) -> list[tuple[str, bytes | None]]:
+    def headers(self) -> Headers:
         count = self.length(0)
         if count == 0:
             return _NO_HEADERS
-        headers: list[tuple[str, bytes | None]] = []
+        headers: Headers = []
         for _ in range(count):
             name = self.blob()
             if name is None:
-                raise InvalidBatch(why=f"a header without a name at byte {self.position} of the records")
+                raise InvalidBatch(why=f"a header without a name at byte {self.position}")
             headers.append((name.decode(), self.blob()))
         return headers
 
@@ -470,23 +480,28 @@ def decode_batch(
     data: Buffer,
     position: int = 0,
     start: int = 0,
-    end: int = _OFFSET_MAX,
-    limit_bytes: int = RECORDS_BYTES_MAX,
+    end: int = OFFSET_MAX,
+    limit_bytes: int = BATCH_BYTES_MAX,
 ) -> list[Record]:
-    """The records of the batch at a position of data with offsets in [start, end); the CRC is not checked.
+    """The records of the batch at a position of data; the checksum is not checked.
 
-    Records outside the range are skipped without being built, and those after
-    it are not looked at.  ``limit_bytes`` bounds what a compressed batch may unfold to.
+    Only those with an offset in [``start``, ``end``): the ones before are
+    skipped without building them, the ones after are not looked at.
+    ``limit_bytes`` bounds what a compressed batch may unpack to.
     """
-    header = _whole_header(data, position)
+    header = _read_whole(data, position)
+    if header.size == HEADER_BYTES or end <= header.base_offset or start >= header.next_offset:
+        return []
     body_start = position + HEADER_BYTES
     body_end = position + header.size
     if header.codec:
         body = decompress(header.codec, memoryview(data)[body_start:body_end], limit_bytes)
         reader = _Reader(body, 0, len(body))
+    elif isinstance(data, bytes):
+        reader = _Reader(data, body_start, body_end)
     else:
-        raw = data if isinstance(data, bytes) else bytes(data)
-        reader = _Reader(raw, body_start, body_end)
+        body = bytes(memoryview(data)[body_start:body_end])
+        reader = _Reader(body, 0, len(body))
     try:
         return _decode_records(reader, header, start, end)
     except UnicodeDecodeError:
@@ -498,6 +513,7 @@ def _decode_records(reader: _Reader, header: Header, start: int, end: int) -> li
     base_timestamp = header.base_timestamp
     attributes = header.attributes
     append_time = attributes & APPEND_TIME != 0
+    next_offset = header.next_offset
     body_end = reader.end
     least = base_offset
     records: list[Record] = []
@@ -506,7 +522,7 @@ def _decode_records(reader: _Reader, header: Header, start: int, end: int) -> li
         reader.position += 1  # The record's own attributes: none are defined.
         timestamp = base_timestamp + reader.varint()
         offset = base_offset + reader.varint()
-        if offset < least or offset >= header.next_offset:
+        if offset < least or offset >= next_offset:
             raise InvalidBatch(why=f"offset {offset} is out of order or outside the batch")
         if offset >= end:
             return records
@@ -514,7 +530,7 @@ def _decode_records(reader: _Reader, header: Header, start: int, end: int) -> li
         if offset >= start:
             if append_time:
                 timestamp = header.max_timestamp
-            elif not _TIMESTAMP_MIN <= timestamp <= _OFFSET_MAX:
+            elif not -_TIMESTAMP_MAX <= timestamp <= _TIMESTAMP_MAX:
                 raise InvalidBatch(why=f"a timestamp of {timestamp}")
             records.append(
                 Record(offset, timestamp, reader.blob(), reader.blob(), reader.headers(), attributes)
