@@ -1,0 +1,267 @@
+"""Not writing a message twice: by the caller's id, and by producer sequence.
+
+``DedupWindow`` remembers the ids of messages for a while and says where the
+first one went.  ``ProducerTable`` checks the numbers that an idempotent
+producer puts on its batches, per partition, by Kafka's rules:
+
+      producer 7, epoch 0      last batches: 40-44 at offset 100, 45-49 at 117
+                               next sequence: 50
+
+      50, 5 records   -> NEW
+      45, 5 records   -> DUPLICATE, at 117        (a retry after a lost answer)
+      10, 5 records   -> DUPLICATE, at -1         (older than the batches kept)
+      52, 5 records   -> SequenceOutOfOrder       (50 and 51 are missing)
+      epoch -1        -> ProducerFenced           (a newer epoch has written)
+
+Both are rebuilt from the log after a restart, so they hold nothing that is
+not written there; both take the time as an argument.
+
+Invariants:
+
+    D1  an id is seen exactly while its age is below the window, unless
+        ``ids_max`` made it go early (counted in ``forgotten_early``)
+    D2  a sequence number is accepted once per epoch
+
+Cost: DedupWindow is O(1) a call, also in the worst case: forgetting is spread
+over the calls.  An id costs its text (49 bytes + 1 for each ASCII character),
+about 50 for its place and time, and 60 to 120 in the dictionary: some 250
+bytes for a UUID.  ProducerTable is O(1) a call (five batches are looked at);
+a producer costs about 800 bytes.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from penstock.errors import ProducerFenced, SequenceOutOfOrder
+
+FORGET_STEP: Final = 4  # Ids forgotten a call at most: more than the one it adds, so the window drains.
+
+PARTITION_BITS: Final = 20  # A place is packed into one int, which takes a third of a tuple.
+OFFSET_BITS: Final = 64
+
+NEW: Final = 0
+DUPLICATE: Final = 1
+
+SEQUENCES: Final = 1 << 31  # Kafka's sequence numbers are int32 and wrap to 0.
+BATCHES_KEPT: Final = 5  # As many as a Kafka producer may have under way.
+PRODUCER_EXPIRY_MS: Final = 24 * 3600 * 1000  # Kafka's default: an idle producer is forgotten after a day.
+
+
+class DedupWindow:
+    """The ids of the last ``window_ms``, at most ``ids_max`` of them, and where each one went."""
+
+    def __init__(self, window_ms: int, ids_max: int) -> None:
+        assert window_ms > 0
+        assert ids_max > 0
+        self.window_ms = window_ms
+        self.ids_max = ids_max
+        self.forgotten_early = 0  # Ids dropped for want of room, not of age.
+        self._places: dict[str, int] = {}  # Time, partition, offset and scheduled, packed.
+        self._order: deque[str] = deque()  # The same ids, oldest first.
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def seen(self, dedup_id: str, now_ms: int) -> tuple[int, int, bool] | None:
+        """Where the message with this id went: partition, offset, and whether that is of the schedule."""
+        self._forget(now_ms, FORGET_STEP)
+        place = self._places.get(dedup_id, -1)
+        if place < 0 or _time_ms(place) + self.window_ms <= now_ms:
+            return None
+        scheduled = place & 1 == 1
+        offset = place >> 1 & ((1 << OFFSET_BITS) - 1)
+        partition = place >> (1 + OFFSET_BITS) & ((1 << PARTITION_BITS) - 1)
+        return partition, offset, scheduled
+
+    def add(
+        self, dedup_id: str, partition: int, offset: int, timestamp_ms: int, scheduled: bool = False
+    ) -> None:
+        """Remember an id from ``timestamp_ms`` on; one that is known already gets the new place and time.
+
+        Times should rise: an id that is added late in order is forgotten late
+        in memory, though never seen too long.
+        """
+        self._forget(timestamp_ms, FORGET_STEP)
+        place = timestamp_ms << PARTITION_BITS | partition
+        place = place << OFFSET_BITS | offset
+        place = place << 1 | (1 if scheduled else 0)
+        if dedup_id not in self._places:
+            if len(self._places) >= self.ids_max:
+                self._drop_oldest(timestamp_ms)
+            self._order.append(dedup_id)
+        self._places[dedup_id] = place
+
+    def forget(self, now_ms: int) -> int:
+        """Forget every id that is too old, at once; return how many."""
+        return self._forget(now_ms, len(self._order))
+
+    def _forget(self, now_ms: int, limit: int) -> int:
+        order = self._order
+        count = 0
+        while count < limit and order:
+            if _time_ms(self._places[order[0]]) + self.window_ms > now_ms:
+                break
+            del self._places[order.popleft()]
+            count += 1
+        return count
+
+    def _drop_oldest(self, now_ms: int) -> None:
+        place = self._places.pop(self._order.popleft())
+        if _time_ms(place) + self.window_ms > now_ms:
+            self.forgotten_early += 1
+
+
+def _time_ms(place: int) -> int:
+    return place >> (PARTITION_BITS + OFFSET_BITS + 1)
+
+
+class Producer:
+    """What one producer last wrote to this partition."""
+
+    __slots__ = ("batches", "epoch", "last_sequence", "timestamp_ms")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.last_sequence = -1  # Of its last record; -1 before the first batch of the epoch.
+        self.timestamp_ms = 0
+        self.batches: list[
+            tuple[int, int, int]
+        ] = []  # Base sequence, last sequence, base offset; newest last.
+
+
+class ProducerTable:
+    """The idempotent producers of one partition."""
+
+    def __init__(self, expiry_ms: int = PRODUCER_EXPIRY_MS) -> None:
+        self.expiry_ms = expiry_ms
+        self._producers: dict[int, Producer] = {}
+        self._oldest_ms = 0  # No producer is older; lets expire() do nothing most of the time.
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(self, producer_id: int, epoch: int, base_sequence: int, count: int) -> tuple[int, int]:
+        """(NEW, -1), or (DUPLICATE, base offset of the first one, -1 if it is not kept).
+
+        A producer that is not known may start anywhere: its state may have
+        expired, or been deleted with the log.  A new epoch starts at 0.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return NEW, -1
+        self._check_epoch(producer_id, epoch, producer)
+        if epoch > producer.epoch:
+            expected = 0
+        else:
+            offset = self._find(producer, base_sequence, count)
+            if offset >= 0 or _is_old(producer.last_sequence, _last_of(base_sequence, count)):
+                return DUPLICATE, offset
+            expected = (producer.last_sequence + 1) % SEQUENCES
+        if base_sequence != expected:
+            raise SequenceOutOfOrder(producer_id=producer_id, sequence=base_sequence, expected=expected)
+        return NEW, -1
+
+    def check_internal(self, producer_id: int, epoch: int, base_sequence: int, count: int) -> tuple[int, int]:
+        """Like ``check``, but gaps are allowed: what comes after the last one is new.
+
+        For the broker's own outbox, which is redone after a crash as a whole,
+        and whose numbers are shared by many partitions.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return NEW, -1
+        self._check_epoch(producer_id, epoch, producer)
+        if epoch > producer.epoch or not _is_old(producer.last_sequence, base_sequence):
+            return NEW, -1
+        return DUPLICATE, self._find(producer, base_sequence, count)
+
+    def record(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        count: int,
+        base_offset: int,
+        timestamp_ms: int,
+    ) -> None:
+        """A batch was written.  Also the way to rebuild the table: replay the log's batches in order."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            producer = Producer(epoch)
+            self._producers[producer_id] = producer
+        last = _last_of(base_sequence, count)
+        producer.last_sequence = last
+        producer.batches.append((base_sequence, last, base_offset))
+        if len(producer.batches) > BATCHES_KEPT:
+            producer.batches.pop(0)
+        producer.timestamp_ms = timestamp_ms
+        if len(self._producers) == 1 or timestamp_ms < self._oldest_ms:
+            self._oldest_ms = timestamp_ms
+
+    def expire(self, now_ms: int) -> int:
+        """Forget the producers that have been idle too long; return how many."""
+        if not self._producers or now_ms - self._oldest_ms < self.expiry_ms:
+            return 0
+        kept: dict[int, Producer] = {}
+        oldest_ms = now_ms
+        for producer_id, producer in self._producers.items():
+            if now_ms - producer.timestamp_ms < self.expiry_ms:
+                kept[producer_id] = producer
+                oldest_ms = min(oldest_ms, producer.timestamp_ms)
+        count = len(self._producers) - len(kept)
+        self._producers = kept
+        self._oldest_ms = oldest_ms
+        return count
+
+    def snapshot(self) -> list[tuple[Any, ...]]:
+        """All producers as plain values, equal for equal tables."""
+        return [
+            (
+                producer_id,
+                producer.epoch,
+                producer.last_sequence,
+                producer.timestamp_ms,
+                list(producer.batches),
+            )
+            for producer_id, producer in sorted(self._producers.items(), key=_first)
+        ]
+
+    @staticmethod
+    def restore(snapshot: Iterable[Sequence[Any]], expiry_ms: int = PRODUCER_EXPIRY_MS) -> "ProducerTable":
+        """The table that a snapshot was taken of; lists may stand for tuples, as msgpack leaves them."""
+        table = ProducerTable(expiry_ms)
+        for producer_id, epoch, last_sequence, timestamp_ms, batches in snapshot:
+            producer = Producer(epoch)
+            producer.last_sequence = last_sequence
+            producer.timestamp_ms = timestamp_ms
+            for base_sequence, last, base_offset in batches:
+                producer.batches.append((base_sequence, last, base_offset))
+            table._producers[producer_id] = producer
+            if len(table._producers) == 1 or timestamp_ms < table._oldest_ms:
+                table._oldest_ms = timestamp_ms
+        return table
+
+    def _check_epoch(self, producer_id: int, epoch: int, producer: Producer) -> None:
+        if epoch < producer.epoch:
+            raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=producer.epoch)
+
+    def _find(self, producer: Producer, base_sequence: int, count: int) -> int:
+        last = _last_of(base_sequence, count)
+        for batch_base, batch_last, base_offset in reversed(producer.batches):
+            if batch_base == base_sequence and batch_last == last:
+                return base_offset
+        return -1
+
+
+def _last_of(base_sequence: int, count: int) -> int:
+    return (base_sequence + count - 1) % SEQUENCES
+
+
+def _is_old(last_sequence: int, sequence: int) -> bool:
+    """Whether ``sequence`` is at or before the last one written; half the circle is before it."""
+    return (last_sequence - sequence) % SEQUENCES < SEQUENCES // 2
+
+
+def _first(item: tuple[int, Producer]) -> int:
+    return item[0]
