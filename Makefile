@@ -29,8 +29,8 @@ $(READY): pyproject.toml
 		echo "'$(PYTHON)' cannot make virtual environments; install its venv package (Debian: apt install python3-venv)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # The first that knows --group.
-	@$(BIN)/python -m pip install --quiet --editable . --group dev
+	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'  # The first that knows --group.
+	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@
 
 run: compile     ## the demo: a broker in this process, at work on your terminal
@@ -80,4 +80,5 @@ soak: compile    ## property tests with 20,000 examples each, compiled; prints t
 
 clean:           ## remove everything that make made
 	rm -rf .venv .compiled .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src -name '*.so' -delete
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
