@@ -15,7 +15,7 @@ how many attempts there are (``attempts_max`` of the engine).
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from penstock.errors import InvalidValue
 
@@ -24,6 +24,8 @@ FACTOR: Final = 2.0
 CAP_MS: Final = 60_000  # A dependency that is down for an hour is asked once a minute.
 JITTER: Final = 0.2  # Spreads a batch that failed as one over a fifth of the delay.
 DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000  # A year: beyond it, a mistake.
+
+DEFAULTS: Final = [str(BASE_MS), str(FACTOR), str(CAP_MS), str(JITTER)]
 
 EXPONENTIAL: Final = "exponential"
 FIXED: Final = "fixed"
@@ -78,26 +80,47 @@ class Backoff:
             delay = min(self._base_ms * self._factor**steps, float(self._cap_ms))
         return round(delay * (1.0 - self._jitter * random))
 
-    def encode(self) -> list[Any]:
-        """Plain values for the settings; ``decode`` reads them."""
-        if self._delays_ms:
-            return [FIXED, list(self._delays_ms), self._jitter]
-        return [EXPONENTIAL, self._base_ms, self._factor, self._cap_ms, self._jitter]
+    def encode(self) -> str:
+        """As text for the settings; ``decode`` reads it."""
+        if not self._delays_ms:
+            numbers = [float(self._base_ms), self._factor, float(self._cap_ms), self._jitter]
+            return ":".join([EXPONENTIAL, *[_text(number) for number in numbers]])
+        text = f"{FIXED}:{','.join([str(delay_ms) for delay_ms in self._delays_ms])}"
+        return f"{text}:{_text(self._jitter)}" if self._jitter else text
 
     @staticmethod
-    def decode(values: Sequence[Any]) -> "Backoff":
-        """The backoff that ``encode`` described; InvalidValue if it describes none."""
-        match values:
-            case [kind, int(base_ms), int() | float() as factor, int(cap_ms), int() | float() as jitter] if (
-                kind == EXPONENTIAL
-            ):
-                return Backoff.exponential(base_ms, float(factor), cap_ms, float(jitter))
-            case [kind, list() | tuple() as delays_ms, int() | float() as jitter] if kind == FIXED:
-                return Backoff.fixed(delays_ms, float(jitter))
-            case _:
-                raise InvalidValue(
-                    name="backoff", value=values, why=f"it is neither {EXPONENTIAL!r} nor {FIXED!r}"
+    def decode(text: str) -> "Backoff":
+        """The backoff that a text describes; InvalidValue if it describes none.
+
+        ``exponential:<base ms>:<factor>:<cap ms>:<jitter>``, each of them and
+        the rest after it may be left out; or ``fixed:<ms>,<ms>,...``, which may
+        be followed by ``:<jitter>``.
+        """
+        kind, *words = text.split(":")
+        try:
+            if kind == EXPONENTIAL and len(words) <= 4:
+                values = [*words, *DEFAULTS[len(words) :]]
+                return Backoff.exponential(
+                    _whole(values[0]), float(values[1]), _whole(values[2]), float(values[3])
                 )
+            if kind == FIXED and 1 <= len(words) <= 2:
+                delays_ms = [_whole(word) for word in words[0].split(",")]
+                return Backoff.fixed(delays_ms, float(words[1]) if len(words) == 2 else 0.0)
+        except ValueError:
+            pass
+        raise InvalidValue(
+            name="backoff", value=text, why="write 'exponential:1000:2:60000:0.2' or 'fixed:1000,5000'"
+        )
+
+
+def _whole(word: str) -> int:
+    if not word.isdecimal():
+        raise ValueError(word)
+    return int(word)
+
+
+def _text(number: float) -> str:
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 def _steps_to_cap(base_ms: int, factor: float, cap_ms: int) -> int:

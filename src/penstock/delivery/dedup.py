@@ -49,10 +49,10 @@ PRODUCER_EXPIRY_MS: Final = 24 * 3600 * 1000  # Kafka's default: an idle produce
 
 
 class DedupWindow:
-    """The ids of the last ``window_ms``, at most ``ids_max`` of them, and where each one went."""
+    """The ids of the last ``window_ms`` (0: of none), at most ``ids_max``, and where each one went."""
 
     def __init__(self, window_ms: int, ids_max: int) -> None:
-        assert window_ms > 0
+        assert window_ms >= 0
         assert ids_max > 0
         self.window_ms = window_ms
         self.ids_max = ids_max
@@ -162,19 +162,16 @@ class ProducerTable:
             raise SequenceOutOfOrder(producer_id=producer_id, sequence=base_sequence, expected=expected)
         return NEW, -1
 
-    def check_internal(self, producer_id: int, epoch: int, base_sequence: int, count: int) -> tuple[int, int]:
-        """Like ``check``, but gaps are allowed: what comes after the last one is new.
+    def check_internal(self, producer_id: int, base_sequence: int, count: int) -> int:
+        """NEW or DUPLICATE for a producer that leaves gaps: whatever comes after the last one is new.
 
-        For the broker's own outbox, which is redone after a crash as a whole,
-        and whose numbers are shared by many partitions.
+        For the broker's own outbox, which is redone as a whole after a crash.
+        Its batches are redone as they were, so a part of one is never new.
         """
         producer = self._producers.get(producer_id)
-        if producer is None:
-            return NEW, -1
-        self._check_epoch(producer_id, epoch, producer)
-        if epoch > producer.epoch or not _is_old(producer.last_sequence, base_sequence):
-            return NEW, -1
-        return DUPLICATE, self._find(producer, base_sequence, count)
+        if producer is None or not _is_old(producer.last_sequence, _last_of(base_sequence, count)):
+            return NEW
+        return DUPLICATE
 
     def record(
         self,
@@ -189,15 +186,13 @@ class ProducerTable:
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
             producer = Producer(epoch)
-            self._producers[producer_id] = producer
         last = _last_of(base_sequence, count)
         producer.last_sequence = last
         producer.batches.append((base_sequence, last, base_offset))
         if len(producer.batches) > BATCHES_KEPT:
             producer.batches.pop(0)
         producer.timestamp_ms = timestamp_ms
-        if len(self._producers) == 1 or timestamp_ms < self._oldest_ms:
-            self._oldest_ms = timestamp_ms
+        self._keep(producer_id, producer)
 
     def expire(self, now_ms: int) -> int:
         """Forget the producers that have been idle too long; return how many."""
@@ -227,20 +222,21 @@ class ProducerTable:
             for producer_id, producer in sorted(self._producers.items(), key=_first)
         ]
 
-    @staticmethod
-    def restore(snapshot: Iterable[Sequence[Any]], expiry_ms: int = PRODUCER_EXPIRY_MS) -> "ProducerTable":
-        """The table that a snapshot was taken of; lists may stand for tuples, as msgpack leaves them."""
-        table = ProducerTable(expiry_ms)
+    def restore(self, snapshot: Iterable[Sequence[Any]]) -> None:
+        """Become the table that a snapshot was taken of; lists may stand for tuples, as in msgpack."""
+        self._producers.clear()
         for producer_id, epoch, last_sequence, timestamp_ms, batches in snapshot:
             producer = Producer(epoch)
             producer.last_sequence = last_sequence
             producer.timestamp_ms = timestamp_ms
             for base_sequence, last, base_offset in batches:
                 producer.batches.append((base_sequence, last, base_offset))
-            table._producers[producer_id] = producer
-            if len(table._producers) == 1 or timestamp_ms < table._oldest_ms:
-                table._oldest_ms = timestamp_ms
-        return table
+            self._keep(producer_id, producer)
+
+    def _keep(self, producer_id: int, producer: Producer) -> None:
+        self._producers[producer_id] = producer
+        if len(self._producers) == 1 or producer.timestamp_ms < self._oldest_ms:
+            self._oldest_ms = producer.timestamp_ms
 
     def _check_epoch(self, producer_id: int, epoch: int, producer: Producer) -> None:
         if epoch < producer.epoch:

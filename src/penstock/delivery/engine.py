@@ -11,7 +11,7 @@ when they do not answer.  An offset below ``high`` is always in one state:
                        give_back |  |                             |
                                  v  |                             |
                                WAITING        EXHAUSTED ----------'
-                                 (retry queue)    ^  give_back, attempt > attempts_max
+                          (retry queue, parked)   ^  give_back, attempt > attempts_max
 
 It works on ranges.  A lease is one contiguous range of one lane with one
 attempt number and one deadline, so that 100 messages cost one object, and the
@@ -51,11 +51,12 @@ the messages themselves.
 
 from collections import deque
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import lcm
 from typing import Any, Final
 
 from penstock.delivery.offsets import OffsetSet, bit_runs
+from penstock.delivery.retries import RetryQueue, without
 from penstock.log.lanes import LaneIndex
 
 HELD: Final = 0  # Done as asked.
@@ -68,7 +69,6 @@ LANE_SHIFT: Final = 2
 TIMERS_SPARE: Final = 64  # Stale timers allowed beside the live ones before they are swept.
 EXPIRED_POPS: Final = 16  # Up to this many, popping the heap is cheaper than sorting it.
 
-Retry = tuple[int, int, int, int]  # Due in ms, start, end, attempt: ordered by due time, then offset.
 Exhausted = tuple[int, int, int]  # Start, end, the attempt that it will not get.
 
 
@@ -118,13 +118,13 @@ class DeliveryEngine:
         self.leases: dict[int, Lease] = {}
         self.exhausted: deque[Exhausted] = deque()  # In the order in which they were given up.
         self.in_flight = 0
-        self.waiting_retry = 0
+        self.next_number = 1  # Of the next lease.
+        self._weights = weights
         self._burying: deque[Exhausted] = deque()  # Taken by take_exhausted, not yet settled.
         self._cursors = [floor] * LANE_COUNT
         self._scans = [floor] * LANE_COUNT  # At or after the cursor: nothing fresh in between (a cache).
-        self._retries: list[Retry] = []  # Heap.
+        self._retries = RetryQueue()
         self._timers: list[tuple[int, int]] = []  # Heap of (deadline, lease number); may hold stale entries.
-        self._next_number = 1
         self._strides = _strides(weights)  # Empty: strict lanes.
         self._credits = [0] * LANE_COUNT  # See _charge.
 
@@ -133,19 +133,17 @@ class DeliveryEngine:
     def lease(self, limit: int, high: int, now_ms: int, timeout_ms: int, consumer: int) -> Lease | None:
         """Lend at most ``limit`` offsets: due retries first, then fresh ones below ``high``."""
         assert limit > 0
-        retries = self._retries
         attempt = 1
-        if retries and retries[0][0] <= now_ms:
-            attempt = retries[0][3]
-            start, end = self._take_retry(limit, now_ms)
+        if self._retries.is_due(now_ms):
+            start, end, attempt = self._take_retry(limit, now_ms)
         else:
             lane = self._choose(high)
             start, end = self._find(lane, limit, high)
             if start >= end:
                 return None
             self._take_fresh(lane, start, end)
-        number = self._next_number
-        self._next_number = number + 1
+        number = self.next_number
+        self.next_number = number + 1
         return self._grant(Lease(number, start, end, attempt, now_ms + timeout_ms, consumer))
 
     # Answers.
@@ -164,9 +162,17 @@ class DeliveryEngine:
             if attempt > self.attempts_max:
                 self.exhausted.append((start, end, attempt))
             else:
-                heappush(self._retries, (due_ms, start, end, attempt))
-                self.waiting_retry += end - start
+                self._retries.put(start, end, attempt, due_ms)
         return answer
+
+    def held(self, number: int, start: int, end: int) -> int:
+        """What settle or give_back would answer, without doing it."""
+        lease = self.leases.get(number)
+        if lease is None or start < lease.start or end > lease.end or start >= end:
+            return LOST
+        if lease.settled and lease.settled >> (start - lease.start) & ((1 << (end - start)) - 1):
+            return SETTLED
+        return HELD
 
     def extend(self, number: int, deadline_ms: int) -> int:
         """Move the deadline of a lease, either way."""
@@ -226,7 +232,7 @@ class DeliveryEngine:
             if lease.start < end and lease.end > start:
                 held += lease.unsettled()
         held.sort()
-        for piece_start, piece_end in _without(start, end, held):
+        for piece_start, piece_end in without(start, end, held):
             self._forget_waiting(piece_start, piece_end)
             self.done.add(piece_start, piece_end)
 
@@ -236,7 +242,6 @@ class DeliveryEngine:
         self.leases.clear()
         self.exhausted.clear()
         self.in_flight = 0
-        self.waiting_retry = 0
         self._burying.clear()
         self._retries.clear()
         self._timers.clear()
@@ -269,6 +274,15 @@ class DeliveryEngine:
         """Every offset below it is done."""
         return self.done.floor
 
+    @property
+    def waiting_retry(self) -> int:
+        """How many offsets wait to be delivered again."""
+        return self._retries.count
+
+    def end(self) -> int:
+        """One past the highest offset that this engine has handed out or settled."""
+        return max(self.done.end, max(self._cursors))
+
     def next_due_ms(self) -> int:
         """When the earliest lease ends or retry is due, or -1."""
         timers = self._timers
@@ -277,11 +291,10 @@ class DeliveryEngine:
             if lease is not None and lease.deadline_ms == timers[0][0]:
                 break
             heappop(timers)
-        if not timers:
-            return self._retries[0][0] if self._retries else -1
-        if not self._retries:
+        due_ms = self._retries.next_due_ms()
+        if timers and (due_ms < 0 or timers[0][0] < due_ms):
             return timers[0][0]
-        return min(timers[0][0], self._retries[0][0])
+        return due_ms
 
     def ready(self, high: int) -> bool:
         """Whether some fresh offset below ``high`` could be leased."""
@@ -293,29 +306,39 @@ class DeliveryEngine:
 
     def has_ready(self, high: int, now_ms: int) -> bool:
         """Whether ``lease`` would lend anything."""
-        return (len(self._retries) > 0 and self._retries[0][0] <= now_ms) or self.ready(high)
+        return self._retries.is_due(now_ms) or self.ready(high)
 
     def lag(self, high: int) -> int:
         """How many offsets below ``high`` are not done."""
         return max(0, high - self.done.floor - self.done.count_below(high))
 
+    def waiting_attempt(self, offset: int) -> int:
+        """The attempt that a waiting offset will be delivered as; 0 if it does not wait."""
+        return self._retries.attempt_of(offset)
+
+    def waiting_ranges(self) -> list[tuple[int, int, int]]:
+        """Everything that waits to be delivered again: start, end and due time (PARKED_MS if parked)."""
+        return sorted((start, end, due_ms) for due_ms, start, end, _ in self._retries.entries())
+
     # Replay and snapshots.
 
     def restore_lease(
         self, number: int, start: int, end: int, attempt: int, deadline_ms: int, consumer: int
-    ) -> None:
-        """Make exactly this lease, as ``lease`` made it when it was journaled."""
+    ) -> Lease:
+        """Make exactly this lease: in a replay as ``lease`` made it, or for offsets chosen by name."""
         # By its last offset: retention may since have cut the lane index above the first one.
         lane = self._lane_of(end - 1)
         if start >= self._cursors[lane + LANE_SHIFT]:
             self._take_fresh(lane, start, end)
         else:
-            self._take_waiting(start, end)
-        self._next_number = max(self._next_number, number + 1)
-        self._grant(Lease(number, start, end, attempt, deadline_ms, consumer))
+            taken = self._retries.take(start, end)
+            if taken < end:
+                self._forget_waiting(taken, end)
+        self.next_number = max(self.next_number, number + 1)
+        return self._grant(Lease(number, start, end, attempt, deadline_ms, consumer))
 
     def snapshot(self) -> tuple[Any, ...]:
-        """Everything but the settings, as plain values: ints, bytes, and lists of tuples of them."""
+        """Everything but the lane index, as plain values: ints, bytes, and lists of tuples of them."""
         leases = [
             (
                 lease.number,
@@ -329,31 +352,29 @@ class DeliveryEngine:
             for lease in self.leases.values()
         ]
         return (
+            self.attempts_max,
+            None if self._weights is None else sorted(self._weights.items()),
             self.done.to_bytes(),
             list(self._cursors),
-            sorted(self._retries),
+            self._retries.entries(),
             list(self._burying) + list(self.exhausted),
             sorted(leases),
-            self._next_number,
+            self.next_number,
             list(self._credits),
         )
 
     @staticmethod
-    def restore(
-        snapshot: Sequence[Any], lanes: LaneIndex, attempts_max: int, weights: dict[int, int] | None = None
-    ) -> "DeliveryEngine":
+    def restore(snapshot: Sequence[Any], lanes: LaneIndex) -> "DeliveryEngine":
         """The engine that a snapshot was taken of; lists may stand for tuples, as msgpack leaves them."""
-        done, cursors, retries, exhausted, leases, next_number, credits_ = snapshot
-        engine = DeliveryEngine(0, lanes, attempts_max, weights)
+        attempts_max, weights, done, cursors, retries, exhausted, leases, next_number, credits_ = snapshot
+        engine = DeliveryEngine(0, lanes, attempts_max, None if weights is None else dict(weights))
         engine.done = OffsetSet.from_bytes(done)
         engine._cursors = list(cursors)
         engine._scans = list(cursors)
         engine._credits = list(credits_)
-        engine._next_number = next_number
+        engine.next_number = next_number
         for due_ms, start, end, attempt in retries:
-            engine._retries.append((due_ms, start, end, attempt))
-            engine.waiting_retry += end - start
-        heapify(engine._retries)
+            engine._retries.put(start, end, attempt, due_ms)
         for start, end, attempt in exhausted:
             engine.exhausted.append((start, end, attempt))
         for number, start, end, attempt, deadline_ms, consumer, settled in leases:
@@ -434,50 +455,21 @@ class DeliveryEngine:
 
     # Offsets that wait.
 
-    def _take_retry(self, limit: int, now_ms: int) -> tuple[int, int]:
-        """Take the retry that is due first, with those that continue it."""
+    def _take_retry(self, limit: int, now_ms: int) -> tuple[int, int, int]:
+        """Take the retry that is due first, with those that continue it: start, end, attempt."""
         retries = self._retries
-        _, start, end, attempt = self._pop_retry(limit)
-        while end - start < limit and retries:
-            follower = retries[0]
-            if follower[0] > now_ms or follower[1] != end or follower[3] != attempt:
-                break
-            if not self._same_lane(end):
-                break
-            end = self._pop_retry(limit - (end - start))[2]
-        return start, end
-
-    def _pop_retry(self, limit: int) -> Retry:
-        """Take at most ``limit`` offsets of the first retry; the rest keeps its place."""
-        due_ms, start, end, attempt = heappop(self._retries)
-        if end - start > limit:
-            heappush(self._retries, (due_ms, start + limit, end, attempt))
-            end = start + limit
-        self.waiting_retry -= end - start
-        return due_ms, start, end, attempt
+        start, end, attempt = retries.pop(limit)
+        while end - start < limit and retries.continues(end, attempt, now_ms) and self._same_lane(end):
+            end = retries.pop(limit - (end - start))[1]
+        return start, end, attempt
 
     def _same_lane(self, offset: int) -> bool:
         """Whether ``offset`` is in the lane of the offset before it."""
         return len(self.lanes.lanes()) == 1 or self._lane_of(offset) == self._lane_of(offset - 1)
 
-    def _take_waiting(self, start: int, end: int) -> None:
-        """Take [start, end) from where it waits; a replay finds it at the head of the retries."""
-        retries = self._retries
-        while start < end and retries and retries[0][1] == start:
-            start = self._pop_retry(end - start)[2]
-        if start < end:
-            self._forget_waiting(start, end)
-
     def _forget_waiting(self, start: int, end: int) -> None:
         """Take [start, end) out of the retries and the exhausted, as far as it is there."""
-        if self._retries:
-            kept: list[Retry] = []
-            for due_ms, at, stop, attempt in self._retries:
-                for piece_start, piece_end in _without(at, stop, [(start, end)]):
-                    kept.append((due_ms, piece_start, piece_end, attempt))
-            heapify(kept)
-            self._retries = kept
-            self.waiting_retry = sum(stop - at for _, at, stop, _ in kept)
+        self._retries.forget(start, end)
         self._burying = _cut(self._burying, start, end)
         self.exhausted = _cut(self.exhausted, start, end)
 
@@ -567,26 +559,10 @@ def _strides(weights: dict[int, int] | None) -> list[int]:
     return [whole // share for share in shares]
 
 
-def _without(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of [start, end) without ``taken``, whose ranges are rising."""
-    left: list[tuple[int, int]] = []
-    for taken_start, taken_end in taken:
-        if taken_end <= start:
-            continue
-        if taken_start >= end:
-            break
-        if start < taken_start:
-            left.append((start, taken_start))
-        start = taken_end
-    if start < end:
-        left.append((start, end))
-    return left
-
-
 def _cut(waiting: deque[Exhausted], start: int, end: int) -> deque[Exhausted]:
     """The entries without [start, end)."""
     kept: deque[Exhausted] = deque()
     for at, stop, attempt in waiting:
-        for piece_start, piece_end in _without(at, stop, [(start, end)]):
+        for piece_start, piece_end in without(at, stop, [(start, end)]):
             kept.append((piece_start, piece_end, attempt))
     return kept
