@@ -1,0 +1,313 @@
+"""The reading half of a log.
+
+A position is found in one of three ways, the cheapest first:
+
+    window    the last few chunks that were read and decoded: a reader that takes one record at a time
+              from a batch of a hundred decodes it once, and the next batch is already in the chunk
+    hint      where the batch after the last raw read begins: fetching goes on without a look-up
+    index     a binary search, then along the headers of at most ``index_bytes`` and a batch
+
+Everything read is checked: records against the checksum of their batch, the
+place of every batch by the chain of offsets (see ``log/scan.py``).  What does
+not fit is ``CorruptionError`` with path and position, never a wrong record.
+
+Bounds: ``WINDOWS_MAX`` chunks of ``CHUNK_BYTES`` (or one batch, if that is
+larger) and their records; ``HINTS_MAX`` hints; ``OPEN_MAX`` sealed segments
+with an open file and a loaded index.  None of it grows with the backlog.
+
+Not thread-safe: the caller holds the lock under which it also appends.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final
+
+from penstock.errors import InvalidBatch, OffsetOutOfRange
+from penstock.log.files import File
+from penstock.log.index import SegmentIndex
+from penstock.log.recovery import rebuild_index
+from penstock.log.scan import Damage, decode, skip_to, whole
+from penstock.log.segment import Segment, raise_corruption
+from penstock.wire.records import HEADER_BYTES, Header, Record, read_header
+
+CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
+SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly always one read.
+WINDOWS_MAX: Final = 4  # Readers at different places of one log that do not disturb each other.
+HINTS_MAX: Final = 64
+OPEN_MAX: Final = 4  # Sealed segments kept open: as many as there are windows.
+
+_offset_of = attrgetter("offset")
+
+
+class Window:
+    """A chunk of a segment and the records decoded from its beginning, so far."""
+
+    __slots__ = ("at", "data", "dense", "next_offset", "position", "records", "segment", "start")
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.position = 0  # Of the chunk in the segment.
+        self.data = b""
+        self.at = 0  # Up to here the chunk is decoded.
+        self.start = -1  # The records cover the offsets [start, next_offset) ...
+        self.next_offset = -1
+        self.dense = False  # ... and lack none of them.
+        self.records: list[Record] = []
+
+    def extend(self, end: int) -> None:
+        """Decode on, to offset ``end`` if the chunk reaches that far."""
+        try:
+            self.at, self.next_offset = decode(self.data, self.at, self.next_offset, end, self.records)
+        except Damage as damage:
+            raise_corruption(self.segment, self.position + damage.at, damage.why)
+        self.dense = len(self.records) == self.next_offset - self.start
+
+    def between(self, start: int, end: int) -> list[Record]:
+        """The records with offsets in ``[start, end)``."""
+        if self.dense:
+            return self.records[start - self.start : end - self.start]
+        first = bisect_left(self.records, start, key=_offset_of)
+        return self.records[first : bisect_left(self.records, end, key=_offset_of)]
+
+
+class LogReader:
+    """What can be asked of a log; ``Log`` adds what can be done to it."""
+
+    def __init__(self, segments: list[Segment], index_bytes: int) -> None:
+        self._segments = segments  # By rising offset; the last one is active.  Never empty.
+        self._bases = [segment.base_offset for segment in segments]
+        self._index_bytes = index_bytes
+        self._open: list[Segment] = []  # Sealed segments with an open file, the latest used last.
+        self._windows: list[Window] = []  # The latest used last.
+        self._window = Window(segments[-1])
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
+        self.start = segments[0].base_offset  # The first offset that is kept.
+        self.end = segments[-1].next_offset  # The offset of the next record.
+        self.high = self.end  # Readers see only what is below.
+
+    # --- decoded ----------------------------------------------------------------------------------------
+
+    def records(self, start: int, end: int) -> list[Record]:
+        """The records with offsets in ``[start, end)``; those that compaction removed are absent."""
+        window = self._window
+        if window.start <= start <= end <= window.next_offset and window.dense:
+            first = window.start
+            return window.records[start - first : end - first]
+        return self._records(start, end)
+
+    def _records(self, start: int, end: int) -> list[Record]:
+        if not self.start <= start <= end <= self.end:
+            outside = start if start < self.start else end
+            raise OffsetOutOfRange(offset=outside, start=self.start, end=self.end)
+        found: list[Record] = []
+        while start < end:
+            window = self._window_at(start)
+            window.extend(min(end, window.segment.next_offset))
+            part = window.between(start, end)
+            found = found + part if found else part
+            start = window.next_offset
+        return found
+
+    def _window_at(self, offset: int) -> Window:
+        """The window that holds ``offset``, at least the first batch of it decoded."""
+        window = self._find_window(offset)
+        if window is None:
+            segment, position, base = self._locate(offset)
+            window = self._windows.pop(0) if len(self._windows) >= WINDOWS_MAX else Window(segment)
+            self._fill(window, segment, position, base)
+        else:
+            self._windows.remove(window)
+            if offset == window.next_offset and not self._has_batch(window):
+                self._go_on(window)
+        self._windows.append(window)
+        self._window = window
+        return window
+
+    def _find_window(self, offset: int) -> Window | None:
+        following = None
+        for window in self._windows:
+            if window.start <= offset:
+                if offset < window.next_offset:
+                    return window
+                if offset == window.next_offset:
+                    following = window
+        return following
+
+    def _has_batch(self, window: Window) -> bool:
+        """Is the next batch whole in the chunk?"""
+        data = window.data
+        at = window.at
+        left = len(data) - at
+        if window.next_offset >= window.segment.next_offset or left < HEADER_BYTES:
+            return False
+        return left >= 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+
+    def _go_on(self, window: Window) -> None:
+        """Read the chunk that follows."""
+        offset = window.next_offset
+        if offset < window.segment.next_offset:
+            self._fill(window, window.segment, window.position + window.at, offset)
+        else:
+            self._fill(window, *self._locate(offset))
+
+    def _fill(self, window: Window, segment: Segment, position: int, base: int) -> None:
+        """Read a chunk that holds at least the batch at ``position``, which begins with offset ``base``."""
+        file = self._use(segment)
+        left = segment.size - position
+        data = file.read(position, min(CHUNK_BYTES, left))
+        if len(data) < HEADER_BYTES:
+            raise_corruption(segment, position, f"the batch of offset {base} is missing")
+        size = 12 + int.from_bytes(data[8:12], "big")
+        if size > len(data):
+            if size > left:
+                raise_corruption(segment, position, f"a batch of {size} bytes, and {left} are left")
+            data = file.read(position, size)
+        window.segment = segment
+        window.position = position
+        window.data = data
+        window.at = 0
+        window.start = window.next_offset = base
+        window.records = []
+        window.dense = True
+
+    def last(self, count: int) -> list[Record]:
+        """The last ``count`` records that readers may see, the oldest first."""
+        high = self.high
+        span = max(count, 1)
+        while True:
+            start = max(self.start, high - span)
+            found = self.records(start, high)
+            if len(found) >= count or start == self.start:
+                return found[max(len(found) - count, 0) :]
+            span *= 2  # Compaction left gaps: look further back.
+
+    def offset_at(self, timestamp_ms: int) -> int:
+        """The offset of the first record that is not older than that; ``end`` if there is none."""
+        for segment in self._segments:
+            if segment.size and segment.max_timestamp >= timestamp_ms:
+                break
+        else:
+            return self.end
+        base, _ = self._index(segment).find_time(timestamp_ms)
+        for header in self.headers(max(base, self.start)):
+            if header.max_timestamp >= timestamp_ms:
+                for record in self.records(header.base_offset, header.next_offset):
+                    if record.timestamp >= timestamp_ms:
+                        return record.offset
+        return self.end
+
+    # --- raw --------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds ``offset`` on, below ``high``: at least one if there is one.
+
+        At most ``max_bytes`` unless the first batch alone is longer, and never
+        beyond the end of a segment.
+        """
+        if not self.start <= offset <= self.end:
+            raise OffsetOutOfRange(offset=offset, start=self.start, end=self.end)
+        if offset >= self.high:
+            return b""
+        segment, position, base = self._locate(offset)
+        file = self._use(segment)
+        left = segment.size - position
+        data = file.read(position, min(max(max_bytes, HEADER_BYTES), left))
+        try:
+            at, following = whole(data, base, self.high)
+            if at == 0:
+                size = 12 + int.from_bytes(data[8:12], "big")
+                data = file.read(position, min(size, left))
+                at, following = whole(data, base, self.high)
+        except Damage as damage:
+            raise_corruption(segment, position + damage.at, damage.why)
+        if at == 0:
+            raise_corruption(segment, position, f"the batch of offset {base} is not whole")
+        self._hint(following, segment, position + at)
+        return data if at == len(data) else data[:at]
+
+    def headers(self, offset: int) -> Iterator[Header]:
+        """The headers of the batches from the one that holds ``offset`` on; nothing is decoded."""
+        offset = max(offset, self.start)
+        while offset < self.end:
+            segment, position, base = self._locate(offset)
+            for header in self._segment_headers(segment, position, base):
+                offset = header.next_offset
+                yield header
+
+    def _segment_headers(self, segment: Segment, position: int, base: int) -> Iterator[Header]:
+        """As far as the segment reaches, or until positions become void."""
+        changes = self._changes
+        data = b""
+        at = 0
+        while changes == self._changes and base < segment.next_offset:
+            if at + HEADER_BYTES > len(data):
+                position += at
+                data = self._use(segment).read(position, min(CHUNK_BYTES, segment.size - position))
+                at = 0
+            try:
+                header = read_header(data, at)
+            except InvalidBatch as error:
+                raise_corruption(segment, position + at, str(error.facts["why"]))
+            if header.base_offset != base:
+                raise_corruption(segment, position + at, f"the batch of offset {base} is missing")
+            yield header
+            base = header.next_offset
+            at += header.size
+
+    # --- finding ----------------------------------------------------------------------------------------
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int]:
+        """Segment, position and base offset of the batch that holds ``offset``, which is below ``end``."""
+        hint = self._hints.pop(offset, None)
+        if hint is not None and hint[1] < hint[0].size:
+            return hint[0], hint[1], offset
+        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        index = self._index(segment)
+        if offset >= segment.next_offset or not index.offsets:
+            raise_corruption(segment, segment.size, f"the batch of offset {offset} is missing")
+        base, position = index.find_offset(offset)
+        file = self._use(segment)
+        while True:
+            data = file.read(position, min(SEEK_BYTES, segment.size - position))
+            if len(data) < HEADER_BYTES:
+                raise_corruption(segment, position, f"the batch of offset {base} is missing")
+            try:
+                at, base = skip_to(data, base, offset)
+            except Damage as damage:
+                raise_corruption(segment, position + damage.at, damage.why)
+            position += at
+            if at + HEADER_BYTES <= len(data):
+                return segment, position, base
+
+    def _hint(self, offset: int, segment: Segment, position: int) -> None:
+        hints = self._hints
+        if len(hints) >= HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
+
+    def _use(self, segment: Segment) -> File:
+        """The file of a segment; a sealed one that was not used for long is closed instead."""
+        opened = self._open
+        if segment.sealed and (not opened or opened[-1] is not segment):
+            if segment in opened:
+                opened.remove(segment)
+            elif len(opened) >= OPEN_MAX:
+                opened.pop(0).release()
+            opened.append(segment)
+        return segment.opened()
+
+    def _index(self, segment: Segment) -> SegmentIndex:
+        index = segment.index
+        if index is None:
+            self._use(segment)
+            index = segment.index = segment.load_index() or rebuild_index(segment, self._index_bytes)
+        return index
+
+    def _forget(self) -> None:
+        """Positions became void."""
+        self._changes += 1
+        self._windows.clear()
+        self._window = Window(self._segments[-1])
+        self._hints.clear()

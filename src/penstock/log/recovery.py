@@ -1,0 +1,276 @@
+"""Opening the directory of a log after a clean end or any other.
+
+For every segment, the oldest first:
+
+    its index is valid and says how long the file is     trusted
+    otherwise                                            scanned, checksums and all; index made again
+
+In a log that was not closed only the last segment is scanned.  If that one
+does not end with a whole, valid batch, it is cut exactly behind the last one:
+what follows was never acknowledged, since a sync covers all that is before
+it.  Unless something else damaged the file: so if valid batches are found
+behind the cut, the bytes are first kept beside it (``.cut-<position>``).
+
+A sealed segment is never cut.  Damage in it is reported here, is
+``CorruptionError`` for whoever reads that place, and does not touch what lies
+before and behind it.
+
+What else a crash can leave: temporary files and indexes without a segment
+(removed), an empty last segment (used).  The report says what was found.
+"""
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from penstock.log.files import TEMPORARY, File, Files
+from penstock.log.index import (
+    INDEX_HEAD_BYTES,
+    IndexHead,
+    LaneRange,
+    SegmentIndex,
+    decode_index_head,
+    decode_lanes,
+)
+from penstock.log.scan import Scan, find_batch
+from penstock.log.segment import CUT, INDEX, LANES, LOG, Segment
+
+SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
+
+_SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
+
+
+@dataclass(frozen=True, slots=True)
+class DamageFound:
+    """A place in a sealed segment that cannot be read."""
+
+    path: str
+    position: int
+    why: str
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening a log found and did."""
+
+    scanned_bytes: int = 0
+    cut_bytes: int = 0  # Removed from the end of the last segment ...
+    cut_path: str = ""  # ... which is this one ...
+    cut_position: int = 0  # ... from here on.
+    kept_path: str = ""  # Where the cut bytes are kept, if valid batches were among them.
+    rebuilt: list[str] = field(default_factory=list)  # Index files made again.
+    removed: list[str] = field(default_factory=list)  # Files a crash had left.
+    damage: list[DamageFound] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Was everything as ``close`` leaves it?"""
+        return not (self.scanned_bytes or self.cut_bytes or self.removed or self.damage)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A log's directory, ready for use."""
+
+    segments: list[Segment]
+    lanes: list[LaneRange]
+    recovery: Recovery
+
+
+def open_segments(files: Files, directory: str, index_bytes: int) -> Opened:
+    """Open a log's directory, and make it if there is none."""
+    files.make_directory(directory)
+    recovery = Recovery()
+    bases = _tidy(files, directory, recovery)
+    if not bases:
+        segment = create_segment(files, directory, 0)
+        return Opened([segment], [], recovery)
+    segments: list[Segment] = []
+    lanes: list[LaneRange] = []
+    before = 0
+    for base in bases:
+        segment = Segment(files, directory, base)
+        segment.sealed = base != bases[-1]
+        lanes += _open_segment(segment, before, index_bytes, recovery)
+        before = max(before, segment.max_timestamp)
+        segments.append(segment)
+    _check_chain(segments, recovery)
+    return Opened(segments, lanes, recovery)
+
+
+def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
+    """A new, empty, active segment, durably there."""
+    segment = Segment(files, directory, base_offset)
+    segment.file = files.open(segment.log_path, create=True)
+    assert segment.file.size == 0, "a new segment has a new name"
+    files.sync_directory(directory)
+    segment.index = SegmentIndex()
+    return segment
+
+
+def rebuild_index(segment: Segment, index_bytes: int) -> SegmentIndex:
+    """The index of a sealed segment whose stored one turned out to be damaged."""
+    scan, _ = _scan_sealed(segment, 0, index_bytes)
+    return scan.index
+
+
+def _tidy(files: Files, directory: str, recovery: Recovery) -> list[int]:
+    """The base offsets of the segments; what a crash left behind is removed."""
+    names = files.list(directory)
+    bases = sorted(int(name[:20]) for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG))
+    for name in names:
+        match = _SEGMENT_FILE.fullmatch(name)
+        if name.endswith(TEMPORARY) or (match and int(match[1]) not in bases):
+            files.remove(f"{directory}/{name}")
+            recovery.removed.append(name)
+    return bases
+
+
+def _open_segment(segment: Segment, before: int, index_bytes: int, recovery: Recovery) -> list[LaneRange]:
+    """Bring a segment up; returns its lanes."""
+    file = segment.opened()
+    lanes = _trust(segment, file)
+    if lanes is None:
+        lanes = _rescue(segment, file, before, index_bytes, recovery)
+    if segment.sealed:
+        segment.release()
+    else:
+        assert segment.index is not None
+        last = segment.index.positions[-1] if segment.index.positions else -index_bytes
+        segment.indexed = last + index_bytes
+    return lanes
+
+
+def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
+    """Take over what the stored index says, if it is about the segment as it is; None if not."""
+    head = _read_head(segment)
+    if head is None or (head.base_offset, head.segment_bytes) != (segment.base_offset, file.size):
+        return None
+    lanes: list[LaneRange] | None = []
+    if head.lane_ranges:
+        path = segment.path + LANES
+        data = segment.files.read_file(path) if segment.files.exists(path) else b""
+        lanes = decode_lanes(data, segment.base_offset, head.segment_bytes)
+    if not segment.sealed:
+        segment.index = segment.load_index()
+        if segment.index is None:
+            return None
+    segment.size = head.segment_bytes
+    segment.next_offset = head.next_offset
+    segment.max_timestamp = head.max_timestamp
+    return lanes
+
+
+def _read_head(segment: Segment) -> IndexHead | None:
+    path = segment.path + INDEX
+    if not segment.files.exists(path):
+        return None
+    file = segment.files.open(path, create=False)
+    try:
+        return decode_index_head(file.read(0, INDEX_HEAD_BYTES))
+    finally:
+        file.close()
+
+
+def _rescue(
+    segment: Segment, file: File, before: int, index_bytes: int, recovery: Recovery
+) -> list[LaneRange]:
+    """Scan a segment that cannot be trusted."""
+    if segment.sealed:
+        scan, damage = _scan_sealed(segment, before, index_bytes)
+        recovery.damage += damage
+    else:
+        scan = Scan(segment.base_offset, index_bytes, before)
+        scan_file(file, scan)
+        _cut(segment, file, scan, recovery)
+    recovery.scanned_bytes += file.size
+    segment.size = scan.position
+    segment.next_offset = scan.next_offset
+    segment.max_timestamp = scan.last_timestamp
+    segment.index = scan.index
+    if segment.sealed:
+        segment.store_index(scan.index, scan.lanes)
+        recovery.rebuilt.append(segment.path + INDEX)
+    return scan.lanes
+
+
+def scan_file(file: File, scan: Scan) -> None:
+    """Feed the file to the scan, from its position on, until the end or damage."""
+    while not scan.why and scan.position < file.size:
+        left = file.size - scan.position
+        if scan.wanted > left:
+            scan.why = f"a batch of at least {scan.wanted} bytes, and {left} are left"
+            return
+        scan.feed(file.read(scan.position, max(SCAN_BYTES, scan.wanted)))
+
+
+def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
+    """Cut the last segment behind its last valid batch, and make sure of what is before."""
+    files = segment.files
+    # A stored index is of an older state; it must not fit by accident after the cut.
+    files.remove(segment.path + INDEX)
+    files.remove(segment.path + LANES)
+    if scan.why:
+        recovery.cut_bytes = file.size - scan.position
+        recovery.cut_path = segment.log_path
+        recovery.cut_position = scan.position
+        if _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
+            recovery.kept_path = f"{segment.path}{CUT}{scan.position}"
+            _keep(files, file, scan.position, recovery.kept_path)
+        files.sync_directory(segment.path.rpartition("/")[0])
+        file.truncate(scan.position)
+    # A killed process leaves bytes that are in the kernel but not on the disk, and from now on they count.
+    file.sync()
+
+
+def _keep(files: Files, file: File, position: int, path: str) -> None:
+    """Copy the end of a file to a file of its own."""
+    copy = files.open(path + TEMPORARY, create=True)
+    try:
+        copy.truncate(0)
+        while position < file.size:
+            data = file.read(position, SCAN_BYTES)
+            copy.append((data,))
+            position += len(data)
+        copy.sync()
+    finally:
+        copy.close()
+    files.rename(path + TEMPORARY, path)
+
+
+def _next_batch(file: File, position: int, offset: int) -> int:
+    """The position of the first valid batch at or behind ``position``; -1 if there is none."""
+    while position < file.size:
+        # Twice a chunk at a time, half a chunk on: a batch across the border is whole in one of them,
+        # unless it is longer than a chunk, and then the ones behind it are found.
+        found = find_batch(file.read(position, 2 * SCAN_BYTES), offset)
+        if found >= 0:
+            return position + found
+        position += SCAN_BYTES
+    return -1
+
+
+def _scan_sealed(segment: Segment, before: int, index_bytes: int) -> tuple[Scan, list[DamageFound]]:
+    """Scan a sealed segment, over damage if need be."""
+    file = segment.opened()
+    scan = Scan(segment.base_offset, index_bytes, before)
+    damage: list[DamageFound] = []
+    while True:
+        scan_file(file, scan)
+        if not scan.why:
+            return scan, damage
+        damage.append(DamageFound(segment.log_path, scan.position, scan.why))
+        following = _next_batch(file, scan.position + 1, scan.next_offset)
+        if following < 0:
+            return scan, damage
+        data = file.read(following, 8)
+        scan.resume(following, int.from_bytes(data, "big"))
+
+
+def _check_chain(segments: list[Segment], recovery: Recovery) -> None:
+    """Each segment begins where the one before it ended."""
+    for segment, following in pairwise(segments):
+        if segment.next_offset != following.base_offset:
+            why = f"offsets {segment.next_offset} to {following.base_offset - 1} are missing"
+            recovery.damage.append(DamageFound(segment.path + LOG, segment.size, why))

@@ -1,0 +1,190 @@
+"""Walking along the batches in raw bytes of a segment.
+
+A segment is a chain: each batch begins at the offset where the one before it
+ended, and the first begins at the offset in the file's name.  The checksum of
+a batch does not cover its base offset (a broker sets that without summing
+again), so the chain is what protects it: every walk here checks it.
+
+    skip_to     along the headers to the batch that holds an offset
+    whole       how far whole batches reach
+    decode      batches to records, checksums checked
+    Scan        checksums of a whole segment, collecting its index and lanes
+    find_batch  the next valid batch behind damage
+
+Plain typed Python without I/O: mypyc compiles it.  Cost a batch, interpreted:
+0.4 us along the headers, 0.9 us to scan with checksum, so a segment of 256 MiB
+in batches of 170 bytes, the worst case, is scanned in about 1.5 s.
+"""
+
+import re
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from penstock.errors import InvalidBatch
+from penstock.log.index import LaneRange, SegmentIndex
+from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, decode_batch, lane_of
+
+_CHAIN: Final = Struct(">qiib4xhi")  # base offset, length, epoch, magic, (crc), attributes, last offset delta
+_HEADER: Final = Struct(">qiibIhiqq")  # the same with crc, and base and max timestamp
+_MAGIC: Final = 2
+_SIZE_BEGIN: Final = 12  # The length field counts from here.
+_CRC_BEGIN: Final = 21
+_LENGTH_MIN: Final = HEADER_BYTES - _SIZE_BEGIN
+_SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
+
+
+class Damage(Exception):  # noqa: N818 - it is a finding; CorruptionError, with the path, is the error
+    """The bytes at ``at`` are not the batch that should be there."""
+
+    def __init__(self, at: int, why: str) -> None:
+        super().__init__(at, why)
+        self.at = at
+        self.why = why
+
+
+def _complaint(base: int, length: int, magic: int, delta: int, offset: int) -> str:
+    if magic != _MAGIC:
+        return f"no batch begins here (format {magic})"
+    if base != offset:
+        return f"the batch says offset {base} where {offset} comes next"
+    return f"a batch of {length + _SIZE_BEGIN} bytes and {delta + 1} offsets"
+
+
+def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
+    """Skip the batches that end at or below ``target``; where the next one begins, and with which offset.
+
+    ``data`` begins with the batch of ``offset``.  The place may lie behind the
+    end of data: then the walk goes on there.
+    """
+    at = 0
+    last = len(data) - HEADER_BYTES
+    while at <= last and offset <= target:
+        base, length, _, magic, _, delta = _CHAIN.unpack_from(data, at)
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            raise Damage(at, _complaint(base, length, magic, delta, offset))
+        if base + delta >= target:
+            break
+        offset = base + delta + 1
+        at += length + _SIZE_BEGIN
+    return at, offset
+
+
+def whole(data: bytes, offset: int, high: int) -> tuple[int, int]:
+    """Where the last whole batch that begins below ``high`` ends in ``data``, and the offset after it."""
+    at = 0
+    size = len(data)
+    while size - at >= HEADER_BYTES and offset < high:
+        base, length, _, magic, _, delta = _CHAIN.unpack_from(data, at)
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            raise Damage(at, _complaint(base, length, magic, delta, offset))
+        if at + length + _SIZE_BEGIN > size:
+            break
+        offset = base + delta + 1
+        at += length + _SIZE_BEGIN
+    return at, offset
+
+
+def decode(data: bytes, at: int, offset: int, end: int, records: list[Record]) -> tuple[int, int]:
+    """Decode whole batches from ``at`` on, into ``records``, until offset ``end`` is reached or data ends.
+
+    Returns the place and the offset that come next.  A bad batch is ``Damage``
+    only as the first one; behind good ones it just ends the walk, so that these are not lost.
+    """
+    first = at
+    size = len(data)
+    while offset < end and size - at >= HEADER_BYTES:
+        base, length, _, magic, _, delta = _CHAIN.unpack_from(data, at)
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            if at > first:
+                break
+            raise Damage(at, _complaint(base, length, magic, delta, offset))
+        following = at + length + _SIZE_BEGIN
+        if following > size:
+            break
+        try:
+            check_batch(data, at)
+            found = decode_batch(data, at)
+        except InvalidBatch as error:
+            if at > first:
+                break
+            raise Damage(at, str(error.facts["why"])) from None
+        records.extend(found)
+        at = following
+        offset = base + delta + 1
+    return at, offset
+
+
+class Scan:
+    """A segment's batches from the first on, as far as they are whole and right; feed it the bytes."""
+
+    def __init__(self, base_offset: int, index_bytes: int, before: int) -> None:
+        self.position = 0  # In the file: the end of what was found valid.
+        self.next_offset = base_offset
+        self.last_timestamp = before  # The highest so far, those of earlier segments included.
+        self.index = SegmentIndex()
+        self.lanes: list[LaneRange] = []
+        self.why = ""  # What is wrong at ``position``; empty as long as nothing is.
+        self.wanted = HEADER_BYTES  # The bytes from ``position`` on that the next step needs.
+        self._index_bytes = index_bytes
+        self._indexed = -index_bytes  # Position of the last entry.
+
+    def feed(self, data: bytes) -> None:
+        """Go along ``data``, which begins at ``position``."""
+        at = 0
+        size = len(data)
+        view = memoryview(data)
+        begin = self.position
+        offset = self.next_offset
+        timestamp = self.last_timestamp
+        self.wanted = HEADER_BYTES
+        while size - at >= HEADER_BYTES:
+            base, length, _, magic, crc, attributes, delta, _, newest = _HEADER.unpack_from(data, at)
+            if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+                self.why = _complaint(base, length, magic, delta, offset)
+                break
+            following = at + length + _SIZE_BEGIN
+            if following > size:
+                self.wanted = length + _SIZE_BEGIN
+                break
+            if crc32c(view[at + _CRC_BEGIN : following]) != crc:
+                self.why = "the checksum does not match"
+                break
+            if begin + at - self._indexed >= self._index_bytes:
+                self._indexed = begin + at
+                self.index.add(base, begin + at, timestamp)
+            offset = base + delta + 1
+            if attributes & LANE_MASK:
+                self.lanes.append((base, offset, lane_of(attributes)))
+            timestamp = max(timestamp, newest)
+            at = following
+        self.position = begin + at
+        self.next_offset = offset
+        self.last_timestamp = timestamp
+
+    def resume(self, position: int, offset: int) -> None:
+        """Go on behind damage, where the batch of ``offset`` begins."""
+        self.position = position
+        self.next_offset = offset
+        self.why = ""
+        self.wanted = HEADER_BYTES
+        self._indexed = position - self._index_bytes  # The first batch behind damage gets an entry.
+
+
+def find_batch(data: bytes, offset: int) -> int:
+    """The place of the first valid batch in ``data`` at or above ``offset``; -1 if there is none."""
+    # The high bytes of the base offset are known, and the format byte: the search itself runs in C.
+    low = offset.to_bytes(8, "big")
+    high = (offset + _SPAN_MAX).to_bytes(8, "big")
+    same = 0
+    while same < 8 and low[same] == high[same]:
+        same += 1
+    pattern = re.compile(b"(?=%s.{%d}\\x02)" % (re.escape(low[:same]), 16 - same), re.DOTALL)
+    for match in pattern.finditer(data):
+        try:
+            if check_batch(data, match.start()).base_offset >= offset:
+                return match.start()
+        except InvalidBatch:
+            continue
+    return -1

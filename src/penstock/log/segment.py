@@ -1,0 +1,112 @@
+"""One file of a log, with its index: naming, opening, sealing.
+
+    00000000000000000000.log      batches, one after the other
+    00000000000000000000.index    sparse index; also the mark of a clean end
+    00000000000000000000.lanes    ranges outside the normal lane, if there are any
+
+The number is the offset of the first record.  The last segment of a log is
+its active one: its index is in memory and grows.  The others are sealed:
+their files are opened and their indexes loaded when someone reads them, and
+given back after a while (see ``Log``), so a log of a thousand segments costs
+a thousand small objects, not a thousand open files.
+"""
+
+from typing import Final, NoReturn
+
+from penstock.errors import CorruptionError
+from penstock.log.files import File, Files
+from penstock.log.index import IndexHead, LaneRange, SegmentIndex, decode_index, encode_index, encode_lanes
+
+LOG: Final = ".log"
+INDEX: Final = ".index"
+LANES: Final = ".lanes"
+REWRITE: Final = ".rewrite.tmp"  # Of ``Log.rewrite``; ends as every temporary file does.
+CUT: Final = ".cut-"  # Bytes that recovery cut off although valid batches were among them.
+
+
+def segment_name(base_offset: int) -> str:
+    """The file name of a segment, without its ending."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """One segment.  Plain data; ``Log`` keeps it right."""
+
+    __slots__ = (
+        "base_offset", "file", "files", "index", "indexed", "max_timestamp",
+        "next_offset", "path", "sealed", "size",
+    )  # fmt: skip
+
+    def __init__(self, files: Files, directory: str, base_offset: int) -> None:
+        self.files = files
+        self.path = f"{directory}/{segment_name(base_offset)}"  # Without an ending.
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0  # In bytes: the end of the last batch.
+        self.max_timestamp = 0  # Of its records; 0 if it has none.
+        self.sealed = False
+        self.file: File | None = None  # None: closed.
+        self.index: SegmentIndex | None = None  # None: not loaded.
+        self.indexed = 0  # While active: from this position on the next batch gets an entry.
+
+    @property
+    def log_path(self) -> str:
+        """Of the batches."""
+        return self.path + LOG
+
+    def opened(self) -> File:
+        """The file, opened if it was not."""
+        if self.file is None:
+            self.file = self.files.open(self.log_path, create=False)
+        return self.file
+
+    def load_index(self) -> SegmentIndex | None:
+        """The stored index, or None if it is missing or damaged."""
+        path = self.path + INDEX
+        return decode_index(self.files.read_file(path)) if self.files.exists(path) else None
+
+    def store_index(self, index: SegmentIndex, lanes: list[LaneRange]) -> None:
+        """Write lanes and index of the segment as it is now: the lanes first, the index vouches for them."""
+        if lanes:
+            overwrite(self.files, self.path + LANES, encode_lanes(self.base_offset, self.size, lanes))
+        else:
+            self.files.remove(self.path + LANES)
+        head = IndexHead(
+            base_offset=self.base_offset,
+            next_offset=self.next_offset,
+            segment_bytes=self.size,
+            max_timestamp=self.max_timestamp,
+            entries=len(index.offsets),
+            lane_ranges=len(lanes),
+            body_crc=0,
+        )
+        overwrite(self.files, self.path + INDEX, encode_index(head, index))
+
+    def release(self) -> None:
+        """Close the file and forget the index; both come back when they are needed."""
+        file, self.file = self.file, None
+        self.index = None
+        if file is not None:
+            file.close()
+
+    def remove(self) -> None:
+        """Remove the files: the batches first, since an index without them means nothing."""
+        self.release()
+        self.files.remove(self.log_path)
+        self.files.remove(self.path + INDEX)
+        self.files.remove(self.path + LANES)
+
+
+def overwrite(files: Files, path: str, data: bytes) -> None:
+    """Write a derived file: no sync and no rename, since a torn one is noticed and made again."""
+    file = files.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.append((data,))
+    finally:
+        file.close()
+
+
+def raise_corruption(segment: Segment, position: int, why: str) -> NoReturn:
+    """Stored bytes are not what they should be."""
+    raise CorruptionError(path=segment.log_path, position=position, why=why)
