@@ -9,7 +9,7 @@ READY := $(VENV)/ready
 # Compiled where possible: a folder that is not there is skipped, and the sources in src/ are used.
 COMPILED := PYTHONPATH=$(CURDIR)/.compiled/src
 # CI has 2 cores.  Files of very different length: idle workers take from busy ones.
-PYTEST := $(BIN)/pytest -q
+PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
 # The tests that run both interpreted and compiled.
 CORE := tests/unit tests/property
@@ -65,7 +65,7 @@ compile: $(READY)  ## compile the hot modules into .compiled, if there is a C co
 
 coverage: $(READY)  ## the whole suite with branch coverage
 	$(BIN)/coverage erase
-	HYPOTHESIS_PROFILE=dev $(BIN)/coverage run -m pytest -q
+	HYPOTHESIS_PROFILE=dev $(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -76,7 +76,7 @@ bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benc
 	$(COMPILED) $(BIN)/python -m benchmarks
 
 soak: compile    ## property tests with 20,000 examples each, compiled; prints the seed
-	$(COMPILED) HYPOTHESIS_PROFILE=soak $(BIN)/pytest $(PARALLEL) -o faulthandler_timeout=0 tests/property
+	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property
 
 clean:           ## remove everything that make made
 	rm -rf .venv .compiled .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
