@@ -8,10 +8,10 @@
     4       zstd    Zstandard frames (RFC 8878)
 
 What comes over a network may be made to explode: a kilobyte of zstd can hold
-gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``, and
-refuses what is longer.  A length that the data states about itself is only
-believed within that limit.  Whatever the damage, the one error is
-``InvalidBatch``.
+gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``
+(beside the codec's own window), and refuses what is longer.  A length that
+the data states about itself is only believed within that limit.  Whatever the
+damage, the one error is ``InvalidBatch``.
 
 Costs: native code throughout.  A stream says nothing trustworthy about its
 unpacked length, so the output starts at four times the input and grows

@@ -1,0 +1,242 @@
+"""Any records survive a batch; any damage to a batch is an InvalidBatch or a list of records, never more.
+
+The damage is done where it hurts most: the records themselves, which the
+checksum would have protected, are given to the decoder as they are.
+"""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidBatch
+from penstock.wire.compression import CODEC_NAMES, compress, decompress
+from penstock.wire.records import (
+    APPEND_TIME,
+    HEADER_BYTES,
+    BatchBuilder,
+    Headers,
+    Record,
+    check_batch,
+    decode_batch,
+    lane_attributes,
+    place_batch,
+    read_header,
+    rewrite_batch,
+    stamp_batch,
+)
+
+LIMIT_BYTES = 1 << 16  # More than any batch below, so that only damage runs into it.
+
+blobs = st.binary(max_size=20) | st.integers(0, 9_000).map(bytes)
+names = st.text("aé☃", max_size=6)
+header_lists: st.SearchStrategy[Headers] = st.lists(
+    st.tuples(names, st.none() | st.binary(max_size=9)), max_size=2
+)
+timestamp_deltas = st.integers(-1_000, 1_000) | st.integers(-(2**60), 2**60)
+gaps = st.sampled_from([0, 0, 0, 1, 700])
+parts = st.tuples(gaps, timestamp_deltas, st.none() | blobs, st.none() | blobs, header_lists)
+attribute_bits = st.builds(
+    lambda codec, lane, own: codec | lane_attributes(lane) | own << 11,
+    st.sampled_from(sorted(CODEC_NAMES)),
+    st.integers(-2, 2),
+    st.integers(0, 15),
+)
+
+
+@st.composite
+def record_lists(draw: st.DrawFn) -> list[Record]:
+    """Records of one batch: offsets rise, with gaps, from where it begins."""
+    offset = draw(st.integers(0, 2**61))
+    base_timestamp = draw(st.integers(0, 2**41))
+    records: list[Record] = []
+    for gap, timestamp_delta, key, value, headers in draw(st.lists(parts, min_size=1, max_size=6)):
+        offset += gap
+        timestamp = base_timestamp + (timestamp_delta if records else 0)
+        records.append(Record(offset, timestamp, key, value, headers, 0))
+        offset += 1
+    return records
+
+
+def batch_of(records: list[Record], attributes: int) -> bytearray:
+    first = records[0]
+    builder = BatchBuilder()
+    for record in records:
+        timestamp_delta, offset_delta = record.timestamp - first.timestamp, record.offset - first.offset
+        builder.add(record.key, record.value, record.headers, timestamp_delta, offset_delta)
+    batch = builder.build(first.timestamp, max(r.timestamp for r in records), attributes)
+    assert attributes & 7 or len(batch) == builder.size
+    place_batch(batch, first.offset, 1)
+    return batch
+
+
+def with_attributes(records: list[Record], attributes: int) -> list[Record]:
+    return [Record(r.offset, r.timestamp, r.key, r.value, r.headers, attributes) for r in records]
+
+
+def outcome(data: bytes, position: int = 0) -> str | list[Record]:
+    """What decoding comes to; any other exception fails the test."""
+    try:
+        return decode_batch(data, position, limit_bytes=LIMIT_BYTES)
+    except InvalidBatch as error:
+        return str(error)
+
+
+@given(record_lists(), attribute_bits)
+def test_records_survive_a_batch(records: list[Record], attributes: int) -> None:
+    batch = batch_of(records, attributes)
+
+    header = check_batch(batch)
+    decoded = decode_batch(bytes(batch))
+
+    assert decoded == with_attributes(records, attributes)
+    assert (header.base_offset, header.next_offset) == (records[0].offset, records[-1].offset + 1)
+    assert (header.count, header.size, header.attributes) == (len(records), len(batch), attributes)
+    assert rewrite_batch(header, decoded) == batch
+
+
+@given(record_lists(), attribute_bits, st.data())
+def test_a_part_is_a_slice_of_the_whole(records: list[Record], attributes: int, data: st.DataObject) -> None:
+    batch = bytes(batch_of(records, attributes))
+    offsets = st.integers(records[0].offset - 2, records[-1].offset + 3)
+    start, end = data.draw(offsets), data.draw(offsets)
+
+    part = decode_batch(batch, 0, start, end)
+
+    assert part == [r for r in with_attributes(records, attributes) if start <= r.offset < end]
+
+
+@given(record_lists(), attribute_bits, st.data(), st.integers(0, 2**41))
+def test_compaction_drops_records_and_nothing_else(
+    records: list[Record], attributes: int, data: st.DataObject, stamp: int
+) -> None:
+    batch = batch_of(records, attributes)
+    if data.draw(st.booleans()):
+        stamp_batch(batch, stamp)
+    header, decoded = check_batch(batch), decode_batch(batch)
+    kept = [record for record in decoded if data.draw(st.booleans())]
+
+    rewritten = rewrite_batch(header, kept)
+
+    after = check_batch(rewritten)
+    assert (after.base_offset, after.next_offset, after.count) == (
+        header.base_offset,
+        header.next_offset,
+        len(kept),
+    )
+    assert decode_batch(rewritten) == kept
+    if kept and not header.attributes & APPEND_TIME:
+        assert after.max_timestamp == max(record.timestamp for record in kept)
+
+
+@st.composite
+def damaged_batches(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A batch, and the same with some bytes after its header changed; the size field is true for both."""
+    batch = batch_of(draw(record_lists()), draw(attribute_bits))
+    body = bytearray(batch[HEADER_BYTES:])
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, max(len(body) - 1, 0)))
+        match draw(st.sampled_from(["change", "change", "extreme", "cut", "insert", "double"])):
+            case "change":
+                body[place : place + 1] = draw(st.binary(min_size=1, max_size=1))
+            case "extreme":  # Lengths of -2 and -1, and numbers that do not end.
+                body[place : place + 1] = draw(
+                    st.sampled_from([b"\x03", b"\x01", b"\xff", b"\xff" * 9 + b"\x01"])
+                )
+            case "cut":
+                del body[place:]
+            case "insert":
+                body[place:place] = draw(st.binary(max_size=12))
+            case _:
+                body += body[place:]
+    damaged = batch[:HEADER_BYTES] + body
+    damaged[8:12] = (len(damaged) - 12).to_bytes(4, "big")
+    return bytes(batch), bytes(damaged)
+
+
+@given(damaged_batches(), st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40))
+def test_damaged_records_are_refused_and_nothing_beside_them_is_read(
+    batches: tuple[bytes, bytes], before: bytes, after: bytes, other: bytes
+) -> None:
+    batch, damaged = batches
+
+    alone = outcome(damaged)
+
+    if isinstance(alone, list):  # The damage hit contents, not structure.
+        header = read_header(damaged)
+        offsets = [record.offset for record in alone]
+        assert len(alone) == header.count
+        assert offsets == sorted(set(offsets))
+        assert all(header.base_offset <= offset < header.next_offset for offset in offsets)
+        assert decode_batch(rewrite_batch(header, alone)) == alone
+    # The neighbours make no difference; the text may name other byte positions.
+    beside_one, beside_other = (
+        outcome(before + damaged + after, len(before)),
+        outcome(before + damaged + other, len(before)),
+    )
+    assert beside_one == beside_other
+    assert isinstance(beside_one, list) == isinstance(alone, list)
+    if damaged != batch:
+        try:
+            check_batch(damaged)
+        except InvalidBatch:
+            return
+        raise AssertionError("the checksum does not see the damage")
+
+
+@given(record_lists(), attribute_bits, st.data())
+def test_damaged_headers_are_refused_or_harmless(
+    records: list[Record], attributes: int, data: st.DataObject
+) -> None:
+    batch = batch_of(records, attributes)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, HEADER_BYTES - 1))
+        batch[place] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]) | st.integers(0, 255))
+    damaged = bytes(batch)
+
+    records_or_error = outcome(damaged)
+
+    if isinstance(records_or_error, list):
+        assert len(records_or_error) == read_header(damaged).count
+
+
+@given(st.binary(max_size=200))
+@example(bytes(HEADER_BYTES))
+def test_noise_is_no_batch(noise: bytes) -> None:
+    for data in (noise, noise.ljust(HEADER_BYTES, b"\x00")):
+        try:
+            check_batch(data)
+        except InvalidBatch:
+            continue
+        raise AssertionError("noise passed for a batch")
+
+
+@given(record_lists(), st.data(), st.integers(0, 7))
+def test_a_flipped_bit_is_always_seen(records: list[Record], data: st.DataObject, bit: int) -> None:
+    """But for the base offset and the leader epoch, which lie outside the checksum."""
+    batch = batch_of(records, 0)
+    batch[data.draw(st.sampled_from([*range(8, 12), *range(16, len(batch))]))] ^= 1 << bit
+
+    try:
+        check_batch(batch)
+    except InvalidBatch:
+        return
+    raise AssertionError("the checksum does not see the flipped bit")
+
+
+@given(st.sampled_from(sorted(CODEC_NAMES)), st.binary(max_size=300) | st.integers(0, 60_000).map(bytes))
+def test_bytes_survive_a_codec(codec: int, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), len(data)) == data
+
+
+@given(st.sampled_from([1, 2, 3, 4]), blobs, st.data())
+def test_damaged_compression_is_refused_or_within_its_limit(
+    codec: int, blob: bytes, data: st.DataObject
+) -> None:
+    packed = bytearray(compress(codec, blob))
+    place = data.draw(st.integers(0, len(packed) - 1))
+    packed[place : place + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=6))
+
+    try:
+        unpacked = decompress(codec, packed, LIMIT_BYTES)
+    except InvalidBatch:
+        return
+    assert len(unpacked) <= LIMIT_BYTES
