@@ -9,7 +9,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from typing import Final
 
-VERSION: Final = "0.1.0"
+__version__: Final = "0.1.0"
 
 # They are compiled all together or not at all, so one of them tells for all.
 _WITNESS: Final = "penstock.wire.records"
@@ -23,4 +23,4 @@ def compiled() -> bool:
 
 def version_line() -> str:
     """What ``penstock --version`` prints: ``penstock 0.1.0 (compiled)``."""
-    return f"penstock {VERSION} ({'compiled' if compiled() else 'interpreted'})"
+    return f"penstock {__version__} ({'compiled' if compiled() else 'interpreted'})"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.version import VERSION, compiled, version_line
+from penstock.version import __version__, compiled, version_line
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
 HOT_MODULES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
@@ -17,8 +17,8 @@ HOT_MODULES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["
 def test_the_version_line_names_the_version_and_the_build() -> None:
     build = "compiled" if compiled() else "interpreted"
 
-    assert version_line() == f"penstock {VERSION} ({build})"
-    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
+    assert version_line() == f"penstock {__version__} ({build})"
+    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
 
 
 @pytest.mark.skipif("PENSTOCK_BUILD" not in os.environ, reason="any build will do; `make test` asks for each")
