@@ -432,10 +432,13 @@ class MemoryFiles:
             del self._contents[name]
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what had that name."""
-        self._contents[target] = self._content(source)
-        if source != target:
-            del self._contents[source]
+        """Give a file or directory another name; a file replaces what had that name."""
+        inside = source.rstrip("/") + "/"
+        moved = [path for path in self._contents if path == source or path.startswith(inside)]
+        if not moved:
+            self._content(source)  # Raises: there is nothing of that name.
+        for path in moved:
+            self._contents[target + path[len(source) :]] = self._contents.pop(path)
 
     def sync_directory(self, path: str) -> None:
         """Memory is as durable as it gets."""

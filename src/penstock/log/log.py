@@ -63,6 +63,15 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """How far compaction has come; kept in memory only, since starting over is right, just slower."""
+
+    upto: int = 0  # Below it no key has two values.
+    at_ms: int = 0  # When the last pass was.
+    oldest_tombstone_ms: int | None = None  # The timestamp of the oldest one that pass left.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
     """What retention needs to know of a segment."""
 
@@ -86,6 +95,7 @@ class Log(LogReader):
         for start, end, lane in opened.lanes:
             self.lanes.add(start, end, lane)
         self.last_timestamp = max(segment.max_timestamp for segment in opened.segments)
+        self.cleaned = Cleaned()
         self.leader_epoch = 0  # Stamped into every batch; a cluster sets it.
         self.written = 0  # Bytes appended since open ...
         self.durable = 0  # ... and how many of them a sync has covered.
@@ -95,6 +105,8 @@ class Log(LogReader):
         self._segment_bytes = config.segment_bytes
         self._seen_at_once = config.durability != "fsync"
         self._never_synced = config.durability == "memory"
+        self._averaged = -1  # How many segments _sealed_average was worked out for.
+        self._sealed_average = 1
         # Held while a sync runs, and to change which file is the active one.
         self._syncing = threading.Lock()
 
@@ -234,6 +246,12 @@ class Log(LogReader):
                 for segment in self._segments:
                     segment.release()
 
+    def abandon(self) -> None:
+        """Close the files as a crash would: for an open that failed, or a topic that is deleted."""
+        with self._syncing:
+            for segment in self._segments:
+                segment.release()
+
     def _store_index(self, segment: Segment) -> None:
         assert segment.index is not None
         segment.store_index(segment.index, self.lanes.ranges(segment.base_offset, segment.next_offset))
@@ -257,6 +275,14 @@ class Log(LogReader):
     def size_bytes(self) -> int:
         """Of all batches that are kept."""
         return sum(segment.size for segment in self._segments)
+
+    @property
+    def average_bytes(self) -> int:
+        """Bytes a record takes, on the average of the segment where it takes most; at least 1."""
+        if self._averaged != len(self._segments):
+            self._averaged = len(self._segments)
+            self._sealed_average = max((_average(segment) for segment in self._segments[:-1]), default=1)
+        return max(self._sealed_average, _average(self._active))
 
     def delete_before(self, offset: int) -> int:
         """Remove the sealed segments that lie wholly below ``offset``; returns the new start."""
@@ -296,35 +322,62 @@ class Log(LogReader):
     ) -> Generator[None, None, RewriteReport]:
         """``rewrite`` in steps of some milliseconds; between them the caller may use the log.
 
-        Segments are rewritten from the oldest on, each as a whole: ``keep`` sees every record once, in order.
+        Segments are rewritten from the oldest on, small neighbours together; ``keep`` sees every record
+        once, in order.  Crash-safe: after any crash each segment is there as it was or as it was to be.
         """
         report = RewriteReport()
-        for segment in self._segments[:-1]:
-            if segment.next_offset > upto:
-                break
-            work = SegmentRewrite(segment, self._index_bytes, keep)
+        for group in self._groups(upto):
+            work = SegmentRewrite(group, self._index_bytes, keep)
             try:
                 for _ in work.steps():
                     yield
-                    if segment not in self._segments:
+                    if group[0] not in self._segments:
                         break  # Deleted meanwhile.
                 else:
-                    report = self._install(segment, work, report)
+                    if work.worthwhile:
+                        report = self._install(work, report)
             finally:
                 work.close()
         return report
 
-    def _install(self, segment: Segment, work: SegmentRewrite, report: RewriteReport) -> RewriteReport:
-        if not work.removed:
-            return report
-        size = segment.size
-        self._drop(segment)
-        self._forget()
+    def _groups(self, upto: int) -> list[list[Segment]]:
+        """The sealed segments below ``upto``: neighbours that fit into one segment together."""
+        groups: list[list[Segment]] = []
+        room = 0
+        for segment in self._segments[:-1]:
+            if segment.next_offset > upto:
+                break
+            if groups and segment.size <= room:
+                groups[-1].append(segment)
+                room -= segment.size
+            else:
+                groups.append([segment])
+                room = self._segment_bytes - segment.size
+        return groups
+
+    def _install(self, work: SegmentRewrite, report: RewriteReport) -> RewriteReport:
+        """Put a rewritten segment in the place of those it was made from."""
+        old = work.segments
+        old_bytes = sum(segment.size for segment in old)
+        scan = work.prepare()
+        for segment in old:
+            self._drop(segment)
         work.install()
+        self._forget()
+        first = old[0]
+        first.size = scan.position
+        first.next_offset = scan.next_offset
+        first.max_timestamp = max(segment.max_timestamp for segment in old)
+        place = self._segments.index(first) + 1
+        del self._segments[place : place + len(old) - 1], self._bases[place : place + len(old) - 1]
+        self._files.sync_directory(self.path)  # The new one is there for good before the others go.
+        first.store_index(scan.index, scan.lanes)
+        for segment in old[1:]:
+            segment.remove()
         return RewriteReport(
-            segments=report.segments + 1,
+            segments=report.segments + len(old),
             records_removed=report.records_removed + work.removed,
-            bytes_removed=report.bytes_removed + size - segment.size,
+            bytes_removed=report.bytes_removed + old_bytes - first.size,
         )
 
     def cut(self, offset: int) -> None:
@@ -366,3 +419,7 @@ class Log(LogReader):
         self.end = offset
         self.high = min(self.high, offset)
         self.durable = self.written
+
+
+def _average(segment: Segment) -> int:
+    return segment.size // max(segment.next_offset - segment.base_offset, 1) + 1

@@ -102,25 +102,38 @@ class LogReader:
             outside = start if start < self.start else end
             raise OffsetOutOfRange(offset=outside, start=self.start, end=self.end)
         found: list[Record] = []
+        window = self._window
         while start < end:
-            window = self._window_at(start)
-            window.extend(min(end, window.segment.next_offset))
+            if not window.start <= start <= window.next_offset:
+                window = self._window_at(start)
+            if window.next_offset < end:
+                self._extend(window, start, end)
             part = window.between(start, end)
             found = found + part if found else part
             start = window.next_offset
         return found
 
+    def _extend(self, window: Window, start: int, end: int) -> None:
+        """Decode towards ``end``, at least beyond ``start``; at the end of the chunk read the next one."""
+        window.extend(min(end, window.segment.next_offset))
+        if window.next_offset > start:
+            return
+        if start < window.segment.next_offset:
+            self._fill(window, window.segment, window.position + window.at, start)
+        else:
+            self._fill(window, *self._locate(start))
+        window.extend(min(end, window.segment.next_offset))
+
     def _window_at(self, offset: int) -> Window:
-        """The window that holds ``offset``, at least the first batch of it decoded."""
+        """A window that holds ``offset``, or that ends with it."""
         window = self._find_window(offset)
         if window is None:
             segment, position, base = self._locate(offset)
             window = self._windows.pop(0) if len(self._windows) >= WINDOWS_MAX else Window(segment)
             self._fill(window, segment, position, base)
+            window.extend(offset + 1)
         else:
             self._windows.remove(window)
-            if offset == window.next_offset and not self._has_batch(window):
-                self._go_on(window)
         self._windows.append(window)
         self._window = window
         return window
@@ -134,23 +147,6 @@ class LogReader:
                 if offset == window.next_offset:
                     following = window
         return following
-
-    def _has_batch(self, window: Window) -> bool:
-        """Is the next batch whole in the chunk?"""
-        data = window.data
-        at = window.at
-        left = len(data) - at
-        if window.next_offset >= window.segment.next_offset or left < HEADER_BYTES:
-            return False
-        return left >= 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-
-    def _go_on(self, window: Window) -> None:
-        """Read the chunk that follows."""
-        offset = window.next_offset
-        if offset < window.segment.next_offset:
-            self._fill(window, window.segment, window.position + window.at, offset)
-        else:
-            self._fill(window, *self._locate(offset))
 
     def _fill(self, window: Window, segment: Segment, position: int, base: int) -> None:
         """Read a chunk that holds at least the batch at ``position``, which begins with offset ``base``."""

@@ -15,8 +15,9 @@ A sealed segment is never cut.  Damage in it is reported here, is
 ``CorruptionError`` for whoever reads that place, and does not touch what lies
 before and behind it.
 
-What else a crash can leave: temporary files and indexes without a segment
-(removed), an empty last segment (used).  The report says what was found.
+What else a crash can leave: temporary files, indexes without a segment and
+segments that were joined to the one before (removed), an empty last segment
+(used).  The report says what was found.
 """
 
 import re
@@ -37,6 +38,8 @@ from penstock.log.scan import Scan, find_batch
 from penstock.log.segment import CUT, INDEX, LANES, LOG, Segment
 
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
+
+OFFSET_END: Final = 1 << 63  # Above all offsets.
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
 
@@ -89,9 +92,14 @@ def open_segments(files: Files, directory: str, index_bytes: int) -> Opened:
     segments: list[Segment] = []
     lanes: list[LaneRange] = []
     before = 0
-    for base in bases:
+    for base, following in pairwise([*bases, OFFSET_END]):
         segment = Segment(files, directory, base)
         segment.sealed = base != bases[-1]
+        if segment.sealed and segments and following <= segments[-1].next_offset:
+            # A rewrite had joined it to the one before, and a crash came before it was removed.
+            segment.remove()
+            recovery.removed.append(segment.log_path)
+            continue
         lanes += _open_segment(segment, before, index_bytes, recovery)
         before = max(before, segment.max_timestamp)
         segments.append(segment)

@@ -1,4 +1,4 @@
-"""Rewriting a sealed segment with fewer records.
+"""Rewriting sealed segments with fewer records.
 
 The chain of offsets stays whole: a batch that loses some records keeps its
 range of offsets, and a run of batches that lose all of theirs is replaced by
@@ -12,13 +12,18 @@ An empty batch keeps the lane and the newest timestamp of what it replaces.
 Batches of idempotent producers are emptied but not merged: their sequence
 numbers tell duplicates after a restart.  Control batches stay as they are.
 
-Crash-safe: the new segment is complete and synced under a temporary name
-before it takes the old one's place by a rename.  The old index is gone for
-good before that, so it can never be taken for the new segment's.
+Neighbours that together fit into one segment become one, so that a log that
+is compacted for years does not end as thousands of nearly empty files.
 
-Cost: one pass over the segment; a segment that loses nothing is not written.
-Work is cut into steps of about ``STEP_BYTES`` so that the caller can let
-others have the lock in between.  Left out: joining segments that became small.
+Crash-safe: the new segment is complete and synced under a temporary name
+before it takes the first old one's place by a rename.  The old index is gone
+for good before that, so it can never be taken for the new segment's.  The
+other old segments are removed after that; one that a crash leaves lies wholly
+within the new one, and the next open removes it.
+
+Cost: one pass; a single segment that loses nothing is not written.  Work is
+cut into steps of about ``STEP_BYTES`` so that the caller can let others have
+the lock in between.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,33 +55,47 @@ SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
 class RewriteReport:
     """What a rewrite did."""
 
-    segments: int = 0  # Rewritten; those with nothing to remove are left as they are.
+    segments: int = 0  # Rewritten, or joined to one that was; the others are as they were.
     records_removed: int = 0
     bytes_removed: int = 0
 
 
 class SegmentRewrite:
-    """One segment on its way to fewer records: ``steps``, then maybe ``install``, then ``close``."""
+    """Neighbouring segments on their way into one: ``steps``, then maybe ``install``, then ``close``."""
 
-    def __init__(self, segment: Segment, index_bytes: int, keep: Callable[[Record], bool]) -> None:
+    def __init__(self, segments: list[Segment], index_bytes: int, keep: Callable[[Record], bool]) -> None:
         self.removed = 0  # Records, so far.
-        self._segment = segment
+        self.segments = segments
+        self._first = segments[0]
+        self._files = self._first.files
         self._index_bytes = index_bytes
         self._keep = keep
-        self._path = segment.path + REWRITE
-        self._source = segment.files.open(
-            segment.log_path, create=False
-        )  # Its own: the log may close its one.
-        self._target: File | None = None  # None as long as nothing was removed.
+        self._path = self._first.path + REWRITE
+        # Handles of its own: the log may close the others at any time.
+        self._sources = [self._files.open(segment.log_path, create=False) for segment in segments]
+        self._target: File | None = None  # None as long as nothing is to be changed.
         self._parts: list[bytes | bytearray] = []  # To be written.
         self._empty: Header | None = None  # The empty batch that is growing behind ``_parts``.
 
+    @property
+    def worthwhile(self) -> bool:
+        """Is there anything to install?"""
+        return self._target is not None
+
     def steps(self) -> Iterator[None]:
-        """Go through the segment, a step at a time."""
+        """Go through the segments, a step at a time."""
+        if len(self.segments) > 1:
+            self._begin(0)
+        for segment, source in zip(self.segments, self._sources, strict=True):
+            yield from self._segment_steps(segment, source)
+        self._end_empty()
+        self._flush()
+
+    def _segment_steps(self, segment: Segment, source: File) -> Iterator[None]:
         position = 0
-        offset = self._segment.base_offset
-        while position < self._segment.size:
-            data = self._chunk(position)
+        offset = segment.base_offset
+        while position < segment.size:
+            data = _chunk(segment, source, position)
             at = 0
             while at + HEADER_BYTES <= len(data):
                 try:
@@ -88,33 +107,20 @@ class SegmentRewrite:
                         raise InvalidBatch(why=f"the batch of offset {offset} is missing")
                     self._batch(header, data, position, at)
                 except InvalidBatch as error:
-                    raise_corruption(self._segment, position + at, str(error.facts["why"]))
+                    raise_corruption(segment, position + at, str(error.facts["why"]))
                 offset = header.next_offset
                 at += header.size
             position += at
             self._flush()
             yield
-        self._end_empty()
-        self._flush()
-
-    def _chunk(self, position: int) -> bytes:
-        """A step's worth of bytes, and at least one batch."""
-        left = self._segment.size - position
-        data = self._source.read(position, min(STEP_BYTES, left))
-        if len(data) < HEADER_BYTES:
-            raise_corruption(self._segment, position, "the segment ends within a batch")
-        size = 12 + int.from_bytes(data[8:12], "big")
-        return self._source.read(position, size) if len(data) < size <= left else data
 
     def _batch(self, header: Header, data: bytes, position: int, at: int) -> None:
         """Take over what is to be kept of the batch at ``at`` in the chunk from ``position`` on."""
-        if header.attributes & CONTROL:
-            kept = count = header.count
-            records: list[Record] = []
-        else:
+        records: list[Record] = []
+        kept = count = header.count
+        if not header.attributes & CONTROL:
             records = [record for record in decode_batch(data, at) if self._keep(record)]
             kept = len(records)
-            count = header.count
         if kept < count and self._target is None:
             self._begin(position + at)
         self.removed += count - kept
@@ -131,11 +137,11 @@ class SegmentRewrite:
 
     def _begin(self, position: int) -> None:
         """Start the new file with all that comes before the first change."""
-        self._target = self._segment.files.open(self._path, create=True)
+        self._target = self._files.open(self._path, create=True)
         self._target.truncate(0)
         copied = 0
         while copied < position:
-            data = self._source.read(copied, min(STEP_BYTES, position - copied))
+            data = self._sources[0].read(copied, min(STEP_BYTES, position - copied))
             self._target.append((data,))
             copied += len(data)
 
@@ -165,29 +171,38 @@ class SegmentRewrite:
             self._target.append(self._parts)
         self._parts.clear()
 
-    def install(self) -> None:
-        """Put the new segment in the place of the old one, whose file is closed."""
-        segment = self._segment
-        files = segment.files
-        target = self._target
-        assert target is not None
-        scan = Scan(segment.base_offset, self._index_bytes, 0)
-        scan_file(target, scan)
+    def prepare(self) -> Scan:
+        """Check and sync the new segment; what it holds."""
+        assert self._target is not None
+        scan = Scan(self._first.base_offset, self._index_bytes, 0)
+        scan_file(self._target, scan)
         assert not scan.why, scan.why
-        assert scan.next_offset == segment.next_offset, "the chain of offsets stays whole"
-        target.sync()
-        directory = segment.path.rpartition("/")[0]
-        files.remove(segment.path + INDEX)
-        files.remove(segment.path + LANES)
-        files.sync_directory(directory)
-        files.rename(self._path, segment.log_path)
-        segment.size = scan.position
-        files.sync_directory(directory)
-        segment.store_index(scan.index, scan.lanes)
+        assert scan.next_offset == self.segments[-1].next_offset, "the chain of offsets stays whole"
+        self._target.sync()
+        return scan
+
+    def install(self) -> None:
+        """Put the new segment in the place of the first old one."""
+        directory = self._first.path.rpartition("/")[0]
+        self._files.remove(self._first.path + INDEX)
+        self._files.remove(self._first.path + LANES)
+        self._files.sync_directory(directory)
+        self._files.rename(self._path, self._first.log_path)
 
     def close(self) -> None:
         """Give the files back; what was not installed is removed."""
-        self._source.close()
+        for source in self._sources:
+            source.close()
         if self._target is not None:
             self._target.close()
-            self._segment.files.remove(self._path)
+            self._files.remove(self._path)
+
+
+def _chunk(segment: Segment, source: File, position: int) -> bytes:
+    """A step's worth of bytes, and at least one batch."""
+    left = segment.size - position
+    data = source.read(position, min(STEP_BYTES, left))
+    if len(data) < HEADER_BYTES:
+        raise_corruption(segment, position, "the segment ends within a batch")
+    size = 12 + int.from_bytes(data[8:12], "big")
+    return source.read(position, size) if len(data) < size <= left else data

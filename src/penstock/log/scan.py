@@ -26,8 +26,10 @@ from penstock.errors import InvalidBatch
 from penstock.log.index import LaneRange, SegmentIndex
 from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, decode_batch, lane_of
 
-_CHAIN: Final = Struct(">qiib4xhi")  # base offset, length, epoch, magic, (crc), attributes, last offset delta
-_HEADER: Final = Struct(">qiibIhiqq")  # the same with crc, and base and max timestamp
+_CHAIN: Final = Struct(
+    ">qi4xbI2xi"
+)  # base offset, length, (epoch), magic, crc, (attributes), last offset delta
+_HEADER: Final = Struct(">qi4xbIhi8xq")  # the same with attributes, (base timestamp) and max timestamp
 _MAGIC: Final = 2
 _SIZE_BEGIN: Final = 12  # The length field counts from here.
 _CRC_BEGIN: Final = 21
@@ -61,7 +63,7 @@ def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
     at = 0
     last = len(data) - HEADER_BYTES
     while at <= last and offset <= target:
-        base, length, _, magic, _, delta = _CHAIN.unpack_from(data, at)
+        base, length, magic, _, delta = _CHAIN.unpack_from(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset))
         if base + delta >= target:
@@ -76,7 +78,7 @@ def whole(data: bytes, offset: int, high: int) -> tuple[int, int]:
     at = 0
     size = len(data)
     while size - at >= HEADER_BYTES and offset < high:
-        base, length, _, magic, _, delta = _CHAIN.unpack_from(data, at)
+        base, length, magic, _, delta = _CHAIN.unpack_from(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset))
         if at + length + _SIZE_BEGIN > size:
@@ -94,23 +96,26 @@ def decode(data: bytes, at: int, offset: int, end: int, records: list[Record]) -
     """
     first = at
     size = len(data)
+    view = memoryview(data)
     while offset < end and size - at >= HEADER_BYTES:
-        base, length, _, magic, _, delta = _CHAIN.unpack_from(data, at)
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
-            if at > first:
-                break
-            raise Damage(at, _complaint(base, length, magic, delta, offset))
+        base, length, magic, crc, delta = _CHAIN.unpack_from(data, at)
         following = at + length + _SIZE_BEGIN
-        if following > size:
+        why = ""
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            why = _complaint(base, length, magic, delta, offset)
+        elif following > size:
             break
-        try:
-            check_batch(data, at)
-            found = decode_batch(data, at)
-        except InvalidBatch as error:
+        elif crc32c(view[at + _CRC_BEGIN : following]) != crc:
+            why = "the checksum does not match"
+        else:
+            try:
+                records.extend(decode_batch(data, at))
+            except InvalidBatch as error:
+                why = str(error.facts["why"])
+        if why:
             if at > first:
                 break
-            raise Damage(at, str(error.facts["why"])) from None
-        records.extend(found)
+            raise Damage(at, why)
         at = following
         offset = base + delta + 1
     return at, offset
@@ -140,7 +145,7 @@ class Scan:
         timestamp = self.last_timestamp
         self.wanted = HEADER_BYTES
         while size - at >= HEADER_BYTES:
-            base, length, _, magic, crc, attributes, delta, _, newest = _HEADER.unpack_from(data, at)
+            base, length, magic, crc, attributes, delta, newest = _HEADER.unpack_from(data, at)
             if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
                 self.why = _complaint(base, length, magic, delta, offset)
                 break
