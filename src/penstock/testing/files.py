@@ -1,0 +1,374 @@
+"""Files that misbehave on purpose, for tests of whatever must survive it.
+
+    FaultyFiles(inner, at=7, fault=Fault.TEAR)    the 7th file operation goes wrong
+    CrashDisk()                                   a disk in memory that can lose power
+
+``FaultyFiles`` wraps any ``Files``.  Run a workload once without a fault to
+see how many operations it makes, then once for every operation and every
+fault, and look at what is left:
+
+    FULL           no room; the operation did nothing (``DiskFull``; a sync: ``StorageFailed``)
+    FAIL           an input/output error; the operation did nothing (``StorageFailed``)
+    STUCK          an append fails half-way and cannot be cut back; other operations: as FAIL
+    TEAR           half of an append reaches the file and the process is gone; other operations: as BEFORE
+    BEFORE, AFTER  the process is gone before, or after, the operation
+
+When the process is gone, that call and every later one raise ``Crash``.
+
+``CrashDisk`` knows which bytes were synced and which names were synced.
+``power_cut`` keeps those, and of the rest what a seeded ``Random`` likes:
+none, all, the beginning, or some blocks and zeros between; some of the
+creations, removals and renames.  It is harsher than a file system with a
+journal.  ``kill`` ends the process only: everything written stays.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from random import Random
+from typing import Final, TypeVar
+
+from penstock.errors import DirectoryInUse, DiskFull, StorageFailed
+from penstock.log.files import File, Files, Lock, Part, replace_file
+
+T = TypeVar("T")
+
+BLOCK_BYTES: Final = 64  # What a power cut keeps or loses as one; small, so that small tests have many.
+NEEDS_ROOM: Final = frozenset({"append", "make_directory"})
+
+
+class Crash(Exception):  # noqa: N818 - it is an event, and nothing may handle it as an error
+    """The process is gone; a test raises it where a real one would end."""
+
+
+class Fault(Enum):
+    """What goes wrong; see the top of the module."""
+
+    FULL = auto()
+    FAIL = auto()
+    STUCK = auto()
+    TEAR = auto()
+    BEFORE = auto()
+    AFTER = auto()
+
+
+class FaultyFiles:
+    """Any ``Files``, of which operation number ``at`` (counted from 1) goes wrong; 0: none does."""
+
+    def __init__(
+        self, inner: Files, *, at: int = 0, fault: Fault = Fault.FAIL, lasting: bool = False
+    ) -> None:
+        self.inner = inner
+        self.operations: list[str] = []  # What was done so far, such as "append orders/0.log".
+        self.crashed = False
+        self._at = at
+        self._fault = fault
+        self._lasting = lasting  # FULL and FAIL: all later changes fail too, until ``heal``.
+
+    def heal(self) -> None:
+        """From now on everything works (not after a crash)."""
+        self._at = 0
+
+    def fail_next(self, fault: Fault, *, lasting: bool = False) -> None:
+        """Let the next operation go wrong."""
+        self._at = len(self.operations) + 1
+        self._fault = fault
+        self._lasting = lasting
+
+    def perform(
+        self, name: str, path: str, action: Callable[[], T], tear: Callable[[], None] | None = None
+    ) -> T:
+        """Do ``action``, unless it is its turn to go wrong; ``tear`` does half of it."""
+        if self.crashed:
+            raise Crash
+        self.operations.append(f"{name} {path}")
+        if not self._goes_wrong(name):
+            return action()
+        fault = self._fault
+        if fault is Fault.FULL and name != "sync":
+            raise DiskFull(path=path)
+        if tear is not None and fault in (Fault.STUCK, Fault.TEAR):
+            tear()
+        if fault in (Fault.FULL, Fault.FAIL, Fault.STUCK):
+            raise StorageFailed(path=path, why=f"{name} was made to fail")
+        if fault is Fault.AFTER:
+            action()
+        self.crashed = True
+        raise Crash(f"{name} {path}")
+
+    def _goes_wrong(self, name: str) -> bool:
+        number = len(self.operations)
+        if number == self._at:
+            return True
+        # A full disk stays full, but only for what needs room.
+        lasts = self._lasting and 0 < self._at < number
+        return lasts and (self._fault is not Fault.FULL or name in NEEDS_ROOM)
+
+    def open(self, path: str, *, create: bool) -> File:
+        """See ``Files``."""
+        file = self.perform("open", path, lambda: self.inner.open(path, create=create))
+        return FaultyFile(self, path, file)
+
+    def exists(self, path: str) -> bool:
+        """See ``Files``; cannot go wrong."""
+        if self.crashed:
+            raise Crash
+        return self.inner.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        """See ``Files``."""
+        return self.perform("list", directory, lambda: self.inner.list(directory))
+
+    def make_directory(self, path: str) -> None:
+        """See ``Files``."""
+        self.perform("make_directory", path, lambda: self.inner.make_directory(path))
+
+    def remove(self, path: str) -> None:
+        """See ``Files``."""
+        self.perform("remove", path, lambda: self.inner.remove(path))
+
+    def remove_tree(self, path: str) -> None:
+        """See ``Files``."""
+        self.perform("remove_tree", path, lambda: self.inner.remove_tree(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """See ``Files``."""
+        self.perform("rename", target, lambda: self.inner.rename(source, target))
+
+    def sync_directory(self, path: str) -> None:
+        """See ``Files``."""
+        self.perform("sync_directory", path, lambda: self.inner.sync_directory(path))
+
+    def read_file(self, path: str) -> bytes:
+        """See ``Files``."""
+        return self.perform("read_file", path, lambda: self.inner.read_file(path))
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """See ``Files``; each of its parts can go wrong."""
+        replace_file(self, path, data)
+
+    def lock(self, path: str) -> Lock:
+        """See ``Files``; cannot go wrong."""
+        return self.inner.lock(path)
+
+
+class FaultyFile:
+    """A file of ``FaultyFiles``."""
+
+    def __init__(self, files: FaultyFiles, path: str, inner: File) -> None:
+        self._files = files
+        self._path = path
+        self._inner = inner
+        self.size = inner.size
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """See ``File``."""
+        whole = b"".join(parts)
+
+        def tear() -> None:
+            self._inner.append((whole[: len(whole) // 2],))
+
+        self._files.perform("append", self._path, lambda: self._inner.append(parts), tear)
+        self.size = self._inner.size
+
+    def read(self, position: int, length: int) -> bytes:
+        """See ``File``."""
+        return self._files.perform("read", self._path, lambda: self._inner.read(position, length))
+
+    def sync(self) -> None:
+        """See ``File``."""
+        self._files.perform("sync", self._path, self._inner.sync)
+
+    def truncate(self, size: int) -> None:
+        """See ``File``."""
+        self._files.perform("truncate", self._path, lambda: self._inner.truncate(size))
+        self.size = self._inner.size
+
+    def close(self) -> None:
+        """See ``File``; cannot go wrong."""
+        self._inner.close()
+
+
+class _Node:
+    """A file on a ``CrashDisk``, whatever its name is."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()  # As the running process sees it.
+        self.synced = b""
+
+    def lose(self, random: Random) -> None:
+        """Keep what was synced, and of the rest what ``random`` likes."""
+        old, new = self.synced, bytes(self.content)
+        result = random.choice([old, new, self._mixed(old, new, random)])
+        self.synced = result
+        self.content = bytearray(result)
+
+    def _mixed(self, old: bytes, new: bytes, random: Random) -> bytes:
+        pairs = enumerate(zip(old, new, strict=False))
+        same = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
+        size = random.randint(min(len(old), len(new)), max(len(old), len(new)))
+        result = bytearray(size)  # Zeros where neither state has a block.
+        zeros = random.random() < 0.5  # Not every cut leaves holes: often just the end is missing.
+        result[:same] = new[:same]
+        for at in range(same, size, BLOCK_BYTES):
+            source = random.choice([old, new, b""]) if zeros else new
+            block = source[at : min(at + BLOCK_BYTES, size)]
+            result[at : at + len(block)] = block
+        return bytes(result)
+
+
+class CrashFile:
+    """An open file of a ``CrashDisk``."""
+
+    def __init__(self, disk: "CrashDisk", node: _Node) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._node = node
+        self.size = len(node.content)
+
+    def _check(self) -> None:
+        if self._life != self._disk.life:
+            raise Crash("a file of a process that is gone")
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """See ``File``."""
+        self._check()
+        del self._node.content[self.size :]
+        for part in parts:
+            self._node.content += part
+        self.size = len(self._node.content)
+
+    def read(self, position: int, length: int) -> bytes:
+        """See ``File``."""
+        self._check()
+        return bytes(self._node.content[position : position + length])
+
+    def sync(self) -> None:
+        """See ``File``."""
+        self._check()
+        self._node.synced = bytes(self._node.content)
+
+    def truncate(self, size: int) -> None:
+        """See ``File``."""
+        self._check()
+        del self._node.content[size:]
+        self._node.content.extend(bytes(size - len(self._node.content)))
+        self.size = size
+
+    def close(self) -> None:
+        """See ``File``."""
+
+
+class _CrashLock:
+    def __init__(self, disk: "CrashDisk", path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locks.discard(self._path)
+
+
+class CrashDisk:
+    """A disk in memory that forgets, at a power cut, what was not synced."""
+
+    def __init__(self) -> None:
+        self.life = 0  # Rises with every crash; older files are dead.
+        self.locks: set[str] = set()
+        self._names: dict[str, _Node] = {}
+        self._synced: dict[str, _Node] = {}
+        # Directory -> changes of names that are not synced; None: removed.
+        self._pending: dict[str, list[dict[str, _Node | None]]] = {}
+
+    def kill(self) -> None:
+        """The process ends; everything written is still there."""
+        self.life += 1
+        self.locks.clear()
+
+    def power_cut(self, random: Random) -> None:
+        """The machine stops; what was not synced is there or not."""
+        self.kill()
+        for changes in self._pending.values():
+            for change in changes:
+                if random.random() < 0.5:
+                    self._apply(change, self._synced)
+        self._pending.clear()
+        self._names = dict(self._synced)
+        for node in self._names.values():
+            node.lose(random)
+
+    def damage(self, path: str, change: Callable[[bytes], bytes]) -> None:
+        """Replace a file's bytes behind everybody's back."""
+        node = self._names[path]
+        node.synced = change(bytes(node.content))
+        node.content = bytearray(node.synced)
+
+    @staticmethod
+    def _apply(change: dict[str, _Node | None], names: dict[str, _Node]) -> None:
+        for path, node in change.items():
+            if node is None:
+                names.pop(path, None)
+            else:
+                names[path] = node
+
+    def _change(self, change: dict[str, _Node | None]) -> None:
+        self._apply(change, self._names)
+        self._pending.setdefault(os.path.dirname(next(iter(change))), []).append(change)
+
+    def _node(self, path: str) -> _Node:
+        if path not in self._names:
+            raise StorageFailed(path=path, why="there is no such file")
+        return self._names[path]
+
+    def open(self, path: str, *, create: bool) -> File:
+        """See ``Files``."""
+        if create and path not in self._names:
+            self._change({path: _Node()})
+        return CrashFile(self, self._node(path))
+
+    def exists(self, path: str) -> bool:
+        """See ``Files``."""
+        return path in self._names or bool(self.list(path))
+
+    def list(self, directory: str) -> list[str]:
+        """See ``Files``."""
+        inside = directory.rstrip("/") + "/"
+        below = [path[len(inside) :] for path in self._names if path.startswith(inside)]
+        return sorted({path.partition("/")[0] for path in below})
+
+    def make_directory(self, path: str) -> None:
+        """See ``Files``; directories need no making here."""
+
+    def remove(self, path: str) -> None:
+        """See ``Files``."""
+        if path in self._names:
+            self._change({path: None})
+
+    def remove_tree(self, path: str) -> None:
+        """See ``Files``."""
+        inside = path.rstrip("/") + "/"
+        for name in [name for name in self._names if name.startswith(inside)]:
+            self.remove(name)
+
+    def rename(self, source: str, target: str) -> None:
+        """See ``Files``."""
+        self._change({target: self._node(source), source: None})
+
+    def sync_directory(self, path: str) -> None:
+        """See ``Files``."""
+        for change in self._pending.pop(path, []):
+            self._apply(change, self._synced)
+
+    def read_file(self, path: str) -> bytes:
+        """See ``Files``."""
+        return bytes(self._node(path).content)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """See ``Files``."""
+        replace_file(self, path, data)
+
+    def lock(self, path: str) -> Lock:
+        """See ``Files``."""
+        if path in self.locks:
+            raise DirectoryInUse(directory=os.path.dirname(path), pid=str(os.getpid()))
+        self.locks.add(path)
+        return _CrashLock(self, path)
