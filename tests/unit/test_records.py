@@ -327,7 +327,17 @@ def test_a_batch_rewritten_with_no_records_still_spans_its_offsets(codec: int) -
 
     after = check_batch(rewritten)
     assert (len(rewritten), after.count, after.next_offset, after.lane) == (HEADER_BYTES, 0, 80, -1)
+    assert after.codec == 0
     assert decode_batch(rewritten) == []
+    assert decode_batch(patched(rewritten, 21, ">h", codec)) == []
+
+
+def test_a_stamped_batch_is_rewritten_whatever_its_base_timestamp() -> None:
+    batch = bytearray(patched(batch_of(2), 27, ">q", -(2**63)))
+    stamp_batch(batch, 2**63 - 1)
+    records = decode_batch(batch)
+
+    assert decode_batch(rewrite_batch(check_batch(batch), records)) == records
 
 
 def test_records_are_compared_by_what_they_hold() -> None:
@@ -411,6 +421,8 @@ def test_every_bit_under_the_checksum_counts() -> None:
         ("0a0000000101", "do not fit"),
         ("0b00000001010000", "a length of -6"),
         ("0c000000010100", None),  # A good one: no key, no value.
+        ("0c000000010180", "a number is cut short"),  # The number of headers goes on, and the batch does not.
+        ("0c000000018080", "a number is cut short"),
         ("0c000000010102", "a length of 1"),  # A header is announced, and nothing follows.
         ("0c000000010101", "a length of -1"),  # Minus one header.
         ("0c000000030100", "a length of -2"),  # A key of length -2.
