@@ -1,0 +1,331 @@
+"""The schedule of one partition: messages that are accepted and not yet due.
+
+    add ---> waits ---- take_due, appended to the data log, fired ----> delivered
+              |  ^  |                                          |
+              |  |  '--- cancel ---> cancelled                 |
+              |  '------ reschedule, or recurring -------------'
+
+Everything is in a log of its own (``entries.py``), and an entry's offset there is
+its number, its name for good.  In memory are only the numbers that wait and the
+due times that are near (``timetable.py``); both come from the log at open
+(``recovery.py``, which also makes sure that a crash delivers once).
+
+How the broker moves what is due, under one lock and without a pause between:
+
+    due = schedule.take_due(now_ms, limit)
+    offset = data_log.append(<a batch flagged SCHEDULED, each record with x-schedule-id>)
+    schedule.fired([(entry.number, offset + index) ...], now_ms)
+
+If the append fails nothing has happened: ``put_back``, or the next ``take_due``,
+returns the entries to the timetable.  Both logs then join the same group commit.
+
+Time is wall time and may jump.  Forward: what is due by then is due.  Back: an
+entry that has fired stays fired, and the others wait for their time to come
+again.  Occurrences of a recurring entry that were missed fire once.
+
+Cleaning (``maintain``): when most of the log is dead, the records that no waiting
+entry needs are removed.  What cannot be derived from the entries that stay is
+written once more first, and the data log is synced, because an entry may only be
+forgotten when its message cannot be lost any more.
+
+Costs: ``add`` one append and about 5 us; ``take_due`` about 10 us an entry, and
+the read of its record; opening reads the whole log, 3 us an entry; memory as
+said in ``timetable.py``.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal, Self
+
+from penstock.log.files import Files
+from penstock.log.log import Log, LogConfig
+from penstock.schedule import entries, recovery
+from penstock.schedule.buckets import HOUR_MS
+from penstock.schedule.entries import Due
+from penstock.schedule.recovery import Fired, Replay, find_fired, next_occurrence, read_due
+from penstock.schedule.timetable import HORIZON_MS, Timetable
+from penstock.wire.records import BatchBuilder
+
+__all__ = ["Due", "Schedule"]
+
+TAKE_BYTES_MAX: Final = 8 * 1024 * 1024  # Of messages taken at a time: they become batches of the data log.
+READ_TOGETHER: Final = 64  # Entries whose records are read in the order of the log, not of their due times.
+SNAPSHOT_NUMBERS: Final = 8192  # In one record of a snapshot: 64 KB.
+PORTIONS_MAX: Final = 16  # Read back ahead of time by one maintain(): about 30 ms.
+CLEAN_SHARE: Final = 4  # A log that has grown by a quarter of a segment is worth a look.
+
+Cancelled = Literal["cancelled", "delivered", "unknown"]
+
+
+class Schedule:
+    """Messages of one partition that wait for their time.  Not thread-safe: the caller holds a lock."""
+
+    def __init__(self, log: Log, data_log: Log, timetable: Timetable) -> None:
+        self.log = log
+        self._data_log = data_log
+        self._timetable = timetable
+        self._taken: dict[int, Due] = {}  # By number: between take_due and fired.
+        self._unwritten: list[Fired] = []  # Entries that have fired while FIRED could not be written.
+        self._accounted = 0  # See recovery.py; a CHECKPOINT with it is owed before the next record if ...
+        self._checkpoint_owed = False
+        self._dead = 0  # Records in the log that no waiting entry needs, about.
+        self._cleaned_bytes = 0  # Size of the log after the last cleaning.
+        self._settled_meanwhile: set[int] | None = None  # While cleaning: its records may not go yet.
+
+    @classmethod
+    def open(cls, files: Files, directory: str, config: LogConfig, data_log: Log, now_ms: int) -> Self:
+        """Open the schedule in ``directory``, or begin it, in agreement with the data log."""
+        log = Log.open(files, directory, config)
+        timetable = Timetable(files, f"{directory}/far", now_ms)
+        replay = Replay(log, timetable)
+        shorter = replay.run(data_log.end)
+        schedule = cls(log, data_log, timetable)
+        schedule._recover(replay, shorter, now_ms)
+        return schedule
+
+    def _recover(self, replay: Replay, shorter: bool, now_ms: int) -> None:
+        data_log = self._data_log
+        self._unwritten = find_fired(self.log, self._timetable, data_log, replay.accounted)
+        self._dead = replay.records - self._timetable.live.count
+        self._accounted = data_log.end
+        # Numbers that this log has lost are given again; the CHECKPOINT tells old messages that carry them.
+        self._checkpoint_owed = shorter or replay.accounted < data_log.end
+        if shorter or self._unwritten:
+            self._write_owed(now_ms)
+        if shorter:
+            self.log.sync()
+
+    # --- entries --------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many entries wait."""
+        return self._timetable.live.count
+
+    def add(
+        self,
+        due_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+        attributes: int,
+        now_ms: int,
+        cron: str | None = None,
+        timezone: str | None = None,
+    ) -> int:
+        """Accept a message; returns its number.  It is safe when ``log`` is durable.
+
+        ``attributes`` are those of the batch it will be in.  A recurring entry
+        brings its expression and zone, which the caller has checked with ``cron.next_ms``.
+        """
+        assert due_ms >= 0, "due times are after 1970"
+        builder = BatchBuilder()
+        entries.add_entry(builder, due_ms, key, value, headers, attributes, cron, timezone)
+        number = self._append(builder, now_ms)
+        self._timetable.add(number, due_ms)
+        return number
+
+    def cancel(self, number: int, now_ms: int) -> Cancelled:
+        """Take an entry back; ``unknown``: there is none, or it was settled long ago and is forgotten."""
+        if number in self._timetable.live:
+            self._decide(entries.CANCELLED, [number], now_ms)
+            self._settled([number])
+            self._timetable.settle(number)
+            self._timetable.cancelled.add(number)
+            self._taken.pop(number, None)
+            return "cancelled"
+        if number in self._timetable.cancelled:
+            return "cancelled"
+        return "unknown" if recovery.read_record(self.log, number) is None else "delivered"
+
+    def reschedule(self, number: int, due_ms: int, now_ms: int) -> bool:
+        """Let an entry (if recurring, its next occurrence) wait for another time; False: it waits no more."""
+        assert due_ms >= 0, "due times are after 1970"
+        if number not in self._timetable.live:
+            return False
+        self._decide(entries.MOVED, [number, due_ms], now_ms)
+        self._timetable.move(number, due_ms)
+        self._taken.pop(number, None)
+        return True
+
+    def get(self, number: int) -> Due | None:
+        """An entry that waits; None if it does not."""
+        return read_due(self.log, self._timetable, number) if number in self._timetable.live else None
+
+    def accepted_ms(self, number: int) -> int:
+        """When an entry came, waiting or not; -1 if it is not known (any more)."""
+        record = recovery.read_record(self.log, number)
+        return -1 if record is None else record.timestamp
+
+    def entries(self, after: int = -1) -> Iterator[Due]:
+        """The entries that wait, in the order they came, from behind number ``after`` on.
+
+        Not in the order of their due times: that would need all of them in memory.
+        """
+        for number in self._timetable.live.members(after + 1):
+            yield read_due(self.log, self._timetable, number)
+
+    # --- what is due ----------------------------------------------------------------------------------------
+
+    def next_due_ms(self) -> int:
+        """When to ``take_due`` next, or -1: never too late, but too early after a cancel or a move."""
+        times = [due.due_ms for due in self._taken.values()]
+        next_ms = self._timetable.next_ms()
+        if next_ms >= 0:
+            times.append(next_ms)
+        return min(times, default=-1)
+
+    def take_due(self, now_ms: int, limit: int) -> list[Due]:
+        """Up to ``limit`` entries that are due, the earliest first; the top of the module says what to do."""
+        self.put_back(list(self._taken.values()))
+        while self._timetable.load(now_ms + 1):
+            pass
+        self._find_lost()
+        size_bytes = 0
+        while len(self._taken) < limit and size_bytes < TAKE_BYTES_MAX:
+            items = self._timetable.pop_due(now_ms, min(READ_TOGETHER, limit - len(self._taken)))
+            if not items:
+                break
+            for due in self._read(items):
+                self._taken[due.number] = due
+                size_bytes += due.size_bytes
+        return list(self._taken.values())
+
+    def put_back(self, taken: list[Due]) -> None:
+        """Entries that were taken, and have not fired, wait again."""
+        for due in taken:
+            if self._taken.pop(due.number, None) is not None:
+                self._timetable.place(due.number, due.due_ms)
+
+    def fired(self, pairs: list[tuple[int, int]], now_ms: int) -> None:
+        """Entries that were taken are in the data log now: their numbers and offsets, rising.
+
+        If this cannot be written it is an error, but it is so all the same: it is
+        written with the next record, or found in the data log by the next open.
+        """
+        for number, data_offset in pairs:
+            assert data_offset >= self._accounted, "data offsets rise"
+            due = self._taken.pop(number)
+            fired = Fired(number, data_offset, next_occurrence(due, now_ms))
+            recovery.apply_fired(self._timetable, fired)
+            if fired.next_ms < 0:
+                self._settled([number])
+            self._unwritten.append(fired)
+            self._accounted = data_offset + 1
+        self._write_owed(now_ms)
+
+    def _read(self, items: list[tuple[int, int]]) -> list[Due]:
+        """The entries of these items, in that order; an item may come twice, so not those that are taken."""
+        items = [item for item in items if item[1] not in self._taken]
+        found: dict[int, Due] = {}
+        try:
+            for number in sorted(number for _, number in items):  # The order that is cheap to read.
+                found[number] = read_due(self.log, self._timetable, number)
+        except BaseException:
+            for due_ms, number in items:
+                self._timetable.place(number, due_ms)
+            raise
+        # The record has the last word: a due time that came back wrong from the disk is not believed.
+        return [found[number] for due_ms, number in items if found[number].due_ms == due_ms]
+
+    def _find_lost(self) -> None:
+        """Place the entries of hours that could not be read back from disk again."""
+        lost = self._timetable.lost_hours()
+        if lost:
+            for due in self.entries():
+                if due.due_ms // HOUR_MS in lost:
+                    self._timetable.place(due.number, due.due_ms)
+            lost.clear()
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    def _append(self, builder: BatchBuilder, now_ms: int) -> int:
+        self._write_owed(now_ms)
+        return self._append_now(builder, now_ms)
+
+    def _append_now(self, builder: BatchBuilder, now_ms: int) -> int:
+        timestamp = max(now_ms, self.log.last_timestamp)
+        return self.log.append(builder.build(timestamp, timestamp))
+
+    def _decide(self, kind: int, numbers: list[int], now_ms: int) -> None:
+        builder = BatchBuilder()
+        entries.add_decision(builder, kind, numbers)
+        self._append(builder, now_ms)
+        self._dead += 1
+
+    def _write_owed(self, now_ms: int) -> None:
+        """Write what must be in the log before anything else is."""
+        if not self._checkpoint_owed and not self._unwritten:
+            return
+        builder = BatchBuilder()
+        if self._checkpoint_owed:
+            entries.add_decision(builder, entries.CHECKPOINT, [self._accounted])
+        if self._unwritten:
+            numbers = [
+                n for fired in self._unwritten for n in (fired.number, fired.data_offset, fired.next_ms)
+            ]
+            entries.add_decision(builder, entries.FIRED, numbers)
+        self._append_now(builder, now_ms)
+        self._dead += builder.count
+        self._checkpoint_owed = False
+        self._unwritten = []
+
+    def _settled(self, numbers: list[int]) -> None:
+        self._dead += len(numbers)
+        if self._settled_meanwhile is not None:
+            self._settled_meanwhile.update(numbers)
+
+    # --- upkeep ---------------------------------------------------------------------------------------------
+
+    def maintain(self, now_ms: int) -> None:
+        """Read ahead, and clean the log if that is worth it.  Call it about every minute."""
+        for _ in self.maintain_steps(now_ms):
+            pass
+
+    def maintain_steps(self, now_ms: int) -> Iterator[None]:
+        """``maintain`` in steps of some milliseconds; between them the schedule may be used."""
+        for _ in range(PORTIONS_MAX):
+            if not self._timetable.load(now_ms + HORIZON_MS):
+                break
+            yield
+        self._find_lost()
+        grown = self.log.size_bytes - self._cleaned_bytes
+        worth = max(self.log.config.segment_bytes // CLEAN_SHARE, self._cleaned_bytes)
+        if grown >= worth and self._dead >= self.count and self._settled_meanwhile is None:
+            yield from self._clean(now_ms)
+
+    def _clean(self, now_ms: int) -> Iterator[None]:
+        """Remove every record that no waiting entry needs, except those of the last segment."""
+        self._data_log.sync()  # What has fired so far cannot be lost from here on.
+        self._dead = 0
+        meanwhile: set[int] = set()
+        self._settled_meanwhile = meanwhile
+        live = self._timetable.live
+        try:
+            self.log.roll()
+            upto = self.log.end
+            self._write_snapshot(now_ms)
+            self.log.sync()
+            first = live.first()
+            self.log.delete_before(upto if first < 0 else min(first, upto))
+            yield from self.log.rewrite_steps(
+                lambda record: record.offset in live or record.offset in meanwhile, upto
+            )
+            self._timetable.cancelled.drop_before(upto)
+            self._cleaned_bytes = self.log.size_bytes
+        finally:
+            self._settled_meanwhile = None
+
+    def _write_snapshot(self, now_ms: int) -> None:
+        """Say again what the records that go have said: due times of moved entries, what is accounted for."""
+        self._write_owed(now_ms)
+        numbers = [n for pair in self._timetable.moved.items() for n in pair]
+        builder = BatchBuilder()
+        for at in range(0, len(numbers), SNAPSHOT_NUMBERS):
+            entries.add_decision(builder, entries.MOVED, numbers[at : at + SNAPSHOT_NUMBERS])
+        entries.add_decision(builder, entries.CHECKPOINT, [self._accounted])
+        self._append_now(builder, now_ms)
+        self._dead += builder.count
+
+    def close(self) -> None:
+        """Close the log; the files of far due times mean nothing from here on."""
+        self.log.close()
