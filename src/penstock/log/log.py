@@ -381,22 +381,28 @@ class Log(LogReader):
         )
 
     def cut(self, offset: int) -> None:
-        """Remove everything at or above ``offset``, where a batch must begin.  Only for recovery."""
+        """Remove everything at or above ``offset``, where a batch must begin.  Only for recovery.
+
+        A failure half-way is for good (``failed``); the next open finds a log that is cut somewhere behind.
+        """
         if not self.start <= offset <= self.end:
             raise OffsetOutOfRange(offset=offset, start=self.start, end=self.end)
         if offset == self.end:
             return
-        self._index(self._segments[-1])
         segment, position, base = self._locate(offset)
         assert base == offset, "a log is cut between batches"
+        self._index(segment)
         with self._syncing:
-            while self._segments[-1] is not segment:  # The newest first: what is left has no gap.
-                last = self._segments.pop()
-                self._bases.pop()
-                self._drop(last)
-                last.remove()
-                self._files.sync_directory(self.path)
-            self._cut_segment(segment, position, offset)
+            try:
+                while self._segments[-1] is not segment:  # The newest first: what is left has no gap.
+                    self._drop(self._segments[-1])
+                    self._segments[-1].remove()
+                    self._files.sync_directory(self.path)
+                    del self._segments[-1], self._bases[-1]
+                self._cut_segment(segment, position, offset)
+            except PenstockError as error:
+                self.failed = error
+                raise
         self._forget()
 
     def _cut_segment(self, segment: Segment, position: int, offset: int) -> None:

@@ -261,7 +261,7 @@ class LogReader:
             return hint[0], hint[1], offset
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         index = self._index(segment)
-        if offset >= segment.next_offset or not index.offsets:
+        if offset >= segment.next_offset or not index.offsets or offset < index.offsets[0]:
             raise_corruption(segment, segment.size, f"the batch of offset {offset} is missing")
         base, position = index.find_offset(offset)
         file = self._use(segment)

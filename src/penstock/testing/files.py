@@ -63,7 +63,9 @@ class FaultyFiles:
         self.crashed = False
         self._at = at
         self._fault = fault
-        self._lasting = lasting  # FULL and FAIL: all later changes fail too, until ``heal``.
+        self._lasting = (
+            lasting  # All later operations go wrong too, until ``heal``; FULL: those that need room.
+        )
 
     def heal(self) -> None:
         """From now on everything works (not after a crash)."""
@@ -98,11 +100,10 @@ class FaultyFiles:
 
     def _goes_wrong(self, name: str) -> bool:
         number = len(self.operations)
-        if number == self._at:
-            return True
+        if not self._lasting:
+            return number == self._at
         # A full disk stays full, but only for what needs room.
-        lasts = self._lasting and 0 < self._at < number
-        return lasts and (self._fault is not Fault.FULL or name in NEEDS_ROOM)
+        return 0 < self._at <= number and (self._fault is not Fault.FULL or name in NEEDS_ROOM)
 
     def open(self, path: str, *, create: bool) -> File:
         """See ``Files``."""
