@@ -1,1 +1,17 @@
-"""PUBLIC: what tests of our users, and our own, need."""
+"""PUBLIC: what tests of our users, and our own, need.
+
+    open, TestBroker          the broker in memory and in virtual time
+    AsyncTestBroker           the same for asyncio
+    ManualClock               the clock they use
+    FaultyFiles, CrashDisk    disks that fail, for tests of the broker itself (penstock.testing.files)
+
+The pytest plugin gives every test that asks for it a ``penstock`` fixture: an
+open ``TestBroker``.
+"""
+
+from penstock.testing.broker import AsyncTestBroker, TestBroker
+from penstock.testing.clock import ManualClock
+
+open = TestBroker.open  # noqa: A001 - penstock.testing.open() beside penstock.open().
+
+__all__ = ["AsyncTestBroker", "ManualClock", "TestBroker", "open"]

@@ -1,6 +1,23 @@
 """The pytest plugin that the package registers.
 
 pytest imports this module at its start in every project that has Penstock
-installed, so it imports nothing of the broker; a fixture does, when a test
+installed, so it imports nothing of the broker; the fixture does, when a test
 asks for it.
 """
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from penstock.testing.broker import TestBroker
+
+
+@pytest.fixture
+def penstock() -> "Iterator[TestBroker]":
+    """A broker in memory and in virtual time; ``penstock.advance("3d")`` lets three days pass."""
+    from penstock.testing.broker import TestBroker
+
+    with TestBroker.open() as broker:
+        yield broker

@@ -1,0 +1,136 @@
+"""What the asyncio broker hands out: the classes of ``handles``, to be awaited."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.broker.core import Core
+from penstock.broker.driver import LoopDriver
+from penstock.broker.handles import ITERATION_WAIT_MS
+from penstock.broker.producers import ProducerSteps
+from penstock.broker.state import Consumer as ConsumerState
+from penstock.config import Compression
+from penstock.errors import Closed
+from penstock.message import AsyncReceivedMessage, Message, Receipt
+from penstock.types import Duration, duration_ms
+
+
+class AsyncConsumer:
+    """Takes messages of one group; use it with ``with``, or call ``close``."""
+
+    def __init__(self, core: Core, driver: LoopDriver, state: ConsumerState) -> None:
+        self._core = core
+        self._driver = driver
+        self._state = state
+        state.settler = self
+        if state.group.settings.kind == "stream":
+            core.streams.join(state)
+
+    @property
+    def consumer_id(self) -> str:
+        """The consumer's name in traces and group descriptions."""
+        return self._state.identity
+
+    @property
+    def in_flight(self) -> int:
+        """Messages this consumer holds and has not answered."""
+        return self._state.in_flight
+
+    @property
+    def assignment(self) -> list[int]:
+        """Stream groups: the partitions this consumer works on."""
+        return sorted(self._state.positions)
+
+    async def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[AsyncReceivedMessage]:
+        """Up to ``max_messages``, as soon as there is one; an empty list after ``wait``."""
+        wait_ms = duration_ms("wait", wait) if wait else 0
+        return await self._driver.run(self._core.receive(self._state, max_messages, wait_ms))
+
+    async def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
+        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        while True:
+            try:
+                messages = await self._driver.run(self._core.receive(self._state, 1, ITERATION_WAIT_MS))
+            except Closed:
+                return
+            for message in messages:
+                yield message
+
+    async def ack(
+        self,
+        messages: AsyncReceivedMessage | list[AsyncReceivedMessage],
+        *,
+        publish: Iterable[tuple[str, Message]] = (),
+    ) -> None:
+        """The work is done.  Messages to ``publish`` (topic, message) go out if and only if this ack holds.
+
+        For a stream group: commits up to and including these messages.
+        """
+        some: list[Any] = messages if isinstance(messages, list) else [messages]
+        if not some:
+            return
+        if self._state.group.settings.kind == "stream" and not publish:
+            await self._driver.run(self._core.streams.commit(self._state, some))
+        else:
+            await self._driver.run(self._core.queues.ack(self._state, some, list(publish)))
+
+    async def nack(
+        self,
+        message: AsyncReceivedMessage,
+        *,
+        delay: Duration | None = None,
+        error: BaseException | str | None = None,
+    ) -> None:
+        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        await self._driver.run(self._core.queues.nack(self._state, message, delay, error))
+
+    async def reject(self, message: AsyncReceivedMessage, reason: str) -> None:
+        """The message is no good; straight to the dead letters."""
+        await self._driver.run(self._core.queues.reject(self._state, message, reason))
+
+    async def extend(self, message: AsyncReceivedMessage, duration: Duration) -> None:
+        """Keep the message, and the others of its lease, for this long from now."""
+        await self._driver.run(self._core.queues.extend(self._state, message, duration))
+
+    async def commit(self) -> None:
+        """Stream groups: everything received so far is done."""
+        await self._driver.run(self._core.streams.commit(self._state, None))
+
+    async def close(self) -> None:
+        """Give back at once what was not answered."""
+        if not self._state.closed and not self._core.state.closed:
+            self._driver.call(lambda: self._core.close_consumer(self._state))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncProducer:
+    """Publishes under numbers, so that a repeat after an unknown outcome is written once."""
+
+    def __init__(self, core: Core, driver: LoopDriver, compression: Compression) -> None:
+        self._driver = driver
+        self._steps = ProducerSteps(core, compression)
+
+    @property
+    def producer_id(self) -> int:
+        """The id that no other producer of this data directory has."""
+        return self._steps.producer_id
+
+    async def publish(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        partition: int | None = None,
+    ) -> Receipt:
+        """Publish one message; call again with the same arguments if the outcome is unknown."""
+        message = Message(value, key, headers, partition=partition)
+        return await self._driver.run(self._steps.publish(topic, message))

@@ -1,0 +1,152 @@
+"""Topics on disk: which there are, with what settings, in which folders.
+
+    data/
+      LOCK                      held while a broker has the directory open
+      penstock.json             format version, next producer id
+      topics/orders/topic.json  settings
+      topics/orders/0/          partition 0: its log, and below it journal/ and schedule/
+
+A topic appears and disappears by one rename, so a crash leaves either all of
+it or none of it; folders that begin with a dot are leftovers and are removed
+at the next open.  The rest of the broker gets topics from here and never
+builds a path.
+"""
+
+import msgspec
+
+from penstock.broker.state import State, Topic
+from penstock.config import TopicSettings
+from penstock.errors import DirectoryUnusable, InvalidValue, TopicExists
+from penstock.log.files import Lock
+from penstock.types import check_name
+
+FORMAT_VERSION = 1
+PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
+
+
+class Manifest(msgspec.Struct):
+    """Content of penstock.json."""
+
+    format: int = FORMAT_VERSION
+    next_producer_id: int = 1
+
+
+class Catalogue:
+    """The topics of one data directory."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._files = state.files
+        self._topics_path = f"{state.directory}/topics"
+        self._manifest_path = f"{state.directory}/penstock.json"
+        self._lock: Lock | None = None
+        self._manifest = Manifest()
+        self._next_producer_id = 0
+
+    def open(self) -> list[Topic]:
+        """Lock the directory and return its topics, without their partitions."""
+        self._files.make_directory(self._state.directory)
+        self._lock = self._files.lock(f"{self._state.directory}/LOCK")
+        try:
+            return self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self) -> list[Topic]:
+        if self._files.exists(self._manifest_path):
+            self._manifest = self._read_manifest()
+        else:
+            self._save_manifest()
+        self._next_producer_id = self._manifest.next_producer_id
+        self._files.make_directory(self._topics_path)
+        topics = []
+        for name in sorted(self._files.list(self._topics_path)):
+            if name.startswith("."):
+                self._files.remove_tree(f"{self._topics_path}/{name}")
+            else:
+                topics.append(self._topic(name, self._read_settings(name)))
+        return topics
+
+    def _read_manifest(self) -> Manifest:
+        try:
+            manifest = msgspec.json.decode(self._files.read_file(self._manifest_path), type=Manifest)
+        except msgspec.MsgspecError as error:
+            raise DirectoryUnusable(
+                directory=self._state.directory,
+                why=f"penstock.json is damaged ({error}); restore it from a copy",
+            ) from None
+        if manifest.format > FORMAT_VERSION:
+            raise DirectoryUnusable(
+                directory=self._state.directory,
+                why=f"its format is {manifest.format}, this program knows {FORMAT_VERSION}; use a newer penstock",
+            )
+        return manifest
+
+    def _save_manifest(self) -> None:
+        self._files.write_file(self._manifest_path, msgspec.json.encode(self._manifest))
+
+    def _read_settings(self, name: str) -> TopicSettings:
+        path = f"{self._topics_path}/{name}/topic.json"
+        try:
+            return msgspec.json.decode(self._files.read_file(path), type=TopicSettings)
+        except msgspec.MsgspecError as error:
+            raise DirectoryUnusable(
+                directory=self._state.directory,
+                why=f"{name}/topic.json is damaged ({error}); restore it from a copy",
+            ) from None
+
+    def _topic(self, name: str, settings: TopicSettings) -> Topic:
+        return Topic(name, settings, f"{self._topics_path}/{name}", self._state.config.dedup_ids_max)
+
+    def create(self, name: str, settings: TopicSettings) -> Topic:
+        """Make a topic's folder; it exists completely or not at all."""
+        check_name("topic", name)
+        if name in self._state.topics:
+            raise TopicExists(topic=name)
+        making = f"{self._topics_path}/.making-{name}"
+        if self._files.exists(making):
+            self._files.remove_tree(making)
+        self._files.make_directory(making)
+        self._files.write_file(f"{making}/topic.json", msgspec.json.encode(settings))
+        self._files.rename(making, f"{self._topics_path}/{name}")
+        self._files.sync_directory(self._topics_path)
+        return self._topic(name, settings)
+
+    def alter(self, topic: Topic, settings: TopicSettings) -> None:
+        """Store new settings of a topic."""
+        if settings.partitions < topic.settings.partitions:
+            raise InvalidValue(
+                name="partitions",
+                value=settings.partitions,
+                why=f"there are {topic.settings.partitions}, and they stay",
+            )
+        if settings.durability != topic.settings.durability:
+            raise InvalidValue(
+                name="durability", value=settings.durability, why="it is fixed when a topic is created"
+            )
+        self._files.write_file(f"{topic.directory}/topic.json", msgspec.json.encode(settings))
+        topic.settings = settings
+
+    def delete(self, topic: Topic) -> None:
+        """Remove a topic's folder; gone with the rename, cleared away after."""
+        going = f"{self._topics_path}/.going-{topic.name}"
+        if self._files.exists(going):
+            self._files.remove_tree(going)
+        self._files.rename(topic.directory, going)
+        self._files.sync_directory(self._topics_path)
+        self._files.remove_tree(going)
+
+    def new_producer_id(self) -> int:
+        """An id that no producer of this directory had before."""
+        if self._next_producer_id >= self._manifest.next_producer_id:
+            self._manifest.next_producer_id = self._next_producer_id + PRODUCER_BLOCK
+            self._save_manifest()
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    def close(self) -> None:
+        """Let another broker have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

@@ -1,0 +1,374 @@
+"""The broker without its doors: opens, closes, keeps time, and holds the services together.
+
+    catalogue      topics on disk           groups         who reads, and from where
+    publishing     messages in              queues         leases and answers
+    dead_letters   burying, redriving       streams        assignment and commits
+    schedules      what is due later        tracing        what happened to a message
+    maintenance    retention and the like
+
+A ``Core`` does no waiting and starts no thread.  Its operations are steps
+(``steps.py``); a driver runs them under one lock and calls ``tick`` when
+``state.alarms`` says so.
+"""
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from penstock.broker.catalogue import Catalogue
+from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.groups import Groups
+from penstock.broker.maintenance import Maintenance
+from penstock.broker.publishing import DEDUP_ID, Publishing, set_schedule_alarm, topic_depth
+from penstock.broker.queues import Queues
+from penstock.broker.recovery import open_partition
+from penstock.broker.schedules import Schedules
+from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Target, Topic
+from penstock.broker.steps import Durable, Steps
+from penstock.broker.streams import Streams
+from penstock.broker.tracing import Tracing
+from penstock.clock import Clock
+from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
+from penstock.errors import InvalidValue, OffsetOutOfRange
+from penstock.log.files import Files
+from penstock.log.log import Log
+from penstock.message import StoredMessage
+from penstock.types import Instant, instant_ms
+from penstock.wire.records import DEDUP, Record
+
+READ_MAX = 100_000  # Messages one browse may return.
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition at a glance."""
+
+    partition: int
+    start: int
+    end: int
+    bytes: int
+    scheduled: int
+    cut_bytes: int  # What recovery had to cut off the end when the log was opened.
+
+
+class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic at a glance; the counts are since the broker was opened."""
+
+    topic: str
+    settings: TopicSettings
+    messages: int
+    bytes: int
+    depth: int
+    scheduled: int
+    published: int
+    duplicates: int
+    groups: list[str]
+    partitions: list[PartitionInfo]
+
+
+class Core:
+    """One broker."""
+
+    def __init__(
+        self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
+    ) -> None:
+        self.state = State(directory=directory, files=files, clock=clock, config=config, random=random)
+        self.catalogue = Catalogue(self.state)
+        self.groups = Groups(self.state)
+        self.publishing = Publishing(self.state)
+        self.dead_letters = DeadLetters(self.state, self.catalogue, self.publishing, self.groups)
+        self.queues = Queues(self.state, self.dead_letters)
+        self.streams = Streams(self.state)
+        self.schedules = Schedules(self.state, self.publishing)
+        self.tracing = Tracing(self.state)
+        self.maintenance = Maintenance(self.state)
+
+    # Life.
+
+    def open(self) -> None:
+        """Lock the directory and recover everything in it; jobs may be queued."""
+        try:
+            for topic in self.catalogue.open():
+                self.state.topics[topic.name] = topic
+                for number in range(topic.settings.partitions):
+                    topic.partitions.append(open_partition(self.state, topic, number))
+                self._revive(topic)
+        except BaseException:
+            self._abandon()
+            raise
+        self.state.alarms.set(
+            self.state.upkeep, self.state.clock.steady_ms() + self.state.config.maintenance_ms
+        )
+
+    def _revive(self, topic: Topic) -> None:
+        """Groups, dedup ids, alarms and unfinished jobs of a topic that was just opened."""
+        for partition in topic.partitions:
+            for member in partition.groups.values():
+                if member.group not in topic.groups:
+                    topic.groups[member.group] = Group(topic, member.group, member.settings)
+        for partition in topic.partitions:
+            for group in topic.groups.values():
+                if group.name not in partition.groups:  # The crash came in the middle of making it.
+                    self.groups.write_on(partition, group, self.state.clock.steady_ms())
+            self._revive_partition(topic, partition)
+
+    def _revive_partition(self, topic: Topic, partition: Partition) -> None:
+        since_ms = self.state.clock.wall_ms() - topic.settings.dedup_window_ms
+        self._load_dedup_ids(topic, partition.number, partition.log, since_ms, scheduled=False)
+        if partition.schedule is not None:
+            self._load_dedup_ids(topic, partition.number, partition.schedule.log, since_ms, scheduled=True)
+            set_schedule_alarm(self.state, partition)
+        if partition.outbox:
+            self.state.jobs.append(self.publishing.drain_outbox(partition))
+        for member in partition.groups.values():
+            if member.engine.exhausted:
+                self.dead_letters.bury_soon(member)
+            self.state.alarms.set(member, member.engine.next_due_ms(self.state.clock.steady_ms()))
+
+    def _load_dedup_ids(self, topic: Topic, number: int, log: Log, since_ms: int, *, scheduled: bool) -> None:
+        for header in log.headers(log.offset_at(since_ms)):
+            if scheduled or header.attributes & DEDUP:
+                for record in log.records(header.base_offset, header.next_offset):
+                    for name, value in record.headers:
+                        if name == DEDUP_ID and value is not None and record.timestamp >= since_ms:
+                            topic.dedup.add(
+                                value.decode(), number, record.offset, record.timestamp, scheduled
+                            )
+
+    def _logs(self, partition: Partition) -> list[Log]:
+        logs = [partition.log]
+        if partition.journal is not None:
+            logs.append(partition.journal.log)
+        if partition.schedule is not None:
+            logs.append(partition.schedule.log)
+        return logs
+
+    def close(self) -> None:
+        """Release leases, write everything down, let go of the directory.  No calls come any more."""
+        try:
+            for topic in self.state.topics.values():
+                for group in topic.groups.values():
+                    for consumer in list(group.consumers.values()):
+                        self.close_consumer(consumer)
+                for partition in topic.partitions:
+                    self._close_partition(partition)
+        finally:
+            self.state.closed = True
+            self.state.commit.close()
+            self.catalogue.close()
+
+    def _close_partition(self, partition: Partition) -> None:
+        if partition.log.failed is None:
+            self.maintenance.snapshot(partition)
+        if partition.journal is not None:
+            partition.journal.close()
+        if partition.schedule is not None:
+            partition.schedule.close()
+        partition.log.close()
+
+    def _abandon(self) -> None:
+        """Opening failed half-way: let go of what was opened, changing nothing."""
+        for topic in self.state.topics.values():
+            for partition in topic.partitions:
+                for log in self._logs(partition):
+                    log.abandon()
+        self.state.commit.close()
+        self.catalogue.close()
+
+    # Time.
+
+    def tick(self) -> Steps[None]:
+        """Do what is due: overdue leases, due retries, schedules, sessions, flushes, upkeep."""
+        for target in self.state.alarms.due(self.state.clock.steady_ms()):
+            yield from self._ring(target)
+
+    def _ring(self, target: Target) -> Steps[None]:
+        match target:
+            case GroupPartition() if target.group in target.partition.topic.groups:
+                self.queues.look(target)
+            case Partition() if not target.topic.deleted:
+                yield from self.schedules.fire(target)
+                if target.outbox:
+                    yield from self.publishing.drain_outbox(target)
+            case Group():
+                self.streams.look(target)
+            case _ if target is self.state.flush:
+                self.maintenance.flush()
+            case _ if target is self.state.upkeep:
+                yield from self.maintenance.upkeep()
+
+    # Topics.
+
+    def create_topic(self, name: str, options: TopicOptions) -> None:
+        """Make a topic."""
+        self._check_open()
+        settings = settings_with(self._defaults(), options)
+        if self._in_memory and settings.durability != "memory":
+            raise InvalidValue(
+                name="durability", value=settings.durability, why="this broker keeps all in memory"
+            )
+        if not self._in_memory and settings.durability == "memory":
+            why = "this broker has a directory; open one without for topics in memory"
+            raise InvalidValue(name="durability", value=settings.durability, why=why)
+        topic = self.catalogue.create(name, settings)
+        for number in range(settings.partitions):
+            topic.partitions.append(open_partition(self.state, topic, number))
+        self.state.topics[name] = topic
+
+    @property
+    def _in_memory(self) -> bool:
+        return self.state.directory == MEMORY
+
+    def _defaults(self) -> TopicSettings:
+        return TopicSettings(durability="memory") if self._in_memory else TopicSettings()
+
+    def _check_open(self) -> None:
+        if self.state.closed:
+            self.state.topic("")  # Raises Closed.
+
+    def alter_topic(self, name: str, options: TopicOptions) -> None:
+        """Change a topic's settings; partitions may only become more."""
+        topic = self.state.topic(name)
+        self.catalogue.alter(topic, settings_with(topic.settings, options))
+        now_ms = self.state.clock.steady_ms()
+        while len(topic.partitions) < topic.settings.partitions:
+            partition = open_partition(self.state, topic, len(topic.partitions))
+            topic.partitions.append(partition)
+            for group in topic.groups.values():
+                self.groups.write_on(partition, group, now_ms)
+                group.coordinator.resize(len(topic.partitions))
+        topic.dedup.window_ms = topic.settings.dedup_window_ms
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with all its messages and groups."""
+        topic = self.state.topic(name)
+        topic.deleted = True
+        del self.state.topics[name]
+        for group in topic.groups.values():
+            for consumer in group.consumers.values():
+                consumer.closed = True
+        for partition in topic.partitions:
+            for log in self._logs(partition):
+                log.abandon()
+        self.catalogue.delete(topic)
+        topic.wake()
+
+    def describe_topic(self, name: str) -> TopicInfo:
+        """Settings and sizes of a topic."""
+        topic = self.state.topic(name)
+        partitions = [
+            PartitionInfo(
+                partition=partition.number,
+                start=partition.log.start,
+                end=partition.log.high,
+                bytes=partition.log.size_bytes,
+                scheduled=partition.schedule.count if partition.schedule is not None else 0,
+                cut_bytes=partition.log.recovery.cut_bytes,
+            )
+            for partition in topic.partitions
+        ]
+        return TopicInfo(
+            topic=name,
+            settings=topic.settings,
+            messages=sum(partition.end - partition.start for partition in partitions),
+            bytes=sum(partition.bytes for partition in partitions),
+            depth=topic_depth(topic),
+            scheduled=sum(partition.scheduled for partition in partitions),
+            published=topic.published,
+            duplicates=topic.duplicates,
+            groups=sorted(group for group in topic.groups if not group.startswith("__")),
+            partitions=partitions,
+        )
+
+    # Browsing, which changes nothing.
+
+    def read(
+        self,
+        name: str,
+        number: int | None,
+        offset: int | None,
+        from_time: Instant | None,
+        to_time: Instant | None,
+        limit: int,
+    ) -> list[StoredMessage]:
+        """Messages from an offset or a time on, oldest first by time."""
+        topic = self.state.topic(name)
+        if not 1 <= limit <= READ_MAX:
+            raise InvalidValue(name="limit", value=limit, why=f"it must be from 1 to {READ_MAX}")
+        if offset is not None and number is None and len(topic.partitions) > 1:
+            raise InvalidValue(
+                name="offset", value=offset, why="name the partition too; this topic has several"
+            )
+        partitions = topic.partitions if number is None else [topic.partition(number)]
+        messages: list[StoredMessage] = []
+        for partition in partitions:
+            start = self._first(partition.log, offset, from_time)
+            end = (
+                partition.log.high
+                if to_time is None
+                else min(partition.log.offset_at(instant_ms("to_time", to_time)), partition.log.high)
+            )
+            messages += [
+                StoredMessage(name, partition.number, record)
+                for record in _some(partition.log, start, end, limit)
+            ]
+        if len(partitions) > 1:
+            messages.sort(key=lambda message: (message.timestamp, message.partition, message.offset))
+        return messages[:limit]
+
+    def _first(self, log: Log, offset: int | None, from_time: Instant | None) -> int:
+        if offset is not None:
+            if not log.start <= offset <= log.end:
+                raise OffsetOutOfRange(offset=offset, start=log.start, end=log.end)
+            return offset
+        return log.start if from_time is None else log.offset_at(instant_ms("from_time", from_time))
+
+    def peek(self, name: str, number: int | None, count: int) -> list[StoredMessage]:
+        """The last messages, oldest of them first."""
+        topic = self.state.topic(name)
+        if not 1 <= count <= READ_MAX:
+            raise InvalidValue(name="count", value=count, why=f"it must be from 1 to {READ_MAX}")
+        partitions = topic.partitions if number is None else [topic.partition(number)]
+        messages = [
+            StoredMessage(name, partition.number, record)
+            for partition in partitions
+            for record in partition.log.last(count)
+        ]
+        if len(partitions) > 1:
+            messages.sort(key=lambda message: (message.timestamp, message.partition, message.offset))
+        return messages[-count:]
+
+    # Consumers, of either kind.
+
+    def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
+        """Messages for a consumer."""
+        service = self.streams if consumer.group.settings.kind == "stream" else self.queues
+        return service.receive(consumer, messages_max, wait_ms)
+
+    def close_consumer(self, consumer: Consumer) -> None:
+        """Let go of what a consumer holds."""
+        if consumer.group.settings.kind == "stream":
+            self.streams.close_consumer(consumer)
+        else:
+            self.queues.close_consumer(consumer)
+
+    def sync_all(self) -> Steps[None]:
+        """Wait until everything written so far is on disk."""
+        for topic in list(self.state.topics.values()):
+            for partition in topic.partitions:
+                for log in self._logs(partition):
+                    if log.config.durability == "fsync" and log.durable < log.written:
+                        yield Durable(log)
+
+
+MEMORY = ":memory:"
+
+
+def _some(log: Log, start: int, end: int, limit: int) -> list[Record]:
+    """The first ``limit`` records of a range, across the gaps that compaction leaves."""
+    records: list[Record] = []
+    while start < end and len(records) < limit:
+        upto = min(start + limit, end)
+        records += log.records(start, upto)
+        start = upto
+    return records[:limit]

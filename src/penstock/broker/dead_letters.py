@@ -1,0 +1,320 @@
+"""Dead letters: what used up its attempts, was rejected, or outlived its time to live.
+
+A dead letter is an ordinary message in ``<topic>.dlq``: key, value and headers
+as they were, plus headers that say why it is there.  Burying is one decision
+in the journal of the partition it came from (settled here, published there);
+the publishing is redone after a crash and recognised if it had happened, so a
+message is buried exactly once.
+
+Redriving is the same in the other direction: one decision in the journal of
+the dead-letter partition, kept by the internal group ``__redrive``.  A dead
+letter that group has settled has gone back, and is not listed any more.  The
+message that goes back is meant for the group it failed in; other groups of
+the topic have had it, and skip it.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.broker.catalogue import Catalogue
+from penstock.broker.groups import Groups, journal_durable
+from penstock.broker.publishing import Prepared, Publishing
+from penstock.broker.recovery import open_journal, open_partition
+from penstock.broker.replay import finish
+from penstock.broker.state import Failure, GroupPartition, Partition, State, Topic
+from penstock.broker.steps import Arrival, Steps
+from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, TopicSettings
+from penstock.delivery import events
+from penstock.errors import InvalidValue, PenstockError
+from penstock.message import Message, RawHeaders, StoredMessage
+from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
+
+REDRIVE: Final = "__redrive"
+RETENTION_MS: Final = 14 * DAY_MS  # Longer than a topic's week: there must be time to look.
+RANGE_MAX: Final = 100  # Messages buried by one decision, which bounds the size of a journal batch.
+RETRY_MS: Final = 1000  # Burying that failed (a full disk) is tried again after this.
+SCAN_RECORDS: Final = 1000  # Dead letters read at a time.
+
+# The headers a dead letter has beyond the message's own.
+ADDED: Final = (
+    "x-error", "x-error-class", "x-error-message", "x-error-fingerprint", "x-death-reason", "x-source-topic",
+    "x-source-partition", "x-source-offset", "x-group", "x-attempts", "x-first-failed-at", "x-last-failed-at",
+)  # fmt: skip
+REDRIVEN_FROM: Final = "x-redriven-from"
+REDRIVE_GROUP: Final = "x-redrive-group"
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter and its story in short."""
+
+    message: StoredMessage
+    source: str  # Id of the message it was.
+    group: str
+    attempts: int
+    reason: str
+    error: str
+    fingerprint: str
+    first_failed_ms: int
+    last_failed_ms: int
+
+
+class Redrive(msgspec.Struct, frozen=True, kw_only=True):
+    """What a redrive did, or in a dry run would do."""
+
+    matched: int
+    redriven: int
+    dry_run: bool
+
+
+class DeadLetters:
+    """Burying and redriving."""
+
+    def __init__(self, state: State, catalogue: Catalogue, publishing: Publishing, groups: Groups) -> None:
+        self._state = state
+        self._catalogue = catalogue
+        self._publishing = publishing
+        self._groups = groups
+
+    # Burying.
+
+    def bury_soon(self, member: GroupPartition) -> None:
+        """Queue the burial of everything the member's engine has given up on."""
+        self._state.jobs.append(self._bury(member))
+
+    def _bury(self, member: GroupPartition) -> Steps[None]:
+        engine = member.engine
+        while (exhausted := engine.take_exhausted()) is not None:
+            start, end, attempt = exhausted
+            while start < end:
+                upto = min(end, start + RANGE_MAX)
+                try:
+                    self._bury_range(member, start, upto)
+                except PenstockError:
+                    engine.exhausted.append((start, end, attempt))
+                    self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
+                    raise
+                start = upto
+        partition = member.partition
+        yield from self._publishing.drain_outbox(partition)
+        if partition.topic.settings.depth_max is not None:
+            partition.topic.wake()
+
+    def _bury_range(self, member: GroupPartition, start: int, end: int) -> None:
+        partition = member.partition
+        settled: list[events.AnyEvent] = [events.Settled(member.number, -1, start, end, events.DEAD)]
+        if member.settings.dead_letter and not partition.topic.name.endswith(DEAD_LETTER_SUFFIX):
+            target = self._dead_letter_topic(partition.topic)
+            items = [
+                self._letter(partition, member, target, record)
+                for record in partition.log.records(start, end)
+            ]
+            self._write(partition, member.number, settled, items, start, end, f"to {target.name}")
+        else:
+            self._write(partition, member.number, settled, [], start, end, "")
+        member.engine.settle_free(start, end)
+        finish(member, start, end)
+        partition.topic.groups[member.group].dead_lettered += end - start
+
+    def _dead_letter_topic(self, topic: Topic) -> Topic:
+        name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX
+        known = self._state.topics.get(name)
+        if known is not None:
+            return known
+        settings = TopicSettings(
+            partitions=topic.settings.partitions,
+            durability=topic.settings.durability,
+            retention_ms=RETENTION_MS,
+            message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, 64 * 1024 * 1024),
+        )
+        made = self._catalogue.create(name, settings)
+        for number in range(settings.partitions):
+            made.partitions.append(open_partition(self._state, made, number))
+        self._state.topics[name] = made
+        return made
+
+    def _letter(
+        self, partition: Partition, member: GroupPartition, target: Topic, record: Record
+    ) -> tuple[Topic, Prepared]:
+        failure = member.failures.get(record.offset) or Failure(self._state.clock.wall_ms(), events.TIMED_OUT)
+        error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
+        reason = events.WHY[failure.why]
+        added = {
+            "x-error": error or reason,
+            "x-error-class": failure.error_class,
+            "x-error-message": failure.error_message,
+            "x-error-fingerprint": failure.fingerprint or reason.replace(" ", "-"),
+            "x-death-reason": reason,
+            "x-source-topic": partition.topic.name,
+            "x-source-partition": str(partition.number),
+            "x-source-offset": str(record.offset),
+            "x-group": member.group,
+            "x-attempts": str(failure.attempts),
+            "x-first-failed-at": str(failure.first_ms),
+            "x-last-failed-at": str(failure.last_ms),
+        }
+        headers: RawHeaders = [*record.headers, *((name, value.encode()) for name, value in added.items())]
+        letter = Prepared(
+            target.partitions[partition.number % len(target.partitions)], record.key, record.value
+        )
+        letter.headers = headers
+        letter.attributes = record.attributes & LANE_MASK  # It keeps its lane; its time to live is over.
+        return target, letter
+
+    # One decision: settle here, publish there.
+
+    def send(
+        self, partition: Partition, group: int, settled: list[events.AnyEvent],
+        outputs: list[tuple[str, Message]], start: int, end: int,
+    ) -> None:  # fmt: skip
+        """Write settlements and the messages that follow from them as one decision; publish them by a job."""
+        wall_ms = self._state.clock.wall_ms()
+        items = []
+        for name, message in outputs:
+            if message.delay is not None or message.deliver_at is not None or message.dedup_id is not None:
+                why = "an output that is published with an ack has no delay, deliver_at or dedup_id"
+                raise InvalidValue(name="publish", value=message, why=why)
+            topic = self._state.topic(name)
+            items.append((topic, self._publishing.prepare(topic, message, wall_ms)))
+        self._write(partition, group, settled, items, start, end, "outputs")
+        self._state.jobs.append(self._publishing.drain_outbox(partition))
+
+    def _write(
+        self, partition: Partition, group: int, settled: list[events.AnyEvent],
+        items: list[tuple[Topic, Prepared]], start: int, end: int, note: str,
+    ) -> None:  # fmt: skip
+        outputs = self._outputs(partition, items)
+        decisions = [*settled, events.Outbox(group, outputs, note, start, end)] if outputs else settled
+        journal = open_journal(self._state, partition)
+        journal.commit(decisions, self._state.clock.steady_ms())
+        self._state.commit.mark(journal.log)
+        partition.outbox.extend(outputs)
+        for output in outputs:
+            target = (output.topic, output.partition)
+            partition.outbox_sequences[target] = partition.outbox_sequences.get(target, 0) + 1
+
+    def _outputs(self, partition: Partition, items: list[tuple[Topic, Prepared]]) -> list[events.Output]:
+        """One batch for each message, numbered in line for its target."""
+        if items and partition.producer_id < 0:
+            partition.producer_id = self._catalogue.new_producer_id()
+        sequences = dict(partition.outbox_sequences)
+        wall_ms = self._state.clock.wall_ms()
+        outputs = []
+        for topic, item in items:
+            target = (topic.name, item.partition.number)
+            sequence = sequences.get(target, 0)
+            sequences[target] = sequence + 1
+            builder = BatchBuilder()
+            builder.add(item.key, item.value, item.headers)
+            batch = builder.build(wall_ms, wall_ms, item.attributes, partition.producer_id, 0, sequence)
+            outputs.append(events.Output(*target, bytes(batch)))
+        return outputs
+
+    # Looking and redriving.
+
+    def list(self, name: str, limit: int) -> Iterator[DeadLetter]:
+        """The dead letters of a topic that were not redriven, oldest first in each partition."""
+        source = self._state.topic(name)
+        topic = self._state.topics.get(source.settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX)
+        if topic is None:
+            return
+        count = 0
+        for partition in topic.partitions:
+            for record in self._unredriven(partition):
+                letter = dead_letter(topic, partition, record)
+                if letter.source.rsplit(":", 2)[0] != name:
+                    continue  # A dead-letter topic may serve several topics.
+                if count >= limit:
+                    return
+                count += 1
+                yield letter
+
+    def _unredriven(self, partition: Partition) -> Iterator[Record]:
+        member = partition.groups.get(REDRIVE)
+        position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
+        while position < partition.log.high:
+            upto = min(position + SCAN_RECORDS, partition.log.high)
+            for record in partition.log.records(position, upto):
+                if member is None or not member.engine.done.contains(record.offset):
+                    yield record
+            position = upto
+
+    def redrive(
+        self,
+        name: str,
+        *,
+        limit: int,
+        per_second: float | None,
+        dry_run: bool,
+        error: str | None,
+        group: str | None,
+    ) -> Steps[Redrive]:
+        """Publish dead letters to their topic again: all, or those of one error fingerprint or group."""
+        if limit < 1:
+            raise InvalidValue(name="limit", value=limit, why="ask for at least 1")
+        if per_second is not None and per_second <= 0:
+            raise InvalidValue(name="rate", value=per_second, why="it is messages a second, more than 0")
+        chosen = [
+            letter
+            for letter in self.list(name, 1 << 62)
+            if error in (None, letter.fingerprint, letter.message.headers.get("x-error-class"))
+            and group in (None, letter.group)
+        ][:limit]
+        if dry_run or not chosen:
+            return Redrive(matched=len(chosen), redriven=0, dry_run=dry_run)
+        dead_topic = self._state.topic(chosen[0].message.topic)
+        yield from self._groups.ensure(dead_topic, REDRIVE, {"start": "earliest"}, internal=True)
+        source = self._state.topic(name)
+        for index, letter in enumerate(chosen):
+            if per_second is not None and index > 0:
+                yield from self._pause(source, 1000 / per_second)
+            self._redrive_one(source, dead_topic, letter)
+            yield from journal_durable(dead_topic.partitions[letter.message.partition])
+        return Redrive(matched=len(chosen), redriven=len(chosen), dry_run=False)
+
+    def _pause(self, topic: Topic, pause_ms: float) -> Steps[None]:
+        until_ms = self._state.clock.steady_ms() + max(round(pause_ms), 1)
+        while self._state.clock.steady_ms() < until_ms:
+            yield Arrival(topic, until_ms)
+
+    def _redrive_one(self, source: Topic, dead_topic: Topic, letter: DeadLetter) -> None:
+        message = letter.message
+        partition = dead_topic.partitions[message.partition]
+        member = partition.groups[REDRIVE]
+        _, source_partition, source_offset = letter.source.rsplit(":", 2)
+        home = source.partitions[int(source_partition) % len(source.partitions)]
+        item = Prepared(home, message.key, None if message.is_tombstone else message.value)
+        own = [(name, value) for name, value in message.raw_headers if name not in ADDED]
+        item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
+        item.attributes = REDRIVEN | message.attributes & LANE_MASK
+        offset = message.offset
+        settled: list[events.AnyEvent] = [events.Settled(member.number, -1, offset, offset + 1, events.ACKED)]
+        self._write(
+            partition, member.number, settled, [(source, item)], offset, offset + 1, f"to {source.name}"
+        )
+        member.engine.settle_free(offset, offset + 1)
+        self._state.jobs.append(self._publishing.drain_outbox(partition))
+        if home.journal is not None:
+            failed = home.groups.get(letter.group)
+            if failed is not None:
+                now_ms = self._state.clock.steady_ms()
+                home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
+
+
+def dead_letter(topic: Topic, partition: Partition, record: Record) -> DeadLetter:
+    """A record of a dead-letter topic with its headers read."""
+    message = StoredMessage(topic.name, partition.number, record)
+    headers = message.headers
+    source = ":".join(headers.get(f"x-source-{part}", "0") for part in ("topic", "partition", "offset"))
+    return DeadLetter(
+        message=message,
+        source=source,
+        group=headers.get("x-group", ""),
+        attempts=int(headers.get("x-attempts", "0")),
+        reason=headers.get("x-death-reason", ""),
+        error=headers.get("x-error", ""),
+        fingerprint=headers.get("x-error-fingerprint", ""),
+        first_failed_ms=int(headers.get("x-first-failed-at", "0")),
+        last_failed_ms=int(headers.get("x-last-failed-at", "0")),
+    )

@@ -1,0 +1,264 @@
+"""Groups of a topic: made, changed, moved, removed, described.
+
+A group belongs to one topic and has a state on each of its partitions, which
+the partition's journal keeps.  Making a group writes it to every journal
+before anyone hears that it exists.
+"""
+
+import msgspec
+
+from penstock.broker.publishing import group_lag
+from penstock.broker.recovery import open_journal, rebuild_gate
+from penstock.broker.replay import change_settings, new_engine
+from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
+from penstock.broker.steps import Durable, Steps
+from penstock.config import GroupOptions, GroupSettings, Start, settings_with, start_text
+from penstock.delivery import events
+from penstock.errors import GroupKindMismatch, InvalidValue
+from penstock.types import Instant, check_name
+
+
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+    """A group on one partition."""
+
+    partition: int
+    floor: int  # Everything below is settled (queue) or committed (stream).
+    end: int
+    lag: int
+    in_flight: int
+    waiting_retry: int
+
+
+class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A group at a glance."""
+
+    topic: str
+    group: str
+    kind: str
+    lag: int  # Messages not settled.
+    lag_seconds: float  # Age of the oldest of them.
+    in_flight: int
+    waiting_retry: int
+    consumers: list[str]
+    lost: int  # Deleted by retention before the group settled them.
+    delivered: int  # These five count since the broker was opened.
+    acked: int
+    nacked: int
+    timed_out: int
+    dead_lettered: int
+    expired: int
+    partitions: list[PartitionLag]
+
+
+class Groups:
+    """Administration of groups."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def ensure(
+        self, topic: Topic, name: str, options: GroupOptions, *, internal: bool = False
+    ) -> Steps[Group]:
+        """The group, made or changed as ``options`` ask."""
+        if not internal:
+            check_name("group", name)
+        group = topic.groups.get(name)
+        settings = settings_with(group.settings if group is not None else GroupSettings(), options)
+        if group is None:
+            group = Group(topic, name, settings)
+            self._write(topic, group)
+            topic.groups[name] = group
+        elif settings != group.settings:
+            if settings.kind != group.settings.kind:
+                raise GroupKindMismatch(
+                    operation=f"kind={settings.kind!r}", kind=group.settings.kind, group=name
+                )
+            if settings.ordered != group.settings.ordered:
+                raise InvalidValue(
+                    name="ordered", value=settings.ordered, why="it is fixed when a group is created"
+                )
+            group.settings = settings
+            self._write(topic, group)
+        for partition in topic.partitions:
+            yield from journal_durable(partition)
+        return group
+
+    def _write(self, topic: Topic, group: Group) -> None:
+        now_ms = self._state.clock.steady_ms()
+        for partition in topic.partitions:
+            self.write_on(partition, group, now_ms)
+
+    def write_on(self, partition: Partition, group: Group, now_ms: int) -> None:
+        """Make the group known, with its settings, to one partition and its journal."""
+        journal = open_journal(self._state, partition)
+        member = partition.groups.get(group.name)
+        floor = start_offset(partition, group.settings.start) if member is None else 0
+        number = partition.group_numbers + 1 if member is None else member.number
+        journal.commit(
+            [events.GroupSet(number, group.name, msgspec.json.encode(group.settings), floor)], now_ms
+        )
+        self._state.commit.mark(journal.log)
+        if member is None:
+            engine = new_engine(group.settings, floor, partition)
+            partition.group_numbers = number
+            partition.groups[group.name] = GroupPartition(
+                partition, group.name, number, group.settings, engine
+            )
+        else:
+            change_settings(member, group.settings)
+
+    def consumer(
+        self,
+        name: str,
+        group_name: str,
+        identity: str | None,
+        in_flight_max: int | None,
+        wrap: Wrap,
+        options: GroupOptions,
+    ) -> Steps[Consumer]:
+        """A new consumer of a group, which is made if it does not exist."""
+        topic = self._state.topic(name)
+        if identity is not None:
+            check_name("consumer", identity)
+        limit = self._state.config.in_flight_max
+        if in_flight_max is not None and not 1 <= in_flight_max <= limit:
+            raise InvalidValue(name="max_in_flight", value=in_flight_max, why=f"it must be from 1 to {limit}")
+        # The visibility timeout is the consumer's own; it becomes the group's only when the group is made.
+        if group_name in topic.groups and "visibility_timeout" in options:
+            shared: GroupOptions = {**options}
+            own = settings_with(GroupSettings(), {"visibility_timeout": shared.pop("visibility_timeout")})
+            group = yield from self.ensure(topic, group_name, shared)
+        else:
+            group = yield from self.ensure(topic, group_name, options)
+            own = group.settings
+        self._state.consumer_numbers += 1
+        number = self._state.consumer_numbers
+        consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)
+        consumer.in_flight_max = in_flight_max or limit
+        consumer.turn = number
+        group.consumers[number] = consumer
+        return consumer
+
+    def create(self, name: str, group_name: str, options: GroupOptions) -> Steps[None]:
+        """Make a group, or change one, without consuming."""
+        yield from self.ensure(self._state.topic(name), group_name, options)
+
+    def seek(self, name: str, group_name: str, to: Start | str | Instant, number: int | None) -> Steps[None]:
+        """Move a group; what it held is no longer held."""
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        place = start_text(to)
+        partitions = topic.partitions if number is None else [topic.partition(number)]
+        now_ms = self._state.clock.steady_ms()
+        for partition in partitions:
+            self._move(partition, group, start_offset(partition, place), now_ms)
+        topic.wake()
+        for partition in partitions:
+            yield from journal_durable(partition)
+
+    def _move(self, partition: Partition, group: Group, offset: int, now_ms: int) -> None:
+        member = partition.groups[group.name]
+        journal = open_journal(self._state, partition)
+        journal.commit([events.Sought(member.number, offset)], now_ms)
+        self._state.commit.mark(journal.log)
+        for lease in member.engine.leases.values():
+            consumer = group.consumers.get(lease.consumer)
+            if consumer is not None:
+                consumer.in_flight -= sum(end - start for start, end in lease.unsettled())
+        member.engine.seek(offset)
+        member.committed = offset
+        member.failures.clear()
+        rebuild_gate(partition, member)
+        for consumer in group.consumers.values():
+            if partition.number in consumer.positions:
+                consumer.positions[partition.number] = offset
+
+    def delete(self, name: str, group_name: str) -> Steps[None]:
+        """Forget a group; its consumers are closed."""
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        now_ms = self._state.clock.steady_ms()
+        for partition in topic.partitions:
+            member = partition.groups[group_name]
+            journal = open_journal(self._state, partition)
+            journal.commit([events.GroupDeleted(member.number)], now_ms)
+            self._state.commit.mark(journal.log)
+            del partition.groups[group_name]
+        del topic.groups[group_name]
+        for consumer in group.consumers.values():
+            consumer.closed = True
+        topic.wake()
+        for partition in topic.partitions:
+            yield from journal_durable(partition)
+
+    def describe(self, name: str, group_name: str) -> GroupInfo:
+        """How far the group is."""
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        lags = [self._partition_lag(partition, group) for partition in topic.partitions]
+        members = [partition.groups[group_name] for partition in topic.partitions]
+        return GroupInfo(
+            topic=name,
+            group=group_name,
+            kind=group.settings.kind,
+            lag=sum(lag.lag for lag in lags),
+            lag_seconds=max(
+                self._lag_seconds(partition, lag)
+                for partition, lag in zip(topic.partitions, lags, strict=True)
+            ),
+            in_flight=sum(lag.in_flight for lag in lags),
+            waiting_retry=sum(lag.waiting_retry for lag in lags),
+            consumers=sorted(consumer.identity for consumer in group.consumers.values()),
+            lost=sum(member.lost for member in members),
+            delivered=group.delivered,
+            acked=group.acked,
+            nacked=group.nacked,
+            timed_out=group.timed_out,
+            dead_lettered=group.dead_lettered,
+            expired=group.expired,
+            partitions=lags,
+        )
+
+    def _partition_lag(self, partition: Partition, group: Group) -> PartitionLag:
+        member = partition.groups[group.name]
+        stream = group.settings.kind == "stream"
+        return PartitionLag(
+            partition=partition.number,
+            floor=member.committed if stream else member.engine.floor,
+            end=partition.log.high,
+            lag=group_lag(partition, group.name, partition.log.high),
+            in_flight=member.engine.in_flight,
+            waiting_retry=member.engine.waiting_retry,
+        )
+
+    def _lag_seconds(self, partition: Partition, lag: PartitionLag) -> float:
+        """Age of the oldest message that is not settled; 0 if all are."""
+        if lag.lag == 0:
+            return 0.0
+        start = max(lag.floor, partition.log.start)
+        for record in partition.log.records(start, min(start + 1000, partition.log.high)):
+            return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
+        return 0.0
+
+
+def start_offset(partition: Partition, start: str) -> int:
+    """The offset that a group's ``start`` means on this partition."""
+    log = partition.log
+    if start == "earliest":
+        return log.start
+    if start == "latest":
+        return log.end
+    if start.startswith("@"):
+        return log.offset_at(int(start[1:]))
+    return min(max(int(start), log.start), log.end)
+
+
+def journal_durable(partition: Partition) -> Steps[None]:
+    """Wait until the partition's decisions are as durable as its topic promises."""
+    journal = partition.journal
+    if (
+        journal is not None
+        and journal.log.config.durability == "fsync"
+        and journal.log.durable < journal.log.written
+    ):
+        yield Durable(journal.log)

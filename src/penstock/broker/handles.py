@@ -1,0 +1,140 @@
+"""What a broker hands out: consumers and producers.
+
+They hold no state that matters; closing one lets go of what it holds in the
+broker.  ``aio_handles`` has the same classes for asyncio.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.broker.core import Core
+from penstock.broker.driver import ThreadDriver
+from penstock.broker.producers import ProducerSteps
+from penstock.broker.state import Consumer as ConsumerState
+from penstock.config import Compression
+from penstock.errors import Closed
+from penstock.message import Message, Receipt, ReceivedMessage
+from penstock.types import Duration, duration_ms
+
+ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.
+
+
+class Consumer:
+    """Takes messages of one group; use it with ``with``, or call ``close``."""
+
+    def __init__(self, core: Core, driver: ThreadDriver, state: ConsumerState) -> None:
+        self._core = core
+        self._driver = driver
+        self._state = state
+        state.settler = self
+        if state.group.settings.kind == "stream":
+            core.streams.join(state)
+
+    @property
+    def consumer_id(self) -> str:
+        """The consumer's name in traces and group descriptions."""
+        return self._state.identity
+
+    @property
+    def in_flight(self) -> int:
+        """Messages this consumer holds and has not answered."""
+        return self._state.in_flight
+
+    @property
+    def assignment(self) -> list[int]:
+        """Stream groups: the partitions this consumer works on."""
+        return sorted(self._state.positions)
+
+    def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[ReceivedMessage]:
+        """Up to ``max_messages``, as soon as there is one; an empty list after ``wait``."""
+        wait_ms = duration_ms("wait", wait) if wait else 0
+        return self._driver.run(self._core.receive(self._state, max_messages, wait_ms))
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """One message after the other, for ever; ends when the consumer or the broker is closed."""
+        while True:
+            try:
+                messages = self._driver.run(self._core.receive(self._state, 1, ITERATION_WAIT_MS))
+            except Closed:
+                return
+            yield from messages
+
+    def ack(
+        self,
+        messages: ReceivedMessage | list[ReceivedMessage],
+        *,
+        publish: Iterable[tuple[str, Message]] = (),
+    ) -> None:
+        """The work is done.  Messages to ``publish`` (topic, message) go out if and only if this ack holds.
+
+        For a stream group: commits up to and including these messages.
+        """
+        some: list[Any] = messages if isinstance(messages, list) else [messages]
+        if not some:
+            return
+        if self._state.group.settings.kind == "stream" and not publish:
+            self._driver.run(self._core.streams.commit(self._state, some))
+        else:
+            self._driver.run(self._core.queues.ack(self._state, some, list(publish)))
+
+    def nack(
+        self,
+        message: ReceivedMessage,
+        *,
+        delay: Duration | None = None,
+        error: BaseException | str | None = None,
+    ) -> None:
+        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        self._driver.run(self._core.queues.nack(self._state, message, delay, error))
+
+    def reject(self, message: ReceivedMessage, reason: str) -> None:
+        """The message is no good; straight to the dead letters."""
+        self._driver.run(self._core.queues.reject(self._state, message, reason))
+
+    def extend(self, message: ReceivedMessage, duration: Duration) -> None:
+        """Keep the message, and the others of its lease, for this long from now."""
+        self._driver.run(self._core.queues.extend(self._state, message, duration))
+
+    def commit(self) -> None:
+        """Stream groups: everything received so far is done."""
+        self._driver.run(self._core.streams.commit(self._state, None))
+
+    def close(self) -> None:
+        """Give back at once what was not answered."""
+        if not self._state.closed and not self._core.state.closed:
+            self._driver.call(lambda: self._core.close_consumer(self._state))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Producer:
+    """Publishes under numbers, so that a repeat after an unknown outcome is written once."""
+
+    def __init__(self, core: Core, driver: ThreadDriver, compression: Compression) -> None:
+        self._driver = driver
+        self._steps = ProducerSteps(core, compression)
+
+    @property
+    def producer_id(self) -> int:
+        """The id that no other producer of this data directory has."""
+        return self._steps.producer_id
+
+    def publish(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        partition: int | None = None,
+    ) -> Receipt:
+        """Publish one message; call again with the same arguments if the outcome is unknown."""
+        message = Message(value, key, headers, partition=partition)
+        return self._driver.run(self._steps.publish(topic, message))

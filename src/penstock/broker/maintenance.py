@@ -1,0 +1,131 @@
+"""What a broker does when nobody asks: flush, forget, clean up, snapshot.
+
+    every second, if something is pending    write noted events, flush logs of durability "os"
+    every minute                             retention, compaction, snapshots, expired producers
+
+A group that retention has overtaken is moved to the log's new start, and what
+it lost is counted and written to its journal.  The journal of a partition is
+kept as long as the messages it speaks of.
+"""
+
+from penstock.broker.recovery import skip_deleted
+from penstock.broker.replay import snapshot_state
+from penstock.broker.state import Partition, State, Topic
+from penstock.broker.steps import GiveWay, Steps
+from penstock.errors import PenstockError
+from penstock.log.compaction import compact_steps
+from penstock.log.retention import retention_cut
+
+FLUSH_MS = 1000
+
+
+class Maintenance:
+    """Upkeep of all partitions."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def flush(self) -> None:
+        """Write what was only noted; sync logs that promise to be flushed every second."""
+        for topic in self._state.topics.values():
+            for partition in topic.partitions:
+                self._flush_partition(topic, partition)
+
+    def _flush_partition(self, topic: Topic, partition: Partition) -> None:
+        journal = partition.journal
+        if journal is not None and journal.pending:
+            try:
+                journal.flush()
+            except PenstockError:
+                # A full disk, most likely: what was noted stays noted, and is tried again.
+                self._state.alarms.set(self._state.flush, self._state.clock.steady_ms() + FLUSH_MS)
+        if topic.settings.durability == "os":
+            for log in (partition.log, journal.log if journal else None):
+                if log is not None and log.durable < log.written:
+                    self._state.commit.mark(log)
+            self._state.commit.kick()
+
+    def upkeep(self) -> Steps[None]:
+        """Retention, compaction and snapshots, one partition after the other."""
+        self._state.alarms.set(
+            self._state.upkeep, self._state.clock.steady_ms() + self._state.config.maintenance_ms
+        )
+        for topic in list(self._state.topics.values()):
+            for partition in topic.partitions:
+                if topic.deleted:
+                    break
+                self.retain(topic, partition)
+                yield from self.compact(topic, partition)
+                yield from self._tidy(partition)
+                self.maybe_snapshot(partition)
+
+    def retain(self, topic: Topic, partition: Partition) -> None:
+        """Delete what is older or larger than the topic keeps."""
+        log = partition.log
+        settings = topic.settings
+        keep_from = log.end
+        if settings.retain_until_settled and partition.groups:
+            keep_from = min(
+                member.committed if member.settings.kind == "stream" else member.engine.floor
+                for member in partition.groups.values()
+            )
+        wall_ms = self._state.clock.wall_ms()
+        cut = retention_cut(
+            log.segments(), wall_ms, settings.retention_ms, settings.retention_bytes, keep_from
+        )
+        if cut <= log.start:
+            return
+        if cut >= log.end and log.end > log.start:
+            log.roll()  # The active segment has outlived its time too: seal it, so that it can go.
+        if log.delete_before(cut) == log.start:
+            self._overtake(partition)
+            self._trim_journal(partition)
+
+    def _overtake(self, partition: Partition) -> None:
+        now_ms = self._state.clock.steady_ms()
+        for member in partition.groups.values():
+            behind = member.committed if member.settings.kind == "stream" else member.engine.floor
+            if behind < partition.log.start:
+                skip_deleted(partition, member, now_ms)
+
+    def _trim_journal(self, partition: Partition) -> None:
+        """Forget the decisions about messages that are gone, as far as a snapshot stands for them."""
+        journal = partition.journal
+        if journal is None:
+            return
+        if not self.snapshot(partition):
+            return
+        records = partition.log.records(partition.log.start, min(partition.log.start + 1, partition.log.end))
+        since_ms = records[0].timestamp if records else self._state.clock.wall_ms()
+        journal.log.delete_before(journal.log.offset_at(since_ms))
+
+    def compact(self, topic: Topic, partition: Partition) -> Steps[None]:
+        """Keep the last value of each key."""
+        if topic.settings.compact:
+            wall_ms = self._state.clock.wall_ms()
+            for _ in compact_steps(partition.log, wall_ms, topic.settings.tombstone_retention_ms):
+                yield GiveWay()
+
+    def _tidy(self, partition: Partition) -> Steps[None]:
+        wall_ms = self._state.clock.wall_ms()
+        partition.producers.expire(wall_ms)
+        if partition.schedule is not None:
+            for _ in partition.schedule.maintain_steps(wall_ms):
+                yield GiveWay()
+
+    def maybe_snapshot(self, partition: Partition) -> None:
+        """Take a snapshot if replaying the journal has become long."""
+        journal = partition.journal
+        if journal is not None:
+            grown = journal.log.written - journal.snapshot_written
+            if grown >= self._state.config.snapshot_bytes:
+                self.snapshot(partition)
+
+    def snapshot(self, partition: Partition) -> bool:
+        """Write the partition's delivery state down whole; False if something is still on its way."""
+        journal = partition.journal
+        if journal is None or partition.outbox:
+            return False
+        journal.flush()
+        journal.save_snapshot(snapshot_state(partition))
+        return True

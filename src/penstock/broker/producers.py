@@ -1,0 +1,48 @@
+"""Idempotent producers: a publish that is repeated after an unknown outcome is written once.
+
+A producer has an id of its own and numbers its batches for each partition.
+The partition remembers the last numbers (``delivery/dedup.py``, rebuilt from
+the log), so a batch that arrives again is answered with where the first one
+is, also after a restart of the broker.
+"""
+
+from penstock.broker.core import Core
+from penstock.broker.publishing import CODECS
+from penstock.broker.steps import Steps
+from penstock.config import Compression
+from penstock.delivery.dedup import SEQUENCES
+from penstock.errors import InvalidValue
+from penstock.message import Message, Receipt
+from penstock.wire.records import BatchBuilder
+
+
+class ProducerSteps:
+    """The numbering of one producer, without the waiting."""
+
+    def __init__(self, core: Core, compression: Compression) -> None:
+        if compression not in CODECS:
+            raise InvalidValue(name="compression", value=compression, why=f"use one of {', '.join(CODECS)}")
+        self._core = core
+        self._codec = CODECS[compression]
+        self.producer_id = core.catalogue.new_producer_id()
+        self.epoch = 0
+        self._sequences: dict[tuple[str, int], int] = {}  # Next number, for each topic and partition.
+
+    def publish(self, name: str, message: Message) -> Steps[Receipt]:
+        """Publish one message under the next number of its partition."""
+        if message.delay is not None or message.deliver_at is not None or message.dedup_id is not None:
+            why = "a producer numbers its messages itself; use the broker's publish for delay and dedup_id"
+            raise InvalidValue(name="message", value=message, why=why)
+        state = self._core.state
+        topic = state.topic(name)
+        wall_ms = state.clock.wall_ms()
+        item = self._core.publishing.prepare(topic, message, wall_ms)
+        target = (name, item.partition.number)
+        sequence = self._sequences.get(target, 0)
+        builder = BatchBuilder()
+        builder.add(item.key, item.value, item.headers)
+        attributes = item.attributes | self._codec
+        batch = builder.build(wall_ms, wall_ms, attributes, self.producer_id, self.epoch, sequence)
+        receipt = yield from self._core.publishing.append(name, item.partition.number, bytes(batch))
+        self._sequences[target] = (sequence + 1) % SEQUENCES
+        return receipt

@@ -1,0 +1,448 @@
+"""Taking messages in: check, choose the partition, append, wait until durable, answer.
+
+    publish        one message
+    publish_batch  many; those for the same partition and lane become one record batch
+    append         a record batch that somebody else encoded (a producer, a front end)
+    drain_outbox   what the journal says must be published: dead letters, redrives, outputs of an atomic ack
+
+A message that is not due goes to the partition's schedule instead of its log.
+A message whose dedup id was seen within the window is not written; the answer
+is where the first one is.  Nothing of a batch is written unless all of it is
+acceptable; a disk that fills up in the middle may leave the partitions that
+were already written.
+
+System headers, which the broker adds to the caller's own:
+``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from penstock.broker.recovery import open_schedule
+from penstock.broker.state import Partition, State, Topic
+from penstock.broker.steps import Arrival, Durable, Steps
+from penstock.config import Compression
+from penstock.delivery import dedup
+from penstock.errors import (
+    DelayOutOfRange,
+    EmptyMessage,
+    InvalidValue,
+    MessageTooLarge,
+    PenstockError,
+    QueueFull,
+)
+from penstock.message import Message, RawHeaders, Receipt
+from penstock.types import Duration, Instant, duration_ms, instant_ms, lane_number
+from penstock.wire.murmur import partition_of
+from penstock.wire.records import (
+    DEDUP,
+    EXPIRES,
+    BatchBuilder,
+    check_batch,
+    lane_attributes,
+    stamp_batch,
+)
+
+EXPIRES_AT: Final = "x-expires-at"
+DEDUP_ID: Final = "x-dedup-id"
+DEDUP_ID_LENGTH_MAX: Final = 200  # Bytes; ids are kept in memory for the whole window.
+OUTBOX_RETRY_MS: Final = 1000
+CODECS: Final[dict[Compression, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+NO_HEADERS: Final[RawHeaders] = []
+
+
+class Prepared:
+    """One message, checked and placed, not yet written."""
+
+    __slots__ = ("attributes", "dedup_id", "due_ms", "headers", "key", "partition", "value")
+
+    def __init__(self, partition: Partition, key: bytes | None, value: bytes | None) -> None:
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.headers: RawHeaders = NO_HEADERS
+        self.attributes = 0
+        self.due_ms = -1
+        self.dedup_id: str | None = None
+
+
+class Publishing:
+    """The way in."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def publish(self, name: str, message: Message) -> Steps[Receipt]:
+        """Take one message; the receipt comes when it is as durable as the topic promises."""
+        topic = self._state.topic(name)
+        if topic.settings.depth_max is not None:
+            yield from self._wait_for_room(topic, 1)
+        now_ms = self._state.clock.wall_ms()
+        prepared = self.prepare(topic, message, now_ms)
+        if prepared.dedup_id is not None:
+            duplicate = self._duplicate(topic, prepared.dedup_id, now_ms)
+            if duplicate is not None:
+                yield from self._until_durable(topic, duplicate)
+                return duplicate
+        if prepared.due_ms >= 0:
+            receipt = self._schedule(topic, prepared, now_ms)
+        else:
+            receipt = self._append_one(topic, prepared, now_ms)
+        yield from self._until_durable(topic, receipt)
+        return receipt
+
+    def publish_batch(self, name: str, messages: Iterable[Message | bytes]) -> Steps[list[Receipt]]:
+        """Take many messages; one receipt each, in their order."""
+        topic = self._state.topic(name)
+        batch = [message if isinstance(message, Message) else Message(message) for message in messages]
+        if topic.settings.depth_max is not None:
+            yield from self._wait_for_room(topic, len(batch))
+        now_ms = self._state.clock.wall_ms()
+        anywhere = self._any_partition(topic)
+        prepared = [self._prepare(topic, message, now_ms, anywhere) for message in batch]
+        receipts = self._write(topic, prepared, now_ms)
+        for partition in {item.partition.number: item.partition for item in prepared}.values():
+            yield from self._partition_durable(partition)
+        return receipts
+
+    def append(self, name: str, number: int, data: bytes) -> Steps[Receipt]:
+        """Take a record batch as it is; a producer's repeat is answered with the first one's place."""
+        topic = self._state.topic(name)
+        partition = topic.partition(number)
+        header = check_batch(data)
+        if header.size != len(data):
+            raise InvalidValue(
+                name="batch", value=len(data), why=f"it holds one batch of {header.size} bytes and more"
+            )
+        if header.size > topic.settings.message_bytes_max + 1024 * header.count:
+            raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
+        if topic.settings.depth_max is not None:
+            yield from self._wait_for_room(topic, header.count)
+        if header.producer_id >= 0:
+            verdict, offset = partition.producers.check(
+                header.producer_id, header.producer_epoch, header.base_sequence, header.count
+            )
+            if verdict == dedup.DUPLICATE:
+                topic.duplicates += 1
+                yield from self._partition_durable(partition)
+                return Receipt(name, number, offset, header.max_timestamp, None, True)
+        offset, timestamp = self._append_foreign(partition, bytearray(data))
+        yield from self._partition_durable(partition)
+        return Receipt(name, number, offset, timestamp)
+
+    # Preparing.
+
+    def prepare(self, topic: Topic, message: Message, now_ms: int) -> Prepared:
+        """Check and place one message without writing it."""
+        return self._prepare(topic, message, now_ms, self._any_partition(topic))
+
+    def _any_partition(self, topic: Topic) -> Partition:
+        """Where messages without a key of this call go; the next call goes to the next one."""
+        topic.turn += 1
+        return topic.partitions[topic.turn % len(topic.partitions)]
+
+    def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: Partition) -> Prepared:
+        value = message.value
+        if value is None:
+            if message.key is None:
+                raise EmptyMessage(topic=topic.name)
+        elif type(value) is not bytes:
+            value = _as_bytes(value)
+        raw_key = message.key
+        key = raw_key.encode() if isinstance(raw_key, str) else raw_key
+        prepared = Prepared(self._place(topic, message, key, anywhere), key, value)
+        if message.headers:
+            prepared.headers = _raw_headers(message.headers)
+        if message.priority != 0:
+            prepared.attributes = lane_attributes(lane_number(message.priority))
+        if message.delay is not None or message.deliver_at is not None:
+            prepared.due_ms = due_ms(topic, message.delay, message.deliver_at, now_ms)
+        if message.ttl is not None or message.dedup_id is not None:
+            self._add_system_headers(prepared, message, max(now_ms, prepared.due_ms))
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        if prepared.headers:
+            size += sum(len(name) + len(data or b"") for name, data in prepared.headers)
+        if size > topic.settings.message_bytes_max:
+            raise MessageTooLarge(size_bytes=size, limit_bytes=topic.settings.message_bytes_max)
+        return prepared
+
+    def _place(self, topic: Topic, message: Message, key: bytes | None, anywhere: Partition) -> Partition:
+        if message.partition is not None:
+            return topic.partition(message.partition)
+        if len(topic.partitions) == 1:
+            return anywhere
+        if key is not None:
+            return topic.partitions[partition_of(key, len(topic.partitions))]
+        return anywhere
+
+    def _add_system_headers(self, prepared: Prepared, message: Message, visible_ms: int) -> None:
+        headers = list(prepared.headers)
+        if message.ttl is not None:
+            # The time to live begins when the message can be seen.
+            expires_ms = visible_ms + duration_ms("ttl", message.ttl)
+            headers.append((EXPIRES_AT, str(expires_ms).encode()))
+            prepared.attributes |= EXPIRES
+        if message.dedup_id is not None:
+            if not isinstance(message.dedup_id, str) or not 0 < len(message.dedup_id) <= DEDUP_ID_LENGTH_MAX:
+                why = f"it is text of 1 to {DEDUP_ID_LENGTH_MAX} characters"
+                raise InvalidValue(name="dedup_id", value=message.dedup_id, why=why)
+            headers.append((DEDUP_ID, message.dedup_id.encode()))
+            prepared.attributes |= DEDUP
+            prepared.dedup_id = message.dedup_id
+        prepared.headers = headers
+
+    # Writing.
+
+    def _write(self, topic: Topic, prepared: list[Prepared], now_ms: int) -> list[Receipt]:
+        """Write what is new, one record batch for each partition and lane; answer in the given order."""
+        receipts: list[Receipt | None] = [None] * len(prepared)
+        batches: dict[tuple[int, int], list[int]] = {}
+        first: dict[str, int] = {}  # Dedup ids that repeat within the call.
+        for index, item in enumerate(prepared):
+            if item.dedup_id is not None:
+                receipts[index] = self._duplicate(topic, item.dedup_id, now_ms)
+                if receipts[index] is not None or first.setdefault(item.dedup_id, index) != index:
+                    continue
+            if item.due_ms >= 0:
+                receipts[index] = self._schedule(topic, item, now_ms)
+            else:
+                batches.setdefault((item.partition.number, item.attributes & ~(EXPIRES | DEDUP)), []).append(
+                    index
+                )
+        for (number, _), indexes in batches.items():
+            partition = topic.partitions[number]
+            offset, timestamp = self._append_many(
+                topic, partition, [prepared[index] for index in indexes], now_ms
+            )
+            for index in indexes:
+                receipts[index] = Receipt(topic.name, number, offset, timestamp)
+                offset += 1
+        return [
+            receipt if receipt is not None else self._repeat(topic, prepared[index], now_ms)
+            for index, receipt in enumerate(receipts)
+        ]
+
+    def _repeat(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
+        assert item.dedup_id is not None
+        receipt = self._duplicate(topic, item.dedup_id, now_ms)
+        assert receipt is not None, "its twin in the same call was written just now"
+        return receipt
+
+    def _append_one(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
+        partition = item.partition
+        log = partition.log
+        timestamp = max(log.last_timestamp, now_ms)
+        builder = BatchBuilder()
+        builder.add(item.key, item.value, item.headers)
+        offset = log.append(
+            builder.build(timestamp, timestamp, item.attributes | CODECS[topic.settings.compression])
+        )
+        self.appended(partition, 1)
+        if item.dedup_id is not None:
+            topic.dedup.add(item.dedup_id, partition.number, offset, timestamp, False)
+        return Receipt(topic.name, partition.number, offset, timestamp)
+
+    def _append_many(
+        self, topic: Topic, partition: Partition, items: list[Prepared], now_ms: int
+    ) -> tuple[int, int]:
+        log = partition.log
+        timestamp = max(now_ms, log.last_timestamp)
+        builder = BatchBuilder()
+        attributes = CODECS[topic.settings.compression]
+        add = builder.add
+        for item in items:
+            add(item.key, item.value, item.headers)
+            attributes |= item.attributes
+        offset = log.append(builder.build(timestamp, timestamp, attributes))
+        self.appended(partition, len(items))
+        if attributes & DEDUP:
+            for index, item in enumerate(items):
+                if item.dedup_id is not None:
+                    topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
+        return offset, timestamp
+
+    def _append_foreign(self, partition: Partition, batch: bytearray) -> tuple[int, int]:
+        """Append a batch that was encoded elsewhere: the log's own time keeps timestamps from falling."""
+        log = partition.log
+        timestamp = max(self._state.clock.wall_ms(), log.last_timestamp)
+        stamp_batch(batch, timestamp)
+        offset = log.append(batch)
+        header = check_batch(bytes(batch))
+        if header.producer_id >= 0:
+            partition.producers.record(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.count,
+                offset,
+                timestamp,
+            )
+        self.appended(partition, header.count)
+        return offset, timestamp
+
+    def appended(self, partition: Partition, count: int) -> None:
+        """The partition's log has grown: see that it becomes durable, and that readers hear of it."""
+        topic = partition.topic
+        topic.published += count
+        partition.producers_end = partition.log.end
+        if topic.settings.durability == "fsync":
+            self._state.commit.mark(partition.log)
+            self._state.unheard.add(topic)  # Readers hear of it when it is durable.
+            return
+        if topic.settings.durability == "os":
+            self._state.alarms.set(self._state.flush, self._state.clock.steady_ms() + 1000)
+        if topic.waiters:
+            topic.wake()
+
+    def _schedule(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
+        partition = item.partition
+        schedule = open_schedule(self._state, partition)
+        number = schedule.add(item.due_ms, item.key, item.value, item.headers, item.attributes, now_ms)
+        self._state.commit.mark(schedule.log)
+        set_schedule_alarm(self._state, partition)
+        if item.dedup_id is not None:
+            topic.dedup.add(item.dedup_id, partition.number, number, now_ms, True)
+        return Receipt(
+            topic.name, partition.number, None, now_ms, schedule_id(topic.name, partition.number, number)
+        )
+
+    # Dedup, depth, durability.
+
+    def _duplicate(self, topic: Topic, dedup_id: str, now_ms: int) -> Receipt | None:
+        seen = topic.dedup.seen(dedup_id, now_ms)
+        if seen is None:
+            return None
+        topic.duplicates += 1
+        number, offset, scheduled = seen
+        if scheduled:
+            return Receipt(topic.name, number, None, now_ms, schedule_id(topic.name, number, offset), True)
+        return Receipt(topic.name, number, offset, now_ms, None, True)
+
+    def _wait_for_room(self, topic: Topic, count: int) -> Steps[None]:
+        """Refuse, or wait, while the slowest group has too much before it."""
+        settings = topic.settings
+        assert settings.depth_max is not None
+        deadline_ms = self._state.clock.steady_ms() + settings.depth_wait_ms
+        while topic_depth(topic) + count > settings.depth_max:
+            if settings.depth_policy == "reject" or self._state.clock.steady_ms() >= deadline_ms:
+                raise QueueFull(what=f"topic {topic.name!r}", limit=settings.depth_max)
+            yield Arrival(topic, deadline_ms)
+
+    def _until_durable(self, topic: Topic, receipt: Receipt) -> Steps[None]:
+        partition = topic.partitions[receipt.partition]
+        log = partition.log
+        if receipt.schedule_id is not None and partition.schedule is not None:
+            log = partition.schedule.log
+        if log.config.durability == "fsync" and log.durable < log.written:
+            yield Durable(log)
+
+    def _partition_durable(self, partition: Partition) -> Steps[None]:
+        for log in (partition.log, partition.schedule.log if partition.schedule else None):
+            if log is not None and log.config.durability == "fsync" and log.durable < log.written:
+                yield Durable(log)
+
+    # The outbox.
+
+    def drain_outbox(self, partition: Partition) -> Steps[None]:
+        """Publish what the journal promised; repeats after a crash are recognised and dropped."""
+        assert partition.journal is not None
+        if partition.journal.log.config.durability == "fsync":
+            yield Durable(partition.journal.log)
+        targets: dict[int, Partition] = {}
+        while partition.outbox:
+            output = partition.outbox[0]
+            topic = self._state.topics.get(output.topic)
+            if topic is not None and output.partition < len(topic.partitions):
+                target = topic.partitions[output.partition]
+                try:
+                    self._append_output(target, output.batch)
+                except PenstockError:
+                    self._state.alarms.set(partition, self._state.clock.steady_ms() + OUTBOX_RETRY_MS)
+                    raise
+                targets[id(target)] = target
+            partition.outbox.popleft()
+        for target in targets.values():
+            yield from self._partition_durable(target)
+
+    def _append_output(self, target: Partition, batch: bytes) -> None:
+        header = check_batch(batch)
+        if (
+            target.producers.check_internal(header.producer_id, header.base_sequence, header.count)
+            == dedup.NEW
+        ):
+            self._append_foreign(target, bytearray(batch))
+
+
+def due_ms(topic: Topic, delay: Duration | None, deliver_at: Instant | None, now_ms: int) -> int:
+    """When a message is due; both ways of saying it at once is an error."""
+    if delay is not None and deliver_at is not None:
+        raise InvalidValue(name="deliver_at", value=deliver_at, why="give delay or deliver_at, not both")
+    limit_ms = topic.settings.delay_max_ms
+    if deliver_at is not None:
+        due = instant_ms("deliver_at", deliver_at)
+        if due - now_ms > limit_ms:
+            raise DelayOutOfRange(delay_ms=due - now_ms, limit_ms=limit_ms)
+        return max(due, now_ms)  # A time that has passed is due now.
+    try:
+        wanted_ms = duration_ms("delay", delay if delay is not None else 0)
+    except InvalidValue:
+        if isinstance(delay, int | float) and not isinstance(delay, bool) and delay == delay:
+            bounded = max(min(delay, 1e15), -1e15)
+            raise DelayOutOfRange(delay_ms=round(bounded * 1000), limit_ms=limit_ms) from None
+        raise
+    if wanted_ms > limit_ms:
+        raise DelayOutOfRange(delay_ms=wanted_ms, limit_ms=limit_ms)
+    return now_ms + wanted_ms
+
+
+def schedule_id(topic: str, partition: int, number: int) -> str:
+    """The name of a schedule entry: like a message id, with an ``s`` before the number."""
+    return f"{topic}:{partition}:s{number}"
+
+
+def set_schedule_alarm(state: State, partition: Partition) -> None:
+    """Look at the partition's schedule when its next entry is due, and every now and then before.
+
+    Due times are wall time, and the wall clock may jump; the look in between
+    is what notices.
+    """
+    assert partition.schedule is not None
+    due = partition.schedule.next_due_ms()
+    if due >= 0:
+        wait_ms = min(max(due - state.clock.wall_ms(), 0), state.config.clock_check_ms)
+        state.alarms.set(partition, state.clock.steady_ms() + wait_ms)
+
+
+def topic_depth(topic: Topic) -> int:
+    """Messages that wait for the topic's slowest group, or all of them if it has none."""
+    depth = 0
+    for partition in topic.partitions:
+        high = partition.log.high
+        lags = [group_lag(partition, name, high) for name in partition.groups if not name.startswith("__")]
+        depth += max(lags) if lags else partition.log.end - partition.log.start
+    return depth
+
+
+def group_lag(partition: Partition, group: str, high: int) -> int:
+    """Messages of the partition the group has not settled."""
+    member = partition.groups[group]
+    if member.settings.kind == "stream":
+        return max(high - max(member.committed, partition.log.start), 0)
+    return member.engine.lag(high)
+
+
+def _as_bytes(value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise InvalidValue(name="value", value=value, why="a value is bytes; encode text or JSON first")
+
+
+def _raw_headers(headers: Mapping[str, str | bytes]) -> RawHeaders:
+    raw: RawHeaders = []
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str | bytes):
+            raise InvalidValue(
+                name="headers", value={name: value}, why="names are text, values are text or bytes"
+            )
+        raw.append((name, value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value))
+    return raw

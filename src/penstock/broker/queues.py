@@ -1,0 +1,519 @@
+"""Queue groups: handing messages out by leases and taking the answers.
+
+    receive ──> lease ──> ack                      settled
+                  │  └──> reject                   dead letter
+                  │
+                  ├──> nack(delay, error) ──┐
+                  └──> visibility timeout ──┴──> due again ──> receive ...
+                                            └──> attempts used up ──> dead letter
+
+The rules are the engine's (``delivery/engine.py``).  This module reads the
+records, leaves out what has expired or is not for this group, writes every
+decision to the journal before the engine hears of it, and keeps an ordered
+group's keys in line.  What used up its attempts is buried by a job of
+``dead_letters.py``, which is queued here.
+"""
+
+import hashlib
+import re
+from typing import Any, Final
+
+from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.groups import journal_durable
+from penstock.broker.publishing import EXPIRES_AT
+from penstock.broker.recovery import PARKED_MS, open_journal
+from penstock.broker.replay import finish, remember_failure
+from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic
+from penstock.broker.steps import Arrival, Steps
+from penstock.delivery import events
+from penstock.delivery.engine import HELD, LOST, Lease
+from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
+from penstock.message import Delivered, Delivery, LeaseRun, Message, lease_runs, plain
+from penstock.types import Duration, duration_ms
+from penstock.wire.records import EXPIRES, REDRIVEN, Record
+
+REDRIVE_GROUP: Final = "x-redrive-group"
+ERROR_LENGTH_MAX: Final = 2000  # Characters of an error that are kept; the rest is in the consumer's own log.
+READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
+
+
+class Queues:
+    """Delivery to the consumers of queue groups."""
+
+    def __init__(self, state: State, dead_letters: DeadLetters) -> None:
+        self._state = state
+        self._dead_letters = dead_letters
+
+    # Handing out.
+
+    def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
+        """Up to ``messages_max`` messages, as soon as there is one; none after ``wait_ms``."""
+        if messages_max < 1:
+            raise InvalidValue(name="max_messages", value=messages_max, why="ask for at least 1")
+        limit = min(messages_max, self._state.config.receive_messages_max)
+        topic = consumer.group.topic
+        deadline_ms = -1
+        while True:
+            self._check(consumer)
+            messages = self._take(topic, consumer, min(limit, consumer.in_flight_max - consumer.in_flight))
+            if messages:
+                if consumer.group.settings.delivery == "at-most-once":
+                    yield from self._settle_first(topic, messages)
+                return messages
+            now_ms = self._state.clock.steady_ms()
+            if deadline_ms < 0:
+                deadline_ms = now_ms + wait_ms
+            if now_ms >= deadline_ms:
+                return messages
+            yield Arrival(topic, deadline_ms)
+
+    def _check(self, consumer: Consumer) -> None:
+        if self._state.closed:
+            raise Closed(what="broker")
+        if consumer.closed:
+            raise Closed(what="consumer")
+
+    def _take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
+        now_ms = self._state.clock.steady_ms()
+        messages: list[Any] = []
+        count = len(topic.partitions)
+        bytes_left = self._state.config.receive_bytes_max
+        for step in range(count):
+            if len(messages) >= limit or bytes_left <= 0:
+                break
+            partition = topic.partitions[(consumer.turn + step) % count]
+            member = partition.groups[consumer.group.name]
+            while len(messages) < limit and bytes_left > 0:
+                lease = self._lease(partition, member, consumer, limit - len(messages), now_ms)
+                if lease is None:
+                    break
+                records = self._read(partition, member, lease, now_ms)
+                if not records:
+                    continue  # All of it had expired, or is not for this group.
+                bytes_left -= partition.log.average_bytes * len(records)
+                consumer.in_flight += len(records)
+                consumer.group.delivered += len(records)
+                delivery = Delivery(
+                    topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
+                    lease.attempt, consumer.settler,
+                )  # fmt: skip
+                messages += consumer.wrap(delivery, records)
+        consumer.turn += 1
+        return messages
+
+    def _lease(
+        self, partition: Partition, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int
+    ) -> Lease | None:
+        if member.gate is not None:
+            lease = self._lease_ordered(partition, member, consumer, now_ms)
+        else:
+            fitting = self._state.config.receive_bytes_max // partition.log.average_bytes
+            limit = min(limit, max(fitting, 1))
+            lease = member.engine.lease(
+                limit, partition.log.high, now_ms, consumer.visibility_ms, consumer.number
+            )
+        if lease is not None:
+            self._note_lease(partition, member, lease, consumer, now_ms)
+        return lease
+
+    def _note_lease(
+        self, partition: Partition, member: GroupPartition, lease: Lease, consumer: Consumer, now_ms: int
+    ) -> None:
+        event = events.Leased(
+            member.number,
+            lease.number,
+            lease.start,
+            lease.end,
+            lease.attempt,
+            lease.deadline_ms,
+            consumer.identity,
+        )
+        open_journal(self._state, partition).note(event, now_ms)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        self._state.alarms.set(self._state.flush, now_ms + 1000)
+
+    def _lease_ordered(
+        self, partition: Partition, member: GroupPartition, consumer: Consumer, now_ms: int
+    ) -> Lease | None:
+        """One message whose key is free; those whose key is busy are set aside in line."""
+        gate, engine = member.gate, member.engine
+        assert gate is not None
+        deadline_ms = now_ms + consumer.visibility_ms
+        while member.unparked:
+            offset = member.unparked.popleft()
+            attempt = engine.waiting_attempt(offset)
+            if attempt > 0:  # Else it was settled or skipped while it stood in line.
+                return engine.restore_lease(
+                    engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
+                )
+        while True:
+            high = partition.log.high if gate.waiting < self._state.config.deferred_max else 0
+            lease = engine.lease(1, high, now_ms, consumer.visibility_ms, consumer.number)
+            if lease is None:
+                return None
+            records = partition.log.records(lease.start, lease.end)
+            key = records[0].key if records else None
+            if key is None or gate.holds(lease.start) or gate.admit(lease.start, key):
+                return lease
+            self._note_lease(partition, member, lease, consumer, now_ms)
+            self._back(
+                partition,
+                member,
+                lease,
+                lease.start,
+                lease.end,
+                lease.attempt,
+                PARKED_MS,
+                events.DEFERRED,
+                now_ms,
+            )
+
+    def _back(
+        self, partition: Partition, member: GroupPartition, lease: Lease, start: int, end: int,
+        attempt: int, due_ms: int, why: int, now_ms: int,
+    ) -> None:  # fmt: skip
+        """Note and do: these offsets will be delivered again."""
+        event = events.GivenBack(
+            member.number, lease.number, start, end, attempt, due_ms, why, failed_attempt=lease.attempt
+        )
+        open_journal(self._state, partition).note(event, now_ms)
+        member.engine.give_back(lease.number, start, end, attempt, due_ms)
+        remember_failure(member, event, now_ms)
+
+    def _read(self, partition: Partition, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
+        """The records of a lease that this group should get; the others are settled here."""
+        try:
+            records = partition.log.records(lease.start, lease.end)
+        except PenstockError:
+            for start, end in member.engine.release(lease.number, now_ms + READ_RETRY_MS, False):
+                event = events.GivenBack(
+                    member.number,
+                    lease.number,
+                    start,
+                    end,
+                    lease.attempt,
+                    now_ms + READ_RETRY_MS,
+                    events.RELEASED,
+                )
+                open_journal(self._state, partition).note(event, now_ms)
+            raise
+        ttl_ms = partition.topic.settings.ttl_ms
+        if ttl_ms is None and plain(records, lease.end - lease.start):
+            return records
+        return self._fitting(partition, member, lease, records, now_ms)
+
+    def _fitting(
+        self, partition: Partition, member: GroupPartition, lease: Lease, records: list[Record], now_ms: int
+    ) -> list[Record]:
+        wall_ms = self._state.clock.wall_ms()
+        fitting: list[Record] = []
+        position = lease.start
+        for record in records:
+            self._skip(partition, member, lease, position, record.offset, events.SKIPPED, now_ms)
+            position = record.offset + 1
+            if record.attributes & REDRIVEN and _header(record, REDRIVE_GROUP) not in (
+                b"",
+                member.group.encode(),
+            ):
+                self._skip(partition, member, lease, record.offset, position, events.SKIPPED, now_ms)
+            elif _expired(record, partition.topic.settings.ttl_ms, wall_ms):
+                self._expire(partition, member, lease, record.offset, now_ms)
+            else:
+                fitting.append(record)
+        self._skip(partition, member, lease, position, lease.end, events.SKIPPED, now_ms)
+        return fitting
+
+    def _skip(
+        self,
+        partition: Partition,
+        member: GroupPartition,
+        lease: Lease,
+        start: int,
+        end: int,
+        how: int,
+        now_ms: int,
+    ) -> None:
+        """Settle what nobody will see: compacted away, meant for another group, expired."""
+        if start < end:
+            open_journal(self._state, partition).note(
+                events.Settled(member.number, lease.number, start, end, how), now_ms
+            )
+            member.engine.settle(lease.number, start, end)
+            finish(member, start, end)
+
+    def _expire(
+        self, partition: Partition, member: GroupPartition, lease: Lease, offset: int, now_ms: int
+    ) -> None:
+        group = partition.topic.groups[member.group]
+        group.expired += 1
+        if not partition.topic.settings.dead_letter_expired:
+            self._skip(partition, member, lease, offset, offset + 1, events.EXPIRED, now_ms)
+            return
+        last = member.settings.max_attempts + 1
+        self._back(partition, member, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
+        self._dead_letters.bury_soon(member)
+
+    def _settle_first(self, topic: Topic, messages: list[Any]) -> Steps[None]:
+        """At most once: settled, and durably so, before anyone sees the message."""
+        runs = lease_runs(messages)
+        self._settle_runs(topic, topic.groups[messages[0].group], runs)
+        for run in runs:
+            yield from journal_durable(topic.partitions[run.delivery.partition])
+
+    # Answers.
+
+    def ack(
+        self, consumer: Consumer, messages: list[Delivered], outputs: list[tuple[str, Message]]
+    ) -> Steps[None]:
+        """Settle these messages, and publish ``outputs`` in the same breath."""
+        topic = self._open_topic(consumer, "ack")
+        for message in messages:
+            _check_unanswered(message)
+        runs = lease_runs(messages)
+        if outputs:
+            yield from self._ack_and_publish(topic, consumer, runs, outputs)
+            return
+        missed = self._settle_runs(topic, consumer.group, runs)
+        for number in {run.delivery.partition for run in runs}:
+            yield from journal_durable(topic.partitions[number])
+        if missed is not None:
+            raise missed
+
+    def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
+        """Settle what is still held; the first that is not is returned as its error."""
+        missed: PenstockError | None = None
+        now_ms = self._state.clock.steady_ms()
+        for number in {run.delivery.partition for run in runs}:
+            partition = topic.partitions[number]
+            member = partition.groups[group.name]
+            held: list[LeaseRun] = []
+            for run in runs:
+                if run.delivery.partition == number:
+                    error = _missing(member, run)
+                    missed = missed or error
+                    if error is None:
+                        held.append(run)
+            decisions: list[events.AnyEvent] = [
+                events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+                for run in held
+            ]
+            self._decide(partition, decisions, now_ms)
+            for run in held:
+                self._settle(member, group, run.delivery.lease, run.start, run.end)
+                group.acked += run.end - run.start
+        if topic.settings.depth_max is not None:
+            topic.wake()
+        return missed
+
+    def _decide(self, partition: Partition, decisions: list[events.AnyEvent], now_ms: int) -> None:
+        journal = open_journal(self._state, partition)
+        journal.commit(decisions, now_ms)
+        self._state.commit.mark(journal.log)
+
+    def _settle(self, member: GroupPartition, group: Group, number: int, start: int, end: int) -> None:
+        self._free_consumer(member, group, number, end - start)
+        member.engine.settle(number, start, end)
+        finish(member, start, end)
+
+    def _free_consumer(self, member: GroupPartition, group: Group, number: int, count: int) -> None:
+        lease = member.engine.leases.get(number)
+        consumer = group.consumers.get(lease.consumer) if lease is not None else None
+        if consumer is not None:
+            consumer.in_flight -= count
+
+    def _ack_and_publish(
+        self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
+    ) -> Steps[None]:
+        numbers = {run.delivery.partition for run in runs}
+        if len(numbers) != 1:
+            why = "messages acked together with outputs must come from one partition"
+            raise InvalidValue(name="messages", value=sorted(numbers), why=why)
+        partition = topic.partitions[numbers.pop()]
+        member = partition.groups[consumer.group.name]
+        for run in runs:
+            error = _missing(member, run)
+            if error is not None:
+                raise error
+        settled: list[events.AnyEvent] = [
+            events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+            for run in runs
+        ]
+        self._dead_letters.send(partition, member.number, settled, outputs, runs[0].start, runs[-1].end)
+        for run in runs:
+            self._settle(member, consumer.group, run.delivery.lease, run.start, run.end)
+            consumer.group.acked += run.end - run.start
+        yield from journal_durable(partition)
+
+    def nack(
+        self,
+        consumer: Consumer,
+        message: Delivered,
+        delay: Duration | None,
+        error: BaseException | str | None,
+    ) -> Steps[None]:
+        """Deliver the message again later, or bury it if this was its last attempt."""
+        topic = self._open_topic(consumer, "nack")
+        partition, member = self._held(topic, message)
+        now_ms = self._state.clock.steady_ms()
+        wait_ms = member.backoff.delay_ms(message.attempt, self._state.random.random())
+        if delay is not None:
+            wait_ms = duration_ms("delay", delay)
+        self._give_back(
+            partition, member, message, message.attempt + 1, now_ms + wait_ms, events.NACKED, error
+        )
+        consumer.group.nacked += 1
+        yield from journal_durable(partition)
+
+    def reject(self, consumer: Consumer, message: Delivered, reason: str) -> Steps[None]:
+        """Bury the message now, whatever attempts it has left."""
+        topic = self._open_topic(consumer, "reject")
+        partition, member = self._held(topic, message)
+        now_ms = self._state.clock.steady_ms()
+        last = member.settings.max_attempts + 1
+        self._give_back(partition, member, message, last, now_ms, events.REJECTED, reason)
+        yield from journal_durable(partition)
+
+    def _give_back(
+        self, partition: Partition, member: GroupPartition, message: Delivered,
+        attempt: int, due_ms: int, why: int, error: BaseException | str | None,
+    ) -> None:  # fmt: skip
+        now_ms = self._state.clock.steady_ms()
+        lease = message.delivery.lease
+        error_class, text = describe_error(error)
+        event = events.GivenBack(
+            member.number, lease, message.offset, message.offset + 1, attempt, due_ms, why,
+            error_class, text, fingerprint(error_class, text) if text or error_class else "", message.attempt,
+        )  # fmt: skip
+        self._decide(partition, [event], now_ms)
+        message.mark_settled()
+        self._free_consumer(member, partition.topic.groups[member.group], lease, 1)
+        member.engine.give_back(lease, message.offset, message.offset + 1, attempt, due_ms)
+        remember_failure(member, event, now_ms)
+        if member.engine.exhausted:
+            self._dead_letters.bury_soon(member)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if due_ms <= now_ms:
+            partition.topic.wake()
+
+    def extend(self, consumer: Consumer, message: Delivered, duration: Duration) -> Steps[None]:
+        """Give the message's lease a new deadline, counted from now."""
+        topic = self._open_topic(consumer, "extend")
+        partition, member = self._held(topic, message)
+        extension_ms = duration_ms("duration", duration)
+        if not 1 <= extension_ms <= 12 * 3600 * 1000:
+            raise InvalidValue(
+                name="duration", value=duration, why="it must be more than nothing and at most 12 hours"
+            )
+        now_ms = self._state.clock.steady_ms()
+        deadline_ms = now_ms + extension_ms
+        open_journal(self._state, partition).note(
+            events.Extended(member.number, message.delivery.lease, deadline_ms), now_ms
+        )
+        member.engine.extend(message.delivery.lease, deadline_ms)
+        self._state.alarms.set(member, deadline_ms)
+        yield from ()
+
+    def _open_topic(self, consumer: Consumer, operation: str) -> Topic:
+        self._check(consumer)
+        if consumer.group.settings.kind != "queue":
+            raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
+        return consumer.group.topic
+
+    def _held(self, topic: Topic, message: Delivered) -> tuple[Partition, GroupPartition]:
+        _check_unanswered(message)
+        partition = topic.partitions[message.partition]
+        member = partition.groups[message.group]
+        error = _missing(member, LeaseRun(message.delivery, message.offset, message.offset + 1))
+        if error is not None:
+            raise error
+        return partition, member
+
+    # Time.
+
+    def look(self, member: GroupPartition) -> None:
+        """The member's alarm rang: take back what is overdue, wake who can have it."""
+        partition = member.partition
+        now_ms = self._state.clock.steady_ms()
+        group = partition.topic.groups[member.group]
+        for lease in member.engine.expired(now_ms):
+            consumer = group.consumers.get(lease.consumer)
+            for start, end in lease.unsettled():
+                if consumer is not None:
+                    consumer.in_flight -= end - start
+                group.timed_out += end - start
+                self._back(
+                    partition, member, lease, start, end, lease.attempt + 1, now_ms, events.TIMED_OUT, now_ms
+                )
+        if member.engine.exhausted:
+            self._dead_letters.bury_soon(member)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if partition.journal is not None and partition.journal.pending:
+            self._state.alarms.set(self._state.flush, now_ms + 1000)
+        if member.engine.has_ready(partition.log.high, now_ms):
+            partition.topic.wake()
+
+    def close_consumer(self, consumer: Consumer) -> None:
+        """Give back what the consumer holds, at once and without counting the attempt."""
+        if consumer.closed:
+            return
+        consumer.closed = True
+        consumer.group.consumers.pop(consumer.number, None)
+        now_ms = self._state.clock.steady_ms()
+        for partition in consumer.group.topic.partitions:
+            member = partition.groups.get(consumer.group.name)
+            if member is not None:
+                self._release(partition, member, consumer.number, now_ms)
+        consumer.group.topic.wake()
+
+    def _release(self, partition: Partition, member: GroupPartition, number: int, now_ms: int) -> None:
+        for lease in [lease for lease in member.engine.leases.values() if lease.consumer == number]:
+            for start, end in lease.unsettled():
+                self._back(
+                    partition, member, lease, start, end, lease.attempt, now_ms, events.RELEASED, now_ms
+                )
+        self._state.alarms.set(self._state.flush, now_ms + 1000)
+
+
+def _check_unanswered(message: Delivered) -> None:
+    if message.settled:
+        raise AlreadySettled(topic=message.topic, partition=message.partition, offset=message.offset)
+
+
+def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
+    """Why the run cannot be settled; None if it can."""
+    answer = member.engine.held(run.delivery.lease, run.start, run.end)
+    if answer == HELD:
+        return None
+    kind = LeaseLost if answer == LOST and not member.engine.done.contains(run.start) else AlreadySettled
+    return kind(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
+
+
+def _header(record: Record, name: str) -> bytes:
+    for known, value in record.headers:
+        if known == name:
+            return value or b""
+    return b""
+
+
+def _expired(record: Record, ttl_ms: int | None, wall_ms: int) -> bool:
+    if ttl_ms is not None and record.timestamp + ttl_ms <= wall_ms:
+        return True
+    if not record.attributes & EXPIRES:
+        return False
+    expires_at = _header(record, EXPIRES_AT)
+    return expires_at.isdigit() and int(expires_at) <= wall_ms
+
+
+def describe_error(error: BaseException | str | None) -> tuple[str, str]:
+    """Class and message of an error, bounded."""
+    if error is None:
+        return "", ""
+    if isinstance(error, BaseException):
+        return type(error).__name__, str(error)[:ERROR_LENGTH_MAX]
+    return "", str(error)[:ERROR_LENGTH_MAX]
+
+
+def fingerprint(error_class: str, message: str) -> str:
+    """The same for errors that differ only in numbers and addresses, so that they are counted together."""
+    general = re.sub(r"0x[0-9a-fA-F]+|\d+", "#", message)
+    return hashlib.sha256(f"{error_class}:{general}".encode()).hexdigest()[:12]

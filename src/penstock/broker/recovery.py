@@ -1,0 +1,157 @@
+"""Opening a partition: from the files back to the state the broker had.
+
+    data log        recovered by itself (log/), which cuts a torn tail
+    snapshot        groups, producers and outbox numbers as of some journal offset
+    journal         replayed from there through the same engine calls that made it
+    data headers    batches after the snapshot, for the table of idempotent producers
+    schedule        reconciled with the data log (schedule/)
+
+Leases of the earlier process are given back at once, with the attempt
+counted: whoever held them is gone, and may have begun the work.  If the log
+came back shorter than the journal remembers (durability "os" after a power
+cut), the groups forget what is not there any more.
+"""
+
+from penstock.broker.journal import Journal
+from penstock.broker.replay import apply, load_snapshot, new_engine, remember_failure, snapshot_state
+from penstock.broker.state import GroupPartition, Partition, State, Topic
+from penstock.config import TopicSettings
+from penstock.delivery import events
+from penstock.log.log import Log, LogConfig
+from penstock.schedule.schedule import Schedule
+
+PARKED_MS = 1 << 53  # Due time of a message that waits for its key: never by itself.
+
+
+def log_config(settings: TopicSettings) -> LogConfig:
+    """How the topic's data log is kept."""
+    return LogConfig(segment_bytes=settings.segment_bytes, durability=settings.durability)
+
+
+def open_partition(state: State, topic: Topic, number: int) -> Partition:
+    """Open one partition with everything that hangs on it, or begin it."""
+    directory = f"{topic.directory}/{number}"
+    state.files.make_directory(directory)
+    partition = Partition(topic, number, Log.open(state.files, directory, log_config(topic.settings)))
+    if state.files.exists(f"{directory}/journal"):
+        open_journal(state, partition)
+        _replay(partition)
+        _settle_in(state, partition)
+    _load_producers(partition)
+    if state.files.exists(f"{directory}/schedule"):
+        open_schedule(state, partition)
+    return partition
+
+
+def open_journal(state: State, partition: Partition) -> Journal:
+    """The partition's journal, begun if it has none."""
+    if partition.journal is None:
+        directory = f"{partition.directory}/journal"
+        state.files.make_directory(directory)
+        partition.journal = Journal(state.files, directory, partition.topic.settings.durability)
+    return partition.journal
+
+
+def open_schedule(state: State, partition: Partition) -> Schedule:
+    """The partition's schedule, begun if it has none."""
+    if partition.schedule is None:
+        directory = f"{partition.directory}/schedule"
+        state.files.make_directory(directory)
+        config = LogConfig(durability=partition.topic.settings.durability)
+        partition.schedule = Schedule.open(
+            state.files, directory, config, partition.log, state.clock.wall_ms()
+        )
+    return partition.schedule
+
+
+def _replay(partition: Partition) -> None:
+    journal = partition.journal
+    assert journal is not None
+    snapshot = journal.load_snapshot()
+    start = 0
+    if snapshot is not None:
+        load_snapshot(partition, snapshot)
+        start = snapshot["journal_offset"]
+    numbers = {member.number: member for member in partition.groups.values()}
+    for _, time_ms, event in journal.events(start):
+        apply(partition, numbers, event, time_ms)
+    if start > journal.log.end:
+        # The snapshot outlived the end of the journal; say where it holds from now on.
+        journal.save_snapshot(snapshot_state(partition))
+
+
+def _settle_in(state: State, partition: Partition) -> None:
+    """Give back what the last process held, and forget what the log has lost."""
+    journal = partition.journal
+    assert journal is not None
+    now_ms = state.clock.steady_ms()
+    for member in partition.groups.values():
+        if member.engine.end() > partition.log.end:
+            _forget_beyond(member, partition)
+            journal.note(events.Sought(member.number, member.engine.floor), now_ms)
+        if member.engine.floor < partition.log.start:
+            skip_deleted(partition, member, now_ms)
+        for lease in list(member.engine.leases.values()):
+            for start, end in lease.unsettled():
+                back = events.GivenBack(
+                    member.number, lease.number, start, end, lease.attempt + 1, now_ms, events.RESTARTED,
+                    failed_attempt=lease.attempt,
+                )  # fmt: skip
+                journal.note(back, now_ms)
+                member.engine.give_back(lease.number, start, end, lease.attempt + 1, now_ms)
+                remember_failure(member, back, now_ms)
+        rebuild_gate(partition, member)
+    journal.flush()
+
+
+def _forget_beyond(member: GroupPartition, partition: Partition) -> None:
+    """The log ends before what the group knows: keep the part that is still true."""
+    end = partition.log.end
+    engine = new_engine(member.settings, min(member.engine.floor, end), partition)
+    for start, stop in member.engine.done.ranges():
+        if start < end:
+            engine.settle_free(start, min(stop, end))
+    member.engine = engine
+    member.committed = min(member.committed, end)
+    member.failures = {offset: failure for offset, failure in member.failures.items() if offset < end}
+
+
+def skip_deleted(partition: Partition, member: GroupPartition, now_ms: int) -> None:
+    """Retention has overtaken the group: note what it lost."""
+    start = partition.log.start
+    count = member.engine.skip_to(start)
+    member.committed = max(member.committed, start)
+    member.lost += count
+    forget = [offset for offset in member.failures if offset < start]
+    for offset in forget:
+        del member.failures[offset]
+    assert partition.journal is not None
+    partition.journal.note(events.Lost(member.number, start, count), now_ms)
+
+
+def rebuild_gate(partition: Partition, member: GroupPartition) -> None:
+    """Ordered groups: let the keys of everything undelivered stand in line again, oldest first."""
+    if member.gate is None:
+        return
+    member.gate.clear()
+    member.unparked.clear()
+    for start, end, due_ms in sorted(member.engine.waiting_ranges()):
+        for record in partition.log.records(start, end):
+            admitted = record.key is None or member.gate.admit(record.offset, record.key)
+            if admitted and due_ms == PARKED_MS:
+                member.unparked.append(record.offset)
+
+
+def _load_producers(partition: Partition) -> None:
+    start = max(partition.producers_end, partition.log.start)
+    for header in partition.log.headers(start):
+        if header.producer_id >= 0 and header.base_offset >= start:
+            partition.producers.record(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.count,
+                header.base_offset,
+                header.max_timestamp,
+            )
+    partition.producers_end = partition.log.end

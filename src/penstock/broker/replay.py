@@ -1,0 +1,221 @@
+"""Replaying the journal: doing again, to fresh state, what was decided before.
+
+Each event goes through the same engine call that it was written for, so the
+state after replay is the state before the crash.  An event may speak of a
+lease that replay does not know (its ``Leased`` was only noted, and lost); the
+settlement counts all the same.  A snapshot is that state written down whole.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.broker.state import Failure, GroupPartition, Partition
+from penstock.config import GroupSettings
+from penstock.delivery import events
+from penstock.delivery.backoff import Backoff
+from penstock.delivery.engine import DeliveryEngine
+from penstock.wire.records import read_header
+
+LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
+
+
+def new_engine(settings: GroupSettings, floor: int, partition: Partition) -> DeliveryEngine:
+    """An engine for a group that begins at ``floor``."""
+    weights = LANE_WEIGHTS if settings.lanes == "weighted" else None
+    return DeliveryEngine(floor, partition.log.lanes, settings.max_attempts, weights)
+
+
+def apply(
+    partition: Partition, numbers: dict[int, GroupPartition], event: events.AnyEvent, time_ms: int
+) -> None:
+    """Do to the partition's groups what the event says was done."""
+    match event:
+        case events.GroupSet():
+            _apply_group(partition, numbers, event)
+        case events.Outbox():
+            for output in event.outputs:
+                header = read_header(output.batch)
+                partition.outbox.append(output)
+                partition.producer_id = header.producer_id
+                sequence = header.base_sequence + header.count
+                partition.outbox_sequences[output.topic, output.partition] = sequence
+        case events.Redriven():
+            pass  # For trace only.
+        case events.GroupDeleted():
+            member = numbers.pop(event.group, None)
+            if member is not None:
+                del partition.groups[member.group]
+        case _:
+            _apply_to_group(numbers.get(event.group), event, time_ms)
+
+
+def _apply_to_group(member: GroupPartition | None, event: events.AnyEvent, time_ms: int) -> None:
+    if member is None:
+        return  # The group was deleted later, before the snapshot.
+    _APPLY[type(event)](member, event)
+    if isinstance(event, events.GivenBack):
+        remember_failure(member, event, time_ms)
+
+
+def _apply_group(partition: Partition, numbers: dict[int, GroupPartition], event: events.GroupSet) -> None:
+    settings = msgspec.json.decode(event.settings, type=GroupSettings)
+    known = partition.groups.get(event.name)
+    if known is None:
+        member = GroupPartition(
+            partition, event.name, event.group, settings, new_engine(settings, event.floor, partition)
+        )
+        partition.groups[event.name] = numbers[event.group] = member
+        partition.group_numbers = max(partition.group_numbers, event.group)
+    else:
+        change_settings(known, settings)
+
+
+def change_settings(member: GroupPartition, settings: GroupSettings) -> None:
+    """Give a group new settings while it runs; its place and its leases stay."""
+    member.settings = settings
+    member.backoff = Backoff.decode(settings.backoff)
+    member.engine.attempts_max = settings.max_attempts
+
+
+def _apply_leased(member: GroupPartition, event: events.Leased) -> None:
+    member.engine.restore_lease(event.lease, event.start, event.end, event.attempt, event.deadline_ms, 0)
+
+
+def _apply_settled(member: GroupPartition, event: events.Settled) -> None:
+    if event.lease not in member.engine.leases:
+        member.engine.settle_free(event.start, event.end)
+    else:
+        member.engine.settle(event.lease, event.start, event.end)
+    forget_failures(member, event.start, event.end)
+
+
+def _apply_given_back(member: GroupPartition, event: events.GivenBack) -> None:
+    if event.lease in member.engine.leases:
+        member.engine.give_back(event.lease, event.start, event.end, event.attempt, event.due_ms)
+
+
+def _apply_extended(member: GroupPartition, event: events.Extended) -> None:
+    member.engine.extend(event.lease, event.deadline_ms)
+
+
+def _apply_sought(member: GroupPartition, event: events.Sought) -> None:
+    member.engine.seek(event.offset)
+    member.failures.clear()
+    member.committed = event.offset
+
+
+def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
+    member.committed = event.offset
+
+
+def _apply_lost(member: GroupPartition, event: events.Lost) -> None:
+    member.engine.skip_to(event.offset)
+    member.committed = max(member.committed, event.offset)
+    member.lost += event.count
+
+
+_APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
+    events.Leased: _apply_leased,
+    events.Settled: _apply_settled,
+    events.GivenBack: _apply_given_back,
+    events.Extended: _apply_extended,
+    events.Sought: _apply_sought,
+    events.Committed: _apply_committed,
+    events.Lost: _apply_lost,
+}
+
+# Given back without a failure: the consumer did nothing wrong.
+_NO_FAILURE = frozenset({events.RELEASED, events.DEFERRED})
+
+
+def remember_failure(member: GroupPartition, event: events.GivenBack, now_ms: int) -> None:
+    """Keep what a dead letter will want to say about this range."""
+    if event.why in _NO_FAILURE:
+        return
+    for offset in range(event.start, event.end):
+        failure = member.failures.get(offset)
+        if failure is None:
+            failure = member.failures[offset] = Failure(now_ms, event.why)
+        failure.last_ms = now_ms
+        failure.why = event.why
+        failure.attempts = event.failed_attempt
+        if event.error_message or event.error_class:
+            failure.error_class = event.error_class
+            failure.error_message = event.error_message
+            failure.fingerprint = event.fingerprint
+
+
+def forget_failures(member: GroupPartition, start: int, end: int) -> None:
+    """The range is settled; its failures are in the journal if someone asks."""
+    if member.failures:
+        for offset in range(start, end):
+            member.failures.pop(offset, None)
+
+
+def finish(member: GroupPartition, start: int, end: int) -> None:
+    """The range is settled: its failures are history, and the next message of its key may go."""
+    forget_failures(member, start, end)
+    if member.gate is not None:
+        for offset in range(start, end):
+            follower = member.gate.done(offset)
+            if follower >= 0:
+                member.unparked.append(follower)
+                member.partition.topic.wake()
+
+
+def snapshot_state(partition: Partition) -> dict[str, Any]:
+    """Everything replay would otherwise have to work out again."""
+    return {
+        "groups": [
+            {
+                "name": member.group,
+                "number": member.number,
+                "settings": msgspec.json.encode(member.settings),
+                "engine": member.engine.snapshot(),
+                "committed": member.committed,
+                "lost": member.lost,
+                "failures": [
+                    [
+                        offset,
+                        f.first_ms,
+                        f.last_ms,
+                        f.why,
+                        f.attempts,
+                        f.error_class,
+                        f.error_message,
+                        f.fingerprint,
+                    ]
+                    for offset, f in member.failures.items()
+                ],
+            }
+            for member in partition.groups.values()
+        ],
+        "group_numbers": partition.group_numbers,
+        "producer_id": partition.producer_id,
+        "outbox": [[*target, sequence] for target, sequence in partition.outbox_sequences.items()],
+        "producers": partition.producers.snapshot(),
+        "producers_end": partition.producers_end,
+    }
+
+
+def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
+    for stored in snapshot["groups"]:
+        settings = msgspec.json.decode(stored["settings"], type=GroupSettings)
+        engine = DeliveryEngine.restore(stored["engine"], partition.log.lanes)
+        member = GroupPartition(partition, stored["name"], stored["number"], settings, engine)
+        member.committed = stored["committed"]
+        member.lost = stored["lost"]
+        for offset, first_ms, last_ms, why, attempts, *error in stored["failures"]:
+            failure = member.failures[offset] = Failure(first_ms, why)
+            failure.last_ms = last_ms
+            failure.attempts = attempts
+            failure.error_class, failure.error_message, failure.fingerprint = error
+        partition.groups[member.group] = member
+    partition.group_numbers = snapshot["group_numbers"]
+    partition.producer_id = snapshot["producer_id"]
+    partition.outbox_sequences = {(topic, number): sequence for topic, number, sequence in snapshot["outbox"]}
+    partition.producers.restore(snapshot["producers"])
+    # A log that came back shorter must not leave batches in the table that it does not hold.
+    partition.producers_end = min(snapshot["producers_end"], partition.log.end)

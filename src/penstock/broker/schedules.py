@@ -1,0 +1,192 @@
+"""Delayed, scheduled and recurring messages, seen from the broker.
+
+Each partition keeps its own schedule (``schedule/``); this module moves what
+is due into the log, and lists, cancels and moves entries by their id,
+``topic:partition:s<number>``.
+"""
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.broker.publishing import Publishing, due_ms, schedule_id, set_schedule_alarm
+from penstock.broker.recovery import open_schedule
+from penstock.broker.state import Partition, State, Topic
+from penstock.broker.steps import Durable, Steps
+from penstock.errors import InvalidValue
+from penstock.message import Message, StoredMessage
+from penstock.schedule import cron
+from penstock.schedule.schedule import Due, Schedule
+from penstock.types import LANE_NAMES, Duration, Instant
+from penstock.wire.records import SCHEDULED, BatchBuilder, lane_of
+
+SCHEDULE_ID: Final = "x-schedule-id"
+FIRE_MAX: Final = (
+    1000  # Entries moved into the log in one go; the rest follows at once, after others had a turn.
+)
+
+Cancelled = Literal["cancelled", "delivered", "unknown"]
+
+
+class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that waits for its time."""
+
+    id: str
+    topic: str
+    partition: int
+    due_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, str]
+    priority: str
+    cron: str | None
+    timezone: str | None
+
+
+class Schedules:
+    """The schedules of all topics."""
+
+    def __init__(self, state: State, publishing: Publishing) -> None:
+        self._state = state
+        self._publishing = publishing
+
+    def fire(self, partition: Partition) -> Steps[None]:
+        """Move everything that is due into the log, in the order of its due times."""
+        schedule = partition.schedule
+        if schedule is None:
+            return
+        wall_ms = self._state.clock.wall_ms()
+        due = schedule.take_due(wall_ms, FIRE_MAX)
+        try:
+            self._move(partition, schedule, due, wall_ms)
+        finally:
+            set_schedule_alarm(self._state, partition)
+        if due and schedule.log.config.durability == "fsync":
+            yield Durable(partition.log)
+
+    def _move(self, partition: Partition, schedule: Schedule, due: list[Due], wall_ms: int) -> None:
+        position = 0
+        while position < len(due):
+            # A batch has one lane, so it ends where the lane changes.
+            upto = position + 1
+            while upto < len(due) and lane_of(due[upto].attributes) == lane_of(due[position].attributes):
+                upto += 1
+            try:
+                self._append(partition, schedule, due[position:upto], wall_ms)
+            except BaseException:
+                schedule.put_back(due[position:])
+                raise
+            position = upto
+
+    def _append(self, partition: Partition, schedule: Schedule, due: list[Due], wall_ms: int) -> None:
+        log = partition.log
+        timestamp = max(wall_ms, log.last_timestamp)
+        builder = BatchBuilder()
+        attributes = SCHEDULED
+        for entry in due:
+            builder.add(entry.key, entry.value, [*entry.headers, (SCHEDULE_ID, str(entry.number).encode())])
+            attributes |= entry.attributes
+        offset = log.append(builder.build(timestamp, timestamp, attributes))
+        self._publishing.appended(partition, len(due))
+        schedule.fired([(entry.number, offset + index) for index, entry in enumerate(due)], wall_ms)
+        self._state.commit.mark(schedule.log)
+
+    def add_recurring(self, name: str, message: Message, expression: str, timezone: str) -> Steps[str]:
+        """Publish ``message`` at every time the cron expression names, until it is cancelled."""
+        topic = self._state.topic(name)
+        wall_ms = self._state.clock.wall_ms()
+        if any(
+            given is not None for given in (message.delay, message.deliver_at, message.dedup_id, message.ttl)
+        ):
+            why = (
+                "a recurring message has no delay, deliver_at, ttl or dedup_id; the cron expression says when"
+            )
+            raise InvalidValue(name="message", value=message, why=why)
+        due = cron.next_ms(expression, timezone, wall_ms)
+        prepared = self._publishing.prepare(topic, message, wall_ms)
+        partition = prepared.partition
+        schedule = open_schedule(self._state, partition)
+        number = schedule.add(
+            due,
+            prepared.key,
+            prepared.value,
+            prepared.headers,
+            prepared.attributes,
+            wall_ms,
+            expression,
+            timezone,
+        )
+        yield from self._written(partition, schedule)
+        return schedule_id(name, partition.number, number)
+
+    def _written(self, partition: Partition, schedule: Schedule) -> Steps[None]:
+        self._state.commit.mark(schedule.log)
+        set_schedule_alarm(self._state, partition)
+        if schedule.log.config.durability == "fsync":
+            yield Durable(schedule.log)
+
+    def list(self, name: str, limit: int) -> Iterator[ScheduledMessage]:
+        """What waits, in the order it was accepted."""
+        count = 0
+        for partition in self._state.topic(name).partitions:
+            if partition.schedule is None:
+                continue
+            for entry in partition.schedule.entries():
+                if count >= limit:
+                    return
+                count += 1
+                yield self._described(partition, entry)
+
+    def _described(self, partition: Partition, entry: Due) -> ScheduledMessage:
+        headers = {name: (value or b"").decode("utf-8", "surrogateescape") for name, value in entry.headers}
+        return ScheduledMessage(
+            id=schedule_id(partition.topic.name, partition.number, entry.number),
+            topic=partition.topic.name,
+            partition=partition.number,
+            due_ms=entry.due_ms,
+            key=entry.key,
+            value=entry.value,
+            headers=headers,
+            priority=LANE_NAMES[lane_of(entry.attributes)],
+            cron=entry.cron,
+            timezone=entry.timezone,
+        )
+
+    def count(self, name: str) -> int:
+        """How many messages of a topic wait for their time."""
+        return sum(p.schedule.count for p in self._state.topic(name).partitions if p.schedule is not None)
+
+    def cancel(self, identity: str) -> Steps[Cancelled]:
+        """Take an entry back, if it is not delivered yet."""
+        partition, number = self._find(identity)
+        if partition.schedule is None:
+            return "unknown"
+        answer = partition.schedule.cancel(number, self._state.clock.wall_ms())
+        if answer == "cancelled":
+            yield from self._written(partition, partition.schedule)
+        return answer
+
+    def reschedule(self, identity: str, delay: Duration | None, deliver_at: Instant | None) -> Steps[bool]:
+        """Give an entry another time; False if it is not waiting any more."""
+        partition, number = self._find(identity)
+        wall_ms = self._state.clock.wall_ms()
+        due = due_ms(partition.topic, delay, deliver_at, wall_ms)
+        if partition.schedule is None or not partition.schedule.reschedule(number, due, wall_ms):
+            return False
+        yield from self._written(partition, partition.schedule)
+        return True
+
+    def _find(self, identity: str) -> tuple[Partition, int]:
+        parts = identity.split(":") if isinstance(identity, str) else []
+        if len(parts) != 3 or not parts[1].isdigit() or parts[2][:1] != "s" or not parts[2][1:].isdigit():
+            raise InvalidValue(name="schedule_id", value=identity, why="it looks like 'orders:0:s17'")
+        topic: Topic = self._state.topic(parts[0])
+        return topic.partition(int(parts[1])), int(parts[2][1:])
+
+
+def scheduled_number(message: StoredMessage) -> int:
+    """The schedule number a delivered message came from; -1 if it was not delayed."""
+    if not message.attributes & SCHEDULED:
+        return -1
+    return int(message.headers.get(SCHEDULE_ID, "-1"))

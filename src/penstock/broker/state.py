@@ -1,0 +1,251 @@
+"""What a broker knows while it runs: topics, partitions, groups, consumers.
+
+    State ── topics ── Topic ── partitions ── Partition ── log, journal, schedule, producers
+               │         │                        └── groups ── GroupPartition ── engine, gate, failures
+               │         └── groups ── Group ── settings, consumers, coordinator
+               └── jobs, alarms, commit, clock, files
+
+Only values and small bookkeeping live here.  What happens to them is decided
+in the service modules (publishing, queues, streams, dead_letters, schedules,
+tracing, maintenance), each of which holds the one ``State``.  Everything is
+touched under one lock, by the driver.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from penstock.broker.journal import Journal
+from penstock.broker.steps import Steps, Waiter
+from penstock.clock import Clock
+from penstock.config import BrokerConfig, GroupSettings, TopicSettings
+from penstock.delivery.backoff import Backoff
+from penstock.delivery.dedup import DedupWindow, ProducerTable
+from penstock.delivery.engine import DeliveryEngine
+from penstock.delivery.events import Output
+from penstock.delivery.ordering import KeyGate
+from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
+from penstock.groups.coordinator import Coordinator
+from penstock.log.commit import GroupCommit
+from penstock.log.files import Files
+from penstock.log.log import Log
+from penstock.message import Delivery
+from penstock.schedule.schedule import Schedule
+from penstock.wire.records import Record
+
+Wrap = Callable[[Delivery, list[Record]], list[Any]]
+
+
+class Failure:
+    """What is known of a message's failed attempts, for its dead letter."""
+
+    __slots__ = ("attempts", "error_class", "error_message", "fingerprint", "first_ms", "last_ms", "why")
+
+    def __init__(self, first_ms: int, why: int) -> None:
+        self.first_ms = first_ms
+        self.last_ms = first_ms
+        self.why = why
+        self.attempts = 0
+        self.error_class = ""
+        self.error_message = ""
+        self.fingerprint = ""
+
+
+class GroupPartition:
+    """One group on one partition."""
+
+    def __init__(
+        self, partition: "Partition", group: str, number: int, settings: GroupSettings, engine: DeliveryEngine
+    ) -> None:
+        self.partition = partition
+        self.group = group
+        self.number = number  # The group's number in the partition's journal.
+        self.settings = settings
+        self.engine = engine
+        self.backoff = Backoff.decode(settings.backoff)
+        self.gate = KeyGate() if settings.ordered else None
+        self.unparked: deque[int] = deque()  # Ordered groups: offsets whose key has become free.
+        self.failures: dict[int, Failure] = {}  # Only of messages that failed and are not settled.
+        self.committed = engine.floor  # Stream groups: the next offset to read.
+        self.lost = 0  # Messages retention deleted before the group settled them.
+        self.alarm_ms = -1
+
+
+class Partition:
+    """One partition of a topic: its log, and what hangs on it."""
+
+    def __init__(self, topic: "Topic", number: int, log: Log) -> None:
+        self.topic = topic
+        self.number = number
+        self.directory = log.path
+        self.log = log
+        self.journal: Journal | None = None  # Begun with the first group.
+        self.schedule: Schedule | None = None  # Begun with the first delayed message.
+        self.groups: dict[str, GroupPartition] = {}
+        self.group_numbers = 0
+        self.producers = ProducerTable()
+        self.producers_end = 0  # Batches below this offset are in the table.
+        self.outbox: deque[Output] = deque()  # Written to the journal, not yet published.
+        self.outbox_sequences: dict[tuple[str, int], int] = {}
+        self.producer_id = -1  # Stamped on what the outbox publishes.
+        self.alarm_ms = -1
+
+
+class Consumer:
+    """One consumer of a group, as the broker sees it."""
+
+    def __init__(self, identity: str, number: int, group: "Group", visibility_ms: int, wrap: Wrap) -> None:
+        self.identity = identity
+        self.number = number
+        self.group = group
+        self.visibility_ms = visibility_ms
+        self.wrap = wrap
+        self.settler: Any = None
+        self.in_flight = 0
+        self.in_flight_max = 0
+        self.turn = 0  # The partition to look at first, so that none is starved.
+        self.closed = False
+        self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
+
+
+class Group:
+    """A named reader of a topic."""
+
+    def __init__(self, topic: "Topic", name: str, settings: GroupSettings) -> None:
+        self.topic = topic
+        self.name = name
+        self.settings = settings
+        self.consumers: dict[int, Consumer] = {}
+        self.coordinator = Coordinator(len(topic.partitions), settings.session_timeout_ms)
+        self.delivered = 0
+        self.acked = 0
+        self.nacked = 0
+        self.timed_out = 0
+        self.dead_lettered = 0
+        self.expired = 0
+        self.alarm_ms = -1
+
+
+class Topic:
+    """A named log in partitions."""
+
+    def __init__(self, name: str, settings: TopicSettings, directory: str, dedup_ids_max: int) -> None:
+        self.name = name
+        self.settings = settings
+        self.directory = directory
+        self.partitions: list[Partition] = []
+        self.groups: dict[str, Group] = {}
+        self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
+        self.waiters: set[Waiter] = set()
+        self.turn = 0  # Messages without a key go round the partitions.
+        self.published = 0
+        self.duplicates = 0
+        self.deleted = False
+
+    def partition(self, number: int) -> Partition:
+        """The partition of that number, or the error for the caller."""
+        if isinstance(number, int) and 0 <= number < len(self.partitions):
+            return self.partitions[number]
+        raise PartitionNotFound(topic=self.name, partition=number, last=len(self.partitions) - 1)
+
+    def group(self, name: str) -> Group:
+        """The group of that name, or the error for the caller."""
+        try:
+            return self.groups[name]
+        except KeyError:
+            raise GroupNotFound(topic=self.name, group=name) from None
+
+    def wake(self) -> None:
+        """Let everyone look who waits for something on this topic."""
+        waiters, self.waiters = self.waiters, set()
+        for waiter in waiters:
+            waiter.wake()
+
+
+class Target(Protocol):
+    """Something with a next time to be looked at; -1 if there is none."""
+
+    alarm_ms: int
+
+
+class Alarms:
+    """What must be looked at when, earliest first.  A target has one alarm, which only comes earlier."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Target]] = []
+        self._count = 0
+        self.on_earlier: Callable[[], None] = lambda: (
+            None
+        )  # The driver's: the next alarm is nearer than it was.
+
+    def set(self, target: Target, due_ms: int) -> None:
+        """Look at ``target`` at ``due_ms``, unless it will be looked at before."""
+        if due_ms < 0 or 0 <= target.alarm_ms <= due_ms:
+            return
+        earlier = not self._heap or due_ms < self._heap[0][0]
+        target.alarm_ms = due_ms
+        self._count += 1
+        heapq.heappush(self._heap, (due_ms, self._count, target))
+        if earlier:
+            self.on_earlier()
+
+    def due(self, now_ms: int) -> list[Target]:
+        """The targets whose time has come."""
+        targets: list[Target] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, _, target = heapq.heappop(self._heap)
+            if target.alarm_ms == due_ms:  # Else an earlier alarm has taken its place.
+                target.alarm_ms = -1
+                targets.append(target)
+        return targets
+
+    def next_ms(self) -> int:
+        """When the next alarm is; -1 if there is none."""
+        return self._heap[0][0] if self._heap else -1
+
+
+class Chore:
+    """An alarm target of its own: a recurring piece of work of the broker."""
+
+    def __init__(self) -> None:
+        self.alarm_ms = -1
+
+
+class State:
+    """Everything one broker knows."""
+
+    def __init__(
+        self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
+    ) -> None:
+        self.directory = directory
+        self.files = files
+        self.clock = clock
+        self.config = config
+        self.random = random
+        self.commit = GroupCommit()
+        self.alarms = Alarms()
+        self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
+        self.upkeep = Chore()  # Retention, compaction, snapshots.
+        self.topics: dict[str, Topic] = {}
+        self.jobs: deque[Steps[None]] = deque()
+        self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
+        self.consumer_numbers = 0
+        self.closed = False
+
+    def hear(self) -> None:
+        """A sync has ended: readers of the topics it was for may look again."""
+        for topic in list(self.unheard):
+            topic.wake()
+            if all(partition.log.durable >= partition.log.written for partition in topic.partitions):
+                self.unheard.discard(topic)
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name, or the error for the caller."""
+        if self.closed:
+            raise Closed(what="broker")
+        try:
+            return self.topics[name]
+        except (KeyError, TypeError):
+            raise TopicNotFound(topic=name) from None

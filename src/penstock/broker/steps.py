@@ -1,0 +1,63 @@
+"""Broker operations as steps: the decisions once, for threads and for event loops alike.
+
+An operation of the broker is a generator.  Between two ``yield`` it runs under
+the broker's one lock and never waits; each ``yield`` says what it waits for:
+
+    Durable      a log has put everything written so far on disk
+    Arrival      something happened on a topic, or it is time to look again
+    GiveWay      nothing: others may have the lock, in the middle of long work
+
+A driver (``driver.py``) runs the generator, and does the waiting in its own
+way: by blocking a thread, by awaiting a future, or by moving a virtual clock.
+A caller may give up at any ``yield``; work that must be finished whatever the
+caller does is not in the caller's steps but in ``State.jobs``.
+"""
+
+from collections.abc import Generator
+from typing import Protocol, TypeVar
+
+from penstock.log.log import Log
+
+T = TypeVar("T")
+
+
+class Waiter(Protocol):
+    """Somebody who waits for something to happen."""
+
+    def wake(self) -> None: ...
+
+
+class Place(Protocol):
+    """Where something can happen: a topic."""
+
+    waiters: set[Waiter]
+
+
+class Durable:
+    """Wait until ``log`` has made everything durable that was written when this was made."""
+
+    __slots__ = ("log", "written")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.written = log.written
+
+
+class Arrival:
+    """Wait until something happens on ``topic``, at most until ``until_ms`` of the steady clock."""
+
+    __slots__ = ("topic", "until_ms")
+
+    def __init__(self, topic: Place, until_ms: int) -> None:
+        self.topic = topic
+        self.until_ms = until_ms
+
+
+class GiveWay:
+    """Let others have a turn, and go on."""
+
+    __slots__ = ()
+
+
+Step = Durable | Arrival | GiveWay
+Steps = Generator[Step, None, T]

@@ -1,0 +1,159 @@
+"""Stream groups: partitions are assigned to consumers, which read in order and commit.
+
+Who owns which partition is the coordinator's business (``groups/``); a
+consumer says with every call what it works on, and stops what it is asked to
+give up.  A consumer's position in a partition is its own, in memory; what is
+committed is in the journal, and is where the next owner begins.
+"""
+
+from typing import Any
+
+from penstock.broker.groups import journal_durable
+from penstock.broker.recovery import open_journal
+from penstock.broker.state import Consumer, Group, Partition, State
+from penstock.broker.steps import Arrival, Steps
+from penstock.delivery import events
+from penstock.errors import Closed, InvalidValue, MemberUnknown, NotAssigned
+from penstock.message import Delivered, Delivery
+
+READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
+
+
+class Streams:
+    """Delivery to the consumers of stream groups."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def join(self, consumer: Consumer) -> None:
+        """Become a member; partitions come with the next receive."""
+        group = consumer.group
+        group.coordinator.join(consumer.identity, self._state.clock.steady_ms())
+        self._set_alarm(group)
+        group.topic.wake()
+
+    def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
+        """The next messages of the consumer's partitions, in the order of each."""
+        if messages_max < 1:
+            raise InvalidValue(name="max_messages", value=messages_max, why="ask for at least 1")
+        limit = min(messages_max, self._state.config.receive_messages_max)
+        deadline_ms = self._state.clock.steady_ms() + wait_ms
+        while True:
+            if self._state.closed or consumer.closed:
+                raise Closed(what="broker" if self._state.closed else "consumer")
+            self.heartbeat(consumer)
+            messages = self._read(consumer, limit)
+            now_ms = self._state.clock.steady_ms()
+            if messages or now_ms >= deadline_ms:
+                return messages
+            # Stay a member while waiting.
+            yield Arrival(
+                consumer.group.topic,
+                min(deadline_ms, now_ms + consumer.group.settings.session_timeout_ms // 3),
+            )
+
+    def heartbeat(self, consumer: Consumer) -> None:
+        """Say what the consumer works on, and take what it is given; who was evicted joins again."""
+        group = consumer.group
+        now_ms = self._state.clock.steady_ms()
+        assignment = group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
+        if assignment is None:
+            consumer.positions.clear()
+            group.coordinator.join(consumer.identity, now_ms)
+            assignment = group.coordinator.heartbeat(consumer.identity, frozenset(), now_ms)
+            assert assignment is not None, "it has just joined"
+        revoked = consumer.positions.keys() - assignment.partitions
+        for number in revoked:
+            del consumer.positions[number]
+        for number in assignment.partitions - consumer.positions.keys():
+            consumer.positions[number] = self._committed(group, number)
+        if revoked:
+            group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
+            group.topic.wake()  # Somebody else may begin with them.
+        self._set_alarm(group)
+
+    def _committed(self, group: Group, number: int) -> int:
+        partition = group.topic.partitions[number]
+        return max(partition.groups[group.name].committed, partition.log.start)
+
+    def _read(self, consumer: Consumer, limit: int) -> list[Any]:
+        topic = consumer.group.topic
+        messages: list[Any] = []
+        owned = sorted(consumer.positions)
+        for step in range(len(owned)):
+            if len(messages) >= limit:
+                break
+            partition = topic.partitions[owned[(consumer.turn + step) % len(owned)]]
+            messages += self._read_partition(consumer, partition, limit - len(messages))
+        consumer.turn += 1
+        consumer.group.delivered += len(messages)
+        return messages
+
+    def _read_partition(self, consumer: Consumer, partition: Partition, limit: int) -> list[Any]:
+        log = partition.log
+        position = max(consumer.positions[partition.number], log.start)
+        fitting = max(self._state.config.receive_bytes_max // log.average_bytes, 1)
+        while position < log.high:
+            upto = min(position + min(limit, fitting, READ_RECORDS), log.high)
+            records = log.records(position, upto)
+            position = consumer.positions[partition.number] = upto
+            if records:
+                delivery = Delivery(
+                    partition.topic.name, partition.number, consumer.group.name, -1, records[0].offset, upto,
+                    1, consumer.settler,
+                )  # fmt: skip
+                return consumer.wrap(delivery, records)
+        return []
+
+    def commit(self, consumer: Consumer, messages: list[Delivered] | None) -> Steps[None]:
+        """Commit up to and including these messages, or everything received so far."""
+        if self._state.closed or consumer.closed:
+            raise Closed(what="broker" if self._state.closed else "consumer")
+        group = consumer.group
+        offsets: dict[int, int] = {} if messages else dict(consumer.positions)
+        for message in messages or []:
+            offsets[message.partition] = max(offsets.get(message.partition, 0), message.offset + 1)
+            message.mark_settled()
+        now_ms = self._state.clock.steady_ms()
+        for number, offset in offsets.items():
+            self._check_owner(consumer, number)
+            partition = group.topic.partitions[number]
+            member = partition.groups[group.name]
+            if offset > member.committed:
+                journal = open_journal(self._state, partition)
+                journal.commit([events.Committed(member.number, offset)], now_ms)
+                self._state.commit.mark(journal.log)
+                group.acked += offset - member.committed
+                member.committed = offset
+        group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
+        for number in offsets:
+            yield from journal_durable(group.topic.partitions[number])
+
+    def _check_owner(self, consumer: Consumer, number: int) -> None:
+        group = consumer.group
+        owner = group.coordinator.owner(number)
+        if owner == consumer.identity:
+            return
+        if not any(member.member == consumer.identity for member in group.coordinator.members()):
+            raise MemberUnknown(group=group.name, member=consumer.identity)
+        raise NotAssigned(group=group.name, member=consumer.identity, partition=number)
+
+    def close_consumer(self, consumer: Consumer) -> None:
+        """Leave the group; the consumer's partitions are free at once."""
+        if consumer.closed:
+            return
+        consumer.closed = True
+        consumer.positions.clear()
+        group = consumer.group
+        group.consumers.pop(consumer.number, None)
+        group.coordinator.leave(consumer.identity, self._state.clock.steady_ms())
+        group.topic.wake()
+
+    def look(self, group: Group) -> None:
+        """The group's alarm rang: members that fell silent lose their partitions."""
+        if group.coordinator.tick(self._state.clock.steady_ms()):
+            group.topic.wake()
+        self._set_alarm(group)
+
+    def _set_alarm(self, group: Group) -> None:
+        self._state.alarms.set(group, group.coordinator.next_deadline_ms())

@@ -1,0 +1,269 @@
+"""What a program or an operator may set: for the broker, for a topic, for a group.
+
+Two shapes of each.  ``TopicOptions`` and ``GroupOptions`` are what people
+write (``retention="7d"``); ``TopicSettings`` and ``GroupSettings`` are what
+the broker keeps, checked once here and trusted after, with units in the names
+(``retention_ms``).  ``settings_with`` turns the first into the second.
+
+Settings are stored with the topic and with the group's journal, so a new
+field needs a default: an older directory does not have it.
+"""
+
+from datetime import datetime
+from typing import Any, Literal, TypedDict, TypeVar
+
+import msgspec
+
+from penstock.errors import InvalidValue
+from penstock.types import Duration, Instant, check_name, duration_ms, instant_ms
+
+Durability = Literal["fsync", "os", "memory"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+Kind = Literal["queue", "stream"]
+Start = Literal["earliest", "latest"] | int | datetime
+
+DAY_MS = 24 * 3600 * 1000
+DEAD_LETTER_SUFFIX = ".dlq"
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "durability": ("fsync", "os", "memory"),
+    "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "depth_policy": ("reject", "wait"),
+    "kind": ("queue", "stream"),
+    "delivery": ("at-least-once", "at-most-once"),
+    "lanes": ("strict", "weighted"),
+}
+
+
+class TopicOptions(TypedDict, total=False):
+    """Keyword arguments of ``create_topic`` and ``alter_topic``."""
+
+    partitions: int
+    durability: Durability
+    compression: Compression
+    retention: Duration | None
+    retention_bytes: int | None
+    retain_until_settled: bool
+    segment_bytes: int
+    compact: bool
+    tombstone_retention: Duration
+    ttl: Duration | None
+    dead_letter_expired: bool
+    dead_letter_topic: str
+    message_bytes_max: int
+    depth_max: int | None
+    depth_policy: Literal["reject", "wait"]
+    depth_wait: Duration
+    dedup_window: Duration
+    delay_max: Duration
+
+
+class GroupOptions(TypedDict, total=False):
+    """Keyword arguments of ``create_group``, and of the ``consumer`` that creates its group."""
+
+    kind: Kind
+    start: Start
+    visibility_timeout: Duration
+    max_attempts: int
+    backoff: str | list[Duration]
+    ordered: bool
+    delivery: Literal["at-least-once", "at-most-once"]
+    lanes: Literal["strict", "weighted"]
+    dead_letter: bool
+    session_timeout: Duration
+
+
+class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """How one topic keeps its messages."""
+
+    # Logs the topic is split into; order holds within one.
+    partitions: int = 1
+    # "fsync": acknowledged is on disk. "os": in the page cache, flushed every second. "memory": only there.
+    durability: Durability = "fsync"
+    # How batches published through this broker are packed.
+    compression: Compression = "none"
+    # Segments older than this are deleted; None keeps them for ever.
+    retention_ms: int | None = 7 * DAY_MS
+    # Per partition: oldest segments go when the log is larger; None is no limit.
+    retention_bytes: int | None = None
+    # Retention waits for the slowest group.
+    retain_until_settled: bool = False
+    # Size at which a new segment file is begun.
+    segment_bytes: int = 256 * 1024 * 1024
+    # Keep only the last value of every key in sealed segments.
+    compact: bool = False
+    # How long compaction keeps a tombstone, so that slow readers see the deletion.
+    tombstone_retention_ms: int = DAY_MS
+    # Messages older than this are settled instead of delivered; None is never.
+    ttl_ms: int | None = None
+    # Expired messages go to the dead letters instead of just being settled.
+    dead_letter_expired: bool = False
+    # Where dead letters go; empty means "<topic>.dlq".
+    dead_letter_topic: str = ""
+    # Largest message: key, value and headers together.
+    message_bytes_max: int = 1024 * 1024
+    # Most messages that may wait for the slowest group; None is no limit.
+    depth_max: int | None = None
+    # At depth_max a publish is refused at once, or waits for room up to depth_wait_ms.
+    depth_policy: Literal["reject", "wait"] = "reject"
+    depth_wait_ms: int = 30_000
+    # How long a dedup id is remembered.
+    dedup_window_ms: int = 5 * 60 * 1000
+    # Longest delay a publish may ask for.
+    delay_max_ms: int = 365 * DAY_MS
+
+    def __post_init__(self) -> None:
+        _between("partitions", self.partitions, 1, 10_000)
+        _between("segment_bytes", self.segment_bytes, 4096, 2**31 - 1)
+        _between("message_bytes_max", self.message_bytes_max, 1, 64 * 1024 * 1024)
+        _between("retention_ms", self.retention_ms, 1, None)
+        _between("retention_bytes", self.retention_bytes, 1, None)
+        _between("ttl_ms", self.ttl_ms, 1, None)
+        _between("depth_max", self.depth_max, 1, None)
+        _between("dedup_window_ms", self.dedup_window_ms, 0, 7 * DAY_MS)
+        _one_of("durability", self.durability)
+        _one_of("compression", self.compression)
+        _one_of("depth_policy", self.depth_policy)
+        if self.dead_letter_topic:
+            check_name("dead letter topic", self.dead_letter_topic)
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How one group works through its topic."""
+
+    # "queue": consumers share the messages by leases. "stream": partitions are assigned, offsets committed.
+    kind: Kind = "queue"
+    # Where a new group begins: "earliest", "latest", an offset, or milliseconds since 1970 as "@<ms>".
+    start: str = "earliest"
+    # How long a consumer may hold a message before it is offered to another.
+    visibility_timeout_ms: int = 30_000
+    # Deliveries in all, the first included; then the message is a dead letter.
+    max_attempts: int = 4
+    # Waits before each retry: "exponential:<base ms>:<factor>:<cap ms>:<jitter>" or "fixed:<ms>,<ms>,...".
+    backoff: str = "exponential:1000:2:60000:0.2"
+    # Messages with equal keys are never in flight together.
+    ordered: bool = False
+    # "at-most-once" settles a message before it is handed out.
+    delivery: Literal["at-least-once", "at-most-once"] = "at-least-once"
+    # "strict": the highest lane first, always. "weighted": low lanes get their share.
+    lanes: Literal["strict", "weighted"] = "strict"
+    # False: a message that used up its attempts is settled and left in its topic, with no dead letter.
+    dead_letter: bool = True
+    # A stream consumer that is silent for this long loses its partitions.
+    session_timeout_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        _between("visibility_timeout_ms", self.visibility_timeout_ms, 1, 12 * 3600 * 1000)
+        _between("max_attempts", self.max_attempts, 1, 1000)
+        _between("session_timeout_ms", self.session_timeout_ms, 1, DAY_MS)
+        for name in ("kind", "delivery", "lanes"):
+            _one_of(name, getattr(self, name))
+        if self.ordered and self.kind == "stream":
+            raise InvalidValue(name="ordered", value=True, why="a stream group is in order by itself")
+
+
+class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one broker."""
+
+    # Messages one consumer may hold at a time.
+    in_flight_max: int = 10_000
+    # Messages one receive may return, and how many bytes it gathers before it stops looking for more.
+    receive_messages_max: int = 10_000
+    receive_bytes_max: int = 64 * 1024 * 1024
+    # Messages an ordered group may set aside while their keys are busy, per partition.
+    deferred_max: int = 10_000
+    # Dedup ids remembered per topic; beyond it the oldest are forgotten early.
+    dedup_ids_max: int = 1_000_000
+    # How often retention, compaction and journal snapshots are looked at.
+    maintenance_ms: int = 60_000
+    # How often the schedule looks at the wall clock, which may jump, before its next entry is due.
+    clock_check_ms: int = 1000
+    # Journal bytes after which a snapshot is taken, so that reopening replays little.
+    snapshot_bytes: int = 16 * 1024 * 1024
+    # How long close() waits for calls that are still running.
+    close_timeout_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            _between(name, getattr(self, name), 1, None)
+
+
+Settings = TypeVar("Settings", TopicSettings, GroupSettings)
+
+_DURATIONS = {
+    "retention", "tombstone_retention", "ttl", "depth_wait", "dedup_window", "delay_max",
+    "visibility_timeout", "session_timeout",
+}  # fmt: skip
+
+
+def settings_with(settings: Settings, options: TopicOptions | GroupOptions) -> Settings:
+    """``settings`` with what ``options`` changes; unknown names and wrong types are errors."""
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in _DURATIONS:
+            fields[f"{name}_ms"] = None if value is None else duration_ms(name, value)  # type: ignore[arg-type]
+        elif name == "start":
+            fields[name] = start_text(value)  # type: ignore[arg-type]
+        elif name == "backoff":
+            fields[name] = backoff_text(value)  # type: ignore[arg-type]
+        else:
+            fields[name] = value
+    for name, value in fields.items():
+        if name not in settings.__struct_fields__:
+            known = ", ".join(field.removesuffix("_ms") for field in settings.__struct_fields__)
+            raise InvalidValue(
+                name="settings", value=name, why=f"there is no such setting; there are {known}"
+            )
+        _same_type(name, value, getattr(type(settings)(), name))
+    return msgspec.structs.replace(settings, **fields)
+
+
+def start_text(start: Start | str | Instant) -> str:
+    """Where a group starts, as it is stored."""
+    if isinstance(start, bool):
+        raise InvalidValue(name="start", value=start, why="use 'earliest', 'latest', an offset or a time")
+    if isinstance(start, int):
+        if start < 0:
+            raise InvalidValue(name="start", value=start, why="an offset is not negative")
+        return str(start)
+    if isinstance(start, str) and start in ("earliest", "latest"):
+        return start
+    return f"@{instant_ms('start', start)}"
+
+
+def backoff_text(backoff: str | list[Duration]) -> str:
+    """A backoff as it is stored: the word "exponential", its full form, or a list of waits."""
+    if isinstance(backoff, list):
+        if not backoff:
+            raise InvalidValue(
+                name="backoff", value=backoff, why="give at least one wait, such as ['1s', '10s']"
+            )
+        return "fixed:" + ",".join(str(duration_ms("backoff", wait)) for wait in backoff)
+    if backoff == "exponential":
+        return GroupSettings().backoff
+    if isinstance(backoff, str) and backoff.partition(":")[0] in ("exponential", "fixed"):
+        return backoff
+    raise InvalidValue(
+        name="backoff", value=backoff, why="use 'exponential' or a list of waits such as ['1s', '10s']"
+    )
+
+
+def _between(name: str, value: int | None, low: int, high: int | None) -> None:
+    if value is not None and (value < low or (high is not None and value > high)):
+        limit = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise InvalidValue(name=name, value=value, why=f"it must be {limit}")
+
+
+def _one_of(name: str, value: str) -> None:
+    if value not in _CHOICES[name]:
+        raise InvalidValue(name=name, value=value, why=f"use one of {', '.join(_CHOICES[name])}")
+
+
+def _same_type(name: str, value: object, default: object) -> None:
+    """Refuse a wrong type here, where the setting's name is known."""
+    optional = name in ("retention_ms", "retention_bytes", "ttl_ms", "depth_max")
+    if value is None and optional:
+        return
+    wanted = int if optional else type(default)
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise InvalidValue(name=name, value=value, why=f"it must be {wanted.__name__}")

@@ -1,0 +1,355 @@
+"""Messages: as a producer hands them in, as the log stores them, as a consumer gets them.
+
+    Message            going in: a value and how it wants to be treated
+    StoredMessage      lying in the log: what browsing, replay and peek return
+    ReceivedMessage    on loan to a consumer, with its attempt number and answers: ack, nack, reject, extend
+    AsyncReceivedMessage   the same, with answers to await
+
+A received message does not know how it is settled; it passes itself to the
+``Settler`` (the consumer) it came from.  All messages of one lease share one
+``Delivery``, so a received message costs one small object of its own.
+
+The classes are plain and typed, and this module is compiled where a C
+compiler is present: building a hundred messages is the inner loop of
+``receive``.  Header values are text; bytes that are not UTF-8 survive a round
+trip as surrogate escapes, and ``raw_headers`` has the bytes as stored.
+"""
+
+from collections.abc import Awaitable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final, Protocol, cast
+
+from penstock.types import LANE_NAMES, Duration, Instant, Priority
+from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
+
+RawHeaders = list[tuple[str, bytes | None]]
+
+
+class Message:
+    """A message to publish, for ``publish_batch``; the same fields as the arguments of ``publish``."""
+
+    def __init__(
+        self,
+        value: bytes | None,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: Priority = 0,
+        ttl: Duration | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+    ) -> None:
+        self.value = value
+        self.key = key
+        self.headers = headers
+        self.priority = priority
+        self.ttl = ttl
+        self.delay = delay
+        self.deliver_at = deliver_at
+        self.dedup_id = dedup_id
+        self.partition = partition
+
+    def __repr__(self) -> str:
+        return f"Message({self.value!r}, key={self.key!r})"
+
+
+class Receipt:
+    """What a publish answers: where the message is now."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int | None,
+        timestamp: int,
+        schedule_id: str | None = None,
+        duplicate: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset  # None while the message waits in the schedule.
+        self.timestamp = timestamp  # Milliseconds since 1970, when the broker took it.
+        self.schedule_id = schedule_id
+        self.duplicate = duplicate  # True: the dedup id was seen before, and this is where the first one is.
+
+    @property
+    def id(self) -> str:
+        """The message's id, or the schedule's while it is not due."""
+        if self.schedule_id is not None:
+            return self.schedule_id
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Receipt) and self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
+
+    def __repr__(self) -> str:
+        return f"Receipt({self.id!r}, timestamp={self.timestamp}, duplicate={self.duplicate})"
+
+    def _facts(self) -> tuple[object, ...]:
+        return (self.topic, self.partition, self.offset, self.timestamp, self.schedule_id, self.duplicate)
+
+
+class StoredMessage:
+    """A message as it lies in the log."""
+
+    def __init__(self, topic: str, partition: int, record: Record) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._record = record
+
+    @property
+    def value(self) -> bytes:
+        """The payload; empty for a tombstone (see ``is_tombstone``)."""
+        value = self._record.value
+        return b"" if value is None else value
+
+    @property
+    def is_tombstone(self) -> bool:
+        """True for a message that deletes its key in a compacted topic."""
+        return self._record.value is None
+
+    @property
+    def key(self) -> bytes | None:
+        """What the message is about; equal keys keep their order."""
+        return self._record.key
+
+    @property
+    def offset(self) -> int:
+        """The message's place in its partition."""
+        return self._record.offset
+
+    @property
+    def timestamp(self) -> int:
+        """When the log took it, in milliseconds since 1970; never falls within a partition."""
+        return self._record.timestamp
+
+    @property
+    def published_at(self) -> datetime:
+        """The timestamp as a datetime in UTC."""
+        return datetime.fromtimestamp(self._record.timestamp / 1000, UTC)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers as text; the last one wins where a name repeats."""
+        return {
+            name: "" if value is None else value.decode("utf-8", "surrogateescape")
+            for name, value in self._record.headers
+        }
+
+    @property
+    def raw_headers(self) -> RawHeaders:
+        """The headers as stored, in order, with repeats."""
+        return self._record.headers
+
+    @property
+    def attributes(self) -> int:
+        """The attribute bits of the record batch the message lies in."""
+        return self._record.attributes
+
+    @property
+    def priority(self) -> str:
+        """The name of the message's lane."""
+        return LANE_NAMES[lane_of(self._record.attributes)]
+
+    @property
+    def id(self) -> str:
+        """``topic:partition:offset``, which is what ``trace`` takes."""
+        return f"{self.topic}:{self.partition}:{self._record.offset}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} key={self.key!r} {len(self.value)} bytes>"
+
+
+class Settler(Protocol):
+    """What a received message answers to; the consumer it came from."""
+
+    def ack(self, messages: Any) -> Any: ...
+
+    def nack(self, message: Any, *, delay: Duration | None, error: BaseException | str | None) -> Any: ...
+
+    def reject(self, message: Any, reason: str) -> Any: ...
+
+    def extend(self, message: Any, duration: Duration) -> Any: ...
+
+
+class Delivery:
+    """What the messages of one lease have in common."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        group: str,
+        lease: int,
+        start: int,
+        end: int,
+        attempt: int,
+        settler: Settler,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.group = group
+        self.lease = lease  # Number of the lease in its engine; -1 for a stream group.
+        self.start = start
+        self.end = end
+        self.attempt = attempt
+        self.settler = settler
+
+
+class Delivered(StoredMessage):
+    """A message on loan: the facts, without the answers."""
+
+    def __init__(self, delivery: Delivery, record: Record) -> None:
+        self.topic = delivery.topic
+        self.partition = delivery.partition
+        self._record = record
+        self._delivery: Final = delivery
+        self._settled = False
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery; rises with every redelivery."""
+        return self._delivery.attempt
+
+    @property
+    def group(self) -> str:
+        """The group this delivery belongs to."""
+        return self._delivery.group
+
+    @property
+    def delivery(self) -> Delivery:
+        """The lease this message came in."""
+        return self._delivery
+
+    @property
+    def settled(self) -> bool:
+        """True once this delivery was acked, nacked or rejected through this object."""
+        return self._settled
+
+    def mark_settled(self) -> None:
+        """For the consumer: this delivery has its answer."""
+        self._settled = True
+
+
+class ReceivedMessage(Delivered):
+    """A message on loan to this consumer until it answers or the visibility timeout passes.
+
+    As a context manager it acks when the block ends well and nacks with the
+    error when it raises; the error goes on to the caller.
+    """
+
+    def ack(self) -> None:
+        """The work is done; do not deliver this again."""
+        self._delivery.settler.ack(self)
+
+    def nack(self, *, delay: Duration | None = None, error: BaseException | str | None = None) -> None:
+        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        self._delivery.settler.nack(self, delay=delay, error=error)
+
+    def reject(self, reason: str) -> None:
+        """The message is no good; straight to the dead letters."""
+        self._delivery.settler.reject(self, reason)
+
+    def extend(self, duration: Duration) -> None:
+        """Keep the message for this long from now."""
+        self._delivery.settler.extend(self, duration)
+
+    def __enter__(self) -> "ReceivedMessage":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._settled:
+            return
+        if error is None:
+            self.ack()
+        else:
+            self.nack(error=error)
+
+
+class AsyncReceivedMessage(Delivered):
+    """``ReceivedMessage`` with answers to await."""
+
+    def ack(self) -> Awaitable[None]:
+        """The work is done; do not deliver this again."""
+        return cast("Awaitable[None]", self._delivery.settler.ack(self))
+
+    def nack(
+        self, *, delay: Duration | None = None, error: BaseException | str | None = None
+    ) -> Awaitable[None]:
+        """The work failed; deliver again after ``delay``, or after the group's backoff."""
+        return cast("Awaitable[None]", self._delivery.settler.nack(self, delay=delay, error=error))
+
+    def reject(self, reason: str) -> Awaitable[None]:
+        """The message is no good; straight to the dead letters."""
+        return cast("Awaitable[None]", self._delivery.settler.reject(self, reason))
+
+    def extend(self, duration: Duration) -> Awaitable[None]:
+        """Keep the message for this long from now."""
+        return cast("Awaitable[None]", self._delivery.settler.extend(self, duration))
+
+    async def __aenter__(self) -> "AsyncReceivedMessage":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._settled:
+            return
+        if error is None:
+            await self.ack()
+        else:
+            await self.nack(error=error)
+
+
+def received(delivery: Delivery, records: list[Record]) -> list[ReceivedMessage]:
+    """Wrap the records of one lease for a sync consumer."""
+    return [ReceivedMessage(delivery, record) for record in records]
+
+
+def received_async(delivery: Delivery, records: list[Record]) -> list[AsyncReceivedMessage]:
+    """Wrap the records of one lease for an async consumer."""
+    return [AsyncReceivedMessage(delivery, record) for record in records]
+
+
+class LeaseRun:
+    """Consecutive offsets of one lease that are settled together."""
+
+    def __init__(self, delivery: Delivery, start: int, end: int) -> None:
+        self.delivery = delivery
+        self.start = start
+        self.end = end
+
+
+def lease_runs(messages: list[Delivered]) -> list[LeaseRun]:
+    """Group messages into runs, so that a hundred acks in order become one settlement."""
+    runs: list[LeaseRun] = []
+    run: LeaseRun | None = None
+    for message in messages:
+        offset = message._record.offset
+        if run is not None and run.delivery is message._delivery and run.end == offset:
+            run.end = offset + 1
+        else:
+            run = LeaseRun(message._delivery, offset, offset + 1)
+            runs.append(run)
+        message._settled = True
+    return runs
+
+
+_LOOK_INSIDE: Final = EXPIRES | REDRIVEN
+
+
+def plain(records: list[Record], count: int) -> bool:
+    """True if these are all ``count`` records of a range, and none needs a look at its headers."""
+    if len(records) != count:
+        return False
+    for record in records:
+        if record.attributes & _LOOK_INSIDE:
+            return False
+    return True
