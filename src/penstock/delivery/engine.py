@@ -63,8 +63,10 @@ HELD: Final = 0  # Done as asked.
 LOST: Final = 1  # There is no such lease, or it does not hold that range.
 SETTLED: Final = 2  # Some offset of the range was settled or given back before; nothing changed.
 
-LANE_COUNT: Final = 5  # Lanes -2 to 2; a lane's slot in a list is lane + 2.
-LANE_SHIFT: Final = 2
+HIGHEST: Final = 2  # The lanes.
+LOWEST: Final = -2
+LANE_SHIFT: Final = 2  # A lane's slot in a list is lane + 2.
+LANE_COUNT: Final = 5
 
 TIMERS_SPARE: Final = 64  # Stale timers allowed beside the live ones before they are swept.
 EXPIRED_POPS: Final = 16  # Up to this many, popping the heap is cheaper than sorting it.
@@ -123,8 +125,10 @@ class DeliveryEngine:
         self._burying: deque[Exhausted] = deque()  # Taken by take_exhausted, not yet settled.
         self._cursors = [floor] * LANE_COUNT
         self._scans = [floor] * LANE_COUNT  # At or after the cursor: nothing fresh in between (a cache).
+        self._run_ends = [floor] * LANE_COUNT  # From the scan to here, all is of that lane (a cache).
         self._retries = RetryQueue()
         self._timers: list[tuple[int, int]] = []  # Heap of (deadline, lease number); may hold stale entries.
+        self._latest_ms = 0  # No timer is later.
         self._strides = _strides(weights)  # Empty: strict lanes.
         self._credits = [0] * LANE_COUNT  # See _charge.
 
@@ -137,10 +141,16 @@ class DeliveryEngine:
         if self._retries.is_due(now_ms):
             start, end, attempt = self._take_retry(limit, now_ms)
         else:
-            lane = self._choose(high)
+            lane = HIGHEST
             start, end = self._find(lane, limit, high)
+            while start >= end and lane > LOWEST:
+                lane -= 1
+                start, end = self._find(lane, limit, high)
             if start >= end:
                 return None
+            if self._strides:
+                lane = self._choose(lane, high)
+                start, end = self._find(lane, limit, high)
             self._take_fresh(lane, start, end)
         number = self.next_number
         self.next_number = number + 1
@@ -248,6 +258,7 @@ class DeliveryEngine:
         for slot in range(LANE_COUNT):
             self._cursors[slot] = offset
             self._scans[slot] = offset
+            self._run_ends[slot] = offset
             self._credits[slot] = 0
 
     def skip_to(self, offset: int) -> int:
@@ -283,8 +294,11 @@ class DeliveryEngine:
         """One past the highest offset that this engine has handed out or settled."""
         return max(self.done.end, max(self._cursors))
 
-    def next_due_ms(self) -> int:
-        """When the earliest lease ends or retry is due, or -1."""
+    def next_due_ms(self, after_ms: int = -1) -> int:
+        """When the earliest lease ends or retry is due, or -1; retries due by ``after_ms`` do not count.
+
+        Those are ready already: there is nothing to wait for.
+        """
         timers = self._timers
         while timers:
             lease = self.leases.get(timers[0][1])
@@ -292,13 +306,15 @@ class DeliveryEngine:
                 break
             heappop(timers)
         due_ms = self._retries.next_due_ms()
+        if due_ms <= after_ms:
+            due_ms = -1
         if timers and (due_ms < 0 or timers[0][0] < due_ms):
             return timers[0][0]
         return due_ms
 
     def ready(self, high: int) -> bool:
         """Whether some fresh offset below ``high`` could be leased."""
-        for lane in self.lanes.lanes():
+        for lane in range(HIGHEST, LOWEST - 1, -1):
             start, end = self._find(lane, 1, high)
             if start < end:
                 return True
@@ -355,7 +371,9 @@ class DeliveryEngine:
             self.attempts_max,
             None if self._weights is None else sorted(self._weights.items()),
             self.done.to_bytes(),
-            list(self._cursors),
+            # Below the floor a cursor says nothing; a replay after retention, which finds the lanes of
+            # deleted offsets forgotten, may leave it elsewhere down there.
+            [max(cursor, self.done.floor) for cursor in self._cursors],
             self._retries.entries(),
             list(self._burying) + list(self.exhausted),
             sorted(leases),
@@ -371,6 +389,7 @@ class DeliveryEngine:
         engine.done = OffsetSet.from_bytes(done)
         engine._cursors = list(cursors)
         engine._scans = list(cursors)
+        engine._run_ends = list(cursors)
         engine._credits = list(credits_)
         engine.next_number = next_number
         for due_ms, start, end, attempt in retries:
@@ -386,23 +405,17 @@ class DeliveryEngine:
 
     # Fresh offsets.
 
-    def _choose(self, high: int) -> int:
-        """The lane that the next fresh offsets come from; any lane if there are none."""
-        lanes = self.lanes.lanes()
-        if len(lanes) == 1:
-            return lanes[0]
-        best = 0
-        best_credit = -1
-        for lane in lanes:
-            start, end = self._find(lane, 1, high)
-            if start >= end:
-                continue
-            if not self._strides:
-                return lane
+    def _choose(self, highest: int, high: int) -> int:
+        """Weighted lanes: the one whose turn it is, of those that have something; ``highest`` has."""
+        best = highest
+        best_credit = self._credits[highest + LANE_SHIFT]
+        for lane in range(highest - 1, LOWEST - 1, -1):
             credit = self._credits[lane + LANE_SHIFT]
-            if best_credit < 0 or credit < best_credit:
-                best = lane
-                best_credit = credit
+            if credit < best_credit:
+                start, end = self._find(lane, 1, high)
+                if start < end:
+                    best = lane
+                    best_credit = credit
         return best
 
     def _find(self, lane: int, limit: int, high: int) -> tuple[int, int]:
@@ -411,7 +424,11 @@ class DeliveryEngine:
         scan = self._scans[slot]
         done = self.done
         while scan < high:
-            start, end = self.lanes.next_range(lane, scan, high)
+            start = scan
+            end = self._run_ends[slot]
+            if start + limit > min(end, high):
+                start, end = self.lanes.next_range(lane, scan, high)
+                self._run_ends[slot] = end
             if start < done.end:  # Some of it may be done: purged, or settled before it was delivered.
                 start = done.first_missing(start)
             if start < end:
@@ -448,7 +465,7 @@ class DeliveryEngine:
         self._credits[slot] = size * self._strides[slot]
 
     def _lane_of(self, offset: int) -> int:
-        for lane in self.lanes.lanes():
+        for lane in range(HIGHEST, LOWEST - 1, -1):
             if lane and self.lanes.next_range(lane, offset, offset + 1)[0] == offset:
                 return lane
         return 0
@@ -465,7 +482,7 @@ class DeliveryEngine:
 
     def _same_lane(self, offset: int) -> bool:
         """Whether ``offset`` is in the lane of the offset before it."""
-        return len(self.lanes.lanes()) == 1 or self._lane_of(offset) == self._lane_of(offset - 1)
+        return self._lane_of(offset) == self._lane_of(offset - 1)
 
     def _forget_waiting(self, start: int, end: int) -> None:
         """Take [start, end) out of the retries and the exhausted, as far as it is there."""
@@ -499,36 +516,49 @@ class DeliveryEngine:
             return LOST
         size = end - start
         if start == lease.start and end == lease.end and not lease.settled:
-            del self.leases[number]
+            self._end(number)
             self.in_flight -= size
             return HELD
         if start < lease.start or end > lease.end or size <= 0:
             return LOST
         mask = ((1 << size) - 1) << (start - lease.start)
-        if lease.settled & mask:
+        settled = lease.settled
+        if settled & mask:
             return SETTLED
-        lease.settled |= mask
+        lease.settled = settled | mask
         lease.left -= size
         self.in_flight -= size
         if not lease.left:
-            del self.leases[number]
+            self._end(number)
         return HELD
+
+    def _end(self, number: int) -> None:
+        del self.leases[number]
+        if not self.leases:  # Then every timer is stale; a consumer that works alone leaves none behind.
+            self._timers.clear()
+            self._latest_ms = 0
 
     def _set_timer(self, lease: Lease) -> None:
         timers = self._timers
-        heappush(timers, (lease.deadline_ms, lease.number))
+        deadline_ms = lease.deadline_ms
+        if (
+            deadline_ms >= self._latest_ms
+        ):  # As good as always; and a heap stays one with its maximum at the end.
+            self._latest_ms = deadline_ms
+            timers.append((deadline_ms, lease.number))
+        else:
+            heappush(timers, (deadline_ms, lease.number))
         if len(timers) > 2 * len(self.leases) + TIMERS_SPARE:
             self._sweep_timers()
 
     def _sweep_timers(self) -> None:
         """Drop the stale timers; done once per as many pushes as there are timers, so O(1) each."""
-        live: list[tuple[int, int]] = []
+        live: set[tuple[int, int]] = set()  # A deadline moved there and back has two timers.
         for timer in self._timers:
             lease = self.leases.get(timer[1])
             if lease is not None and lease.deadline_ms == timer[0]:
-                live.append(timer)
-        live.sort()  # A sorted list is a heap; and nearly sorted it is already.
-        self._timers = live
+                live.add(timer)
+        self._timers = sorted(live)  # A sorted list is a heap.
 
     def _due_timers(self, now_ms: int) -> list[tuple[int, int]]:
         """Take the timers that are due, in order."""

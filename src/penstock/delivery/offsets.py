@@ -225,9 +225,9 @@ class OffsetSet:
         """Set ``bits``, which has ``amount`` ones, in a chunk."""
         old = self._chunks.get(chunk, 0)
         if old:
-            fresh = bits & ~old
-            if fresh != bits:
-                amount = fresh.bit_count()
+            both = old & bits
+            if both:
+                amount -= both.bit_count()
             bits |= old
         self._count += amount
         self._chunks[chunk] = FULL if bits == FULL else bits
@@ -243,21 +243,23 @@ class OffsetSet:
         self._drop_chunks(old >> CHUNK_SHIFT, offset >> CHUNK_SHIFT)
         chunks = self._chunks
         while True:
-            chunk = self.floor >> CHUNK_SHIFT
+            chunk = offset >> CHUNK_SHIFT
             bits = chunks.get(chunk, 0)
             if not bits:
                 return
-            shift = self.floor & CHUNK_MASK
+            shift = offset & CHUNK_MASK
             left = bits >> shift
-            ones = _trailing_ones(left)
-            left = left >> ones << ones
-            self._count += left.bit_count() - bits.bit_count()
-            self.floor += ones
-            if left:
-                chunks[chunk] = left << shift
-                return
-            del chunks[chunk]
-            if self.floor & CHUNK_MASK:
+            ones = _trailing_ones(left) if left & 1 else 0
+            offset += ones
+            self.floor = offset
+            left = left >> ones << (shift + ones)
+            if left != bits:
+                self._count -= bits.bit_count() - left.bit_count()
+                if left:
+                    chunks[chunk] = left
+                else:
+                    del chunks[chunk]
+            if not ones or offset & CHUNK_MASK:
                 return
 
     def _drop_chunks(self, first: int, end: int) -> None:
