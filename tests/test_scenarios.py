@@ -74,16 +74,16 @@ class Stage:
         return "nothing" if lease is None else told(lease)
 
     def do_ack(self, plain: list[str], named: dict[str, str]) -> str:
-        return self.answer(plain, lambda number, start, end: self.engine.settle(number, start, end))
+        return self.answer(plain, self.engine.settle)
 
     def do_nack(self, plain: list[str], named: dict[str, str]) -> str:
         due_ms = int(named["at"]) + int(named.get("delay", 0))
         attempt = self.attempt_of(plain) + 1
-        return self.answer(plain, lambda *span: self.engine.give_back(*span, attempt, due_ms))
+        return self.answer(plain, self.back(attempt, due_ms))
 
     def do_park(self, plain: list[str], named: dict[str, str]) -> str:
         attempt = self.attempt_of(plain)
-        return self.answer(plain, lambda *span: self.engine.give_back(*span, attempt, PARKED_MS))
+        return self.answer(plain, self.back(attempt, PARKED_MS))
 
     def do_call(self, plain: list[str], named: dict[str, str]) -> str:
         offset = int(plain[0])
@@ -138,8 +138,10 @@ class Stage:
         lines = [f"floor {engine.floor}, lag {engine.lag(self.high)}, next due {engine.next_due_ms()}"]
         if engine.done.count_above():
             lines.append(f"done above the floor: {ranges(engine.done.ranges())}")
-        for lease in engine.leases.values():
-            lines.append(f"lease {lease.number}: {ranges(lease.unsettled())}, attempt {lease.attempt}")
+        lines += [
+            f"lease {lease.number}: {ranges(lease.unsettled())}, attempt {lease.attempt}"
+            for lease in engine.leases.values()
+        ]
         for start, end, due_ms in engine.waiting_ranges():
             when = "parked" if due_ms == PARKED_MS else f"due {due_ms}"
             lines.append(f"waiting: {start}-{end}, attempt {engine.waiting_attempt(start)}, {when}")
@@ -149,6 +151,9 @@ class Stage:
     def attempt_of(self, plain: list[str]) -> int:
         lease = self.engine.leases.get(int(plain[0]))
         return 0 if lease is None else lease.attempt
+
+    def back(self, attempt: int, due_ms: int) -> Answer:
+        return lambda number, start, end: self.engine.give_back(number, start, end, attempt, due_ms)
 
     def answer(self, plain: list[str], call: Answer) -> str:
         number = int(plain[0])
