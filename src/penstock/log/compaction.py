@@ -17,8 +17,10 @@ order also makes tombstones safe: when one goes, all older values of its key
 have gone before, in this pass or an earlier one.
 
 When: if at least half of the bytes are new since the last pass (so each byte
-is rewritten about once for every byte published, at most), or when tombstones
-are overdue.  The first pass after opening a log takes all of it for new.
+is rewritten about once for every byte published, at most); if there is
+anything new and the last pass was ``tombstone_ms`` ago; or when a tombstone
+that a pass has left is overdue.  The first pass after opening a log takes all
+of it for new.
 
 Bounds: the map holds ``KEYS_MAX`` keys; if there are more, the pass ends at
 the record where it is full, and the next one goes on from there.
@@ -65,10 +67,11 @@ def compact_steps(
 
 
 def _worthwhile(log: Log, now_ms: int, tombstone_ms: int) -> bool:
-    """Is half of the log new, or a tombstone overdue?"""
+    """Is much of the log new, or something of it for long, or a tombstone overdue?"""
     cleaned = log.cleaned
     new_bytes = sum(segment.bytes for segment in log.segments() if segment.next_offset > cleaned.upto)
-    if new_bytes and new_bytes * 2 >= log.size_bytes:
+    waited_ms = now_ms - cleaned.at_ms
+    if new_bytes and (new_bytes * 2 >= log.size_bytes or waited_ms >= tombstone_ms):
         return True
     oldest = cleaned.oldest_tombstone_ms
     # Not more often than twice in a tombstone's life: each time the whole log is read.

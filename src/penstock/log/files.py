@@ -204,9 +204,9 @@ class SystemFile:
         """Return when everything appended before the call is on the disk."""
         try:
             _sync_data(self._descriptor)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: it is closed.
             # Even "no room" is fatal here: after a failed sync the kernel may have dropped the pages.
-            raise StorageFailed(path=self._path, why=f"sync: {error.strerror}") from error
+            raise StorageFailed(path=self._path, why=f"sync: {error}") from error
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""

@@ -327,12 +327,14 @@ class Log(LogReader):
         """
         report = RewriteReport()
         for group in self._groups(upto):
+            if group[0] not in self._segments:
+                continue  # Deleted meanwhile, as below.
             work = SegmentRewrite(group, self._index_bytes, keep)
             try:
                 for _ in work.steps():
                     yield
                     if group[0] not in self._segments:
-                        break  # Deleted meanwhile.
+                        break
                 else:
                     if work.worthwhile:
                         report = self._install(work, report)

@@ -225,9 +225,8 @@ class LogReader:
 
     def headers(self, offset: int) -> Iterator[Header]:
         """The headers of the batches from the one that holds ``offset`` on; nothing is decoded."""
-        offset = max(offset, self.start)
         while offset < self.end:
-            segment, position, base = self._locate(offset)
+            segment, position, base = self._locate(max(offset, self.start))
             for header in self._segment_headers(segment, position, base):
                 offset = header.next_offset
                 yield header

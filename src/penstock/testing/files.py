@@ -197,22 +197,22 @@ class _Node:
         self.content = bytearray()  # As the running process sees it.
         self.synced = b""
 
-    def lose(self, random: Random) -> None:
-        """Keep what was synced, and of the rest what ``random`` likes."""
+    def lose(self, chance: Random) -> None:
+        """Keep what was synced, and of the rest what ``chance`` likes."""
         old, new = self.synced, bytes(self.content)
-        result = random.choice([old, new, self._mixed(old, new, random)])
+        result = chance.choice([old, new, self._mixed(old, new, chance)])
         self.synced = result
         self.content = bytearray(result)
 
-    def _mixed(self, old: bytes, new: bytes, random: Random) -> bytes:
+    def _mixed(self, old: bytes, new: bytes, chance: Random) -> bytes:
         pairs = enumerate(zip(old, new, strict=False))
         same = next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
-        size = random.randint(min(len(old), len(new)), max(len(old), len(new)))
+        size = chance.randint(min(len(old), len(new)), max(len(old), len(new)))
         result = bytearray(size)  # Zeros where neither state has a block.
-        zeros = random.random() < 0.5  # Not every cut leaves holes: often just the end is missing.
+        zeros = chance.random() < 0.5  # Not every cut leaves holes: often just the end is missing.
         result[:same] = new[:same]
         for at in range(same, size, BLOCK_BYTES):
-            source = random.choice([old, new, b""]) if zeros else new
+            source = chance.choice([old, new, b""]) if zeros else new
             block = source[at : min(at + BLOCK_BYTES, size)]
             result[at : at + len(block)] = block
         return bytes(result)
@@ -285,17 +285,17 @@ class CrashDisk:
         self.life += 1
         self.locks.clear()
 
-    def power_cut(self, random: Random) -> None:
+    def power_cut(self, chance: Random) -> None:
         """The machine stops; what was not synced is there or not."""
         self.kill()
         for changes in self._pending.values():
             for change in changes:
-                if random.random() < 0.5:
+                if chance.random() < 0.5:
                     self._apply(change, self._synced)
         self._pending.clear()
         self._names = dict(self._synced)
         for node in self._names.values():
-            node.lose(random)
+            node.lose(chance)
 
     def damage(self, path: str, change: Callable[[bytes], bytes]) -> None:
         """Replace a file's bytes behind everybody's back."""

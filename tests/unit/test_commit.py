@@ -1,0 +1,243 @@
+"""Group commit: who syncs, who waits, who hears of it."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.errors import StorageFailed
+from penstock.log.commit import GroupCommit
+from penstock.log.files import MemoryFile, MemoryFiles
+from penstock.log.log import Log, LogConfig
+from penstock.testing.files import Fault, FaultyFiles
+from penstock.wire.records import encode_values
+
+PATIENCE_S = 20  # Far beyond what any of these takes; a test that waits so long has failed.
+
+
+class GatedFile(MemoryFile):
+    """A file whose sync takes as long as the test likes."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, files: "GatedFiles", data: bytearray) -> None:
+        super().__init__(data)
+        self._files = files
+
+    def sync(self) -> None:
+        self._files.threads.append(threading.current_thread().name)
+        self._files.entered.release()
+        assert self._files.gate.acquire(timeout=PATIENCE_S)
+
+
+class GatedFiles(MemoryFiles):
+    """Each sync passes ``gate`` once, and says so at ``entered`` before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Semaphore(0)
+        self.threads: list[str] = []
+
+    def open(self, path: str, *, create: bool) -> GatedFile:
+        return GatedFile(self, self._contents.setdefault(path, bytearray()))
+
+
+def publish(log: Log, commit: GroupCommit) -> int:
+    log.append(encode_values([b"x"], 1000))
+    commit.mark(log)
+    return log.written
+
+
+def test_the_first_waiter_syncs_in_its_own_thread() -> None:
+    files = GatedFiles()
+    files.gate.release()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    heard: list[str] = []
+    commit.listeners.append(lambda: heard.append(threading.current_thread().name))
+
+    commit.wait(log, publish(log, commit))
+
+    assert (log.durable, log.high) == (log.written, 1)
+    assert files.threads == heard == [threading.current_thread().name]
+
+
+def test_those_who_come_during_a_sync_share_the_next_one() -> None:
+    files = GatedFiles()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    with ThreadPoolExecutor(6) as pool:
+        first = pool.submit(commit.wait, log, publish(log, commit))
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        others = [pool.submit(commit.wait, log, publish(log, commit)) for _ in range(5)]
+
+        files.gate.release()
+        first.result(PATIENCE_S)
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        assert log.high == 1
+        files.gate.release()
+        for other in others:
+            other.result(PATIENCE_S)
+
+    assert log.high == 6
+    assert len(files.threads) == 2
+
+
+def test_what_is_appended_during_a_sync_is_not_durable_by_it() -> None:
+    files = GatedFiles()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    with ThreadPoolExecutor(1) as pool:
+        written = publish(log, commit)
+        waiter = pool.submit(commit.wait, log, written)
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        publish(log, commit)
+        files.gate.release()
+        waiter.result(PATIENCE_S)
+
+    assert (log.durable, log.high, log.end) == (written, 1, 2)
+
+
+def test_waiting_for_what_is_durable_costs_no_sync() -> None:
+    files = GatedFiles()
+    files.gate.release()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    written = publish(log, commit)
+    commit.wait(log, written)
+
+    commit.wait(log, written)
+
+    assert len(files.threads) == 1
+
+
+def test_a_round_covers_every_marked_log() -> None:
+    files = MemoryFiles()
+    logs = [Log.open(files, f"d{number}", LogConfig()) for number in range(3)]
+    commit = GroupCommit()
+    written = [publish(log, commit) for log in logs]
+
+    commit.wait(logs[1], written[1])
+
+    assert [log.high for log in logs] == [1, 1, 1]
+
+
+def test_a_kick_makes_the_disk_thread_sync_and_the_listeners_hear_of_it() -> None:
+    files = GatedFiles()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    heard = threading.Semaphore(0)
+    commit.listeners.append(heard.release)
+
+    publish(log, commit)
+    commit.kick()
+    assert files.entered.acquire(timeout=PATIENCE_S)
+    publish(log, commit)
+    commit.kick()
+    files.gate.release()
+    assert heard.acquire(timeout=PATIENCE_S)
+    files.gate.release()
+    assert heard.acquire(timeout=PATIENCE_S)
+
+    assert log.high == 2
+    assert files.threads == ["penstock-disk", "penstock-disk"]
+    commit.close()
+
+
+def test_a_kick_with_nothing_marked_does_nothing() -> None:
+    commit = GroupCommit()
+    commit.kick()
+    commit.close()
+    commit.close()
+
+
+def test_closing_ends_the_thread_after_the_rounds_it_was_asked_for() -> None:
+    log = Log.open(MemoryFiles(), "d", LogConfig())
+    commit = GroupCommit()
+    publish(log, commit)
+    commit.kick()
+
+    commit.close()
+
+    assert log.high == 1
+    assert "penstock-disk" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_waiter_and_the_disk_thread_take_turns() -> None:
+    files = GatedFiles()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(commit.wait, log, publish(log, commit))
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        publish(log, commit)
+        commit.kick()
+        assert not files.entered.acquire(blocking=False)
+        files.gate.release()
+        waiter.result(PATIENCE_S)
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        files.gate.release()
+        commit.close()
+    assert log.high == 2
+
+
+def test_a_failed_sync_is_raised_by_all_who_wait_for_that_log_and_by_nobody_else() -> None:
+    broken = FaultyFiles(MemoryFiles())
+    bad = Log.open(broken, "d", LogConfig())
+    good = Log.open(MemoryFiles(), "d", LogConfig())
+    commit = GroupCommit()
+    bad_written = publish(bad, commit)
+    good_written = publish(good, commit)
+    broken.fail_next(Fault.FAIL)
+
+    commit.wait(good, good_written)
+    for _ in range(2):
+        with pytest.raises(StorageFailed):
+            commit.wait(bad, bad_written)
+
+    assert (bad.high, good.high) == (0, 1)
+    with pytest.raises(StorageFailed):
+        publish(bad, commit)
+
+
+def test_a_roll_during_a_sync_waits_for_it_and_both_are_right() -> None:
+    files = GatedFiles()
+    log = Log.open(files, "d", LogConfig())
+    log.append(encode_values([b"x"], 1000))
+    with ThreadPoolExecutor(2) as pool:
+        syncing = pool.submit(log.sync)
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        rolling = pool.submit(log.roll)
+        files.gate.release()
+        syncing.result(PATIENCE_S)
+        rolling.result(PATIENCE_S)  # Everything was durable: it needs no sync of its own.
+    log.append(encode_values([b"y"], 1000))
+
+    assert (log.high, log.end) == (1, 2)
+    assert [segment.sealed for segment in log.segments()] == [True, False]
+    files.gate.release()
+    log.sync()
+    assert log.high == 2
+
+
+def test_many_threads_each_see_their_own_records_durable() -> None:
+    """No choreography: whatever the scheduler does, a waiter returns only when its bytes are durable."""
+    log = Log.open(MemoryFiles(), "d", LogConfig(segment_bytes=2000))
+    commit = GroupCommit()
+    lock = threading.Lock()
+
+    def work(wait: Callable[[Log, int], None]) -> None:
+        for _ in range(200):
+            with lock:
+                written = publish(log, commit)
+                end = log.end
+            wait(log, written)
+            assert log.durable >= written
+            assert log.high >= end
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(work, commit.wait) for _ in range(4)]:
+            done.result(PATIENCE_S)
+    assert log.high == log.end == 800

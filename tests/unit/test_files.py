@@ -1,0 +1,368 @@
+"""One contract for every kind of files; then what only real ones, or only broken ones, can show."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, StorageFailed
+from penstock.log.files import PARTS_MAX, Files, MemoryFiles, SystemFile, SystemFiles, storage_error
+from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
+
+# --- every kind ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["system", "memory", "crash", "faulty"])
+def files(request: pytest.FixtureRequest) -> Files:
+    kinds: dict[str, Files] = {
+        "system": SystemFiles(),
+        "memory": MemoryFiles(),
+        "crash": CrashDisk(),
+        "faulty": FaultyFiles(MemoryFiles()),
+    }
+    return kinds[str(request.param)]
+
+
+@pytest.fixture
+def root(files: Files, tmp_path: Path) -> str:
+    path = f"{tmp_path}/data"
+    files.make_directory(path)
+    return path
+
+
+def test_what_is_appended_is_read_back(files: Files, root: str) -> None:
+    file = files.open(f"{root}/a", create=True)
+
+    file.append((b"one", bytearray(b"two"), memoryview(b"three")))
+    file.append((b"four",))
+    file.sync()
+
+    assert file.size == 15
+    assert file.read(0, 100) == b"onetwothreefour"
+    assert file.read(3, 3) == b"two"
+    assert file.read(15, 1) == b""
+    file.close()
+    file.close()
+    assert files.open(f"{root}/a", create=False).size == 15
+    assert files.read_file(f"{root}/a") == b"onetwothreefour"
+
+
+def test_a_truncated_file_grows_from_its_new_end(files: Files, root: str) -> None:
+    file = files.open(f"{root}/a", create=True)
+    file.append((b"0123456789",))
+
+    file.truncate(4)
+    file.append((b"ab",))
+
+    assert file.size == 6
+    assert file.read(0, 100) == b"0123ab"
+
+
+def test_more_parts_than_the_kernel_takes_at_once_are_all_written(files: Files, root: str) -> None:
+    file = files.open(f"{root}/a", create=True)
+    parts = [b"%d," % number for number in range(PARTS_MAX * 2 + 5)]
+
+    file.append(parts)
+
+    assert file.read(0, file.size + 1) == b"".join(parts)
+
+
+def test_a_file_that_is_not_there_cannot_be_opened_or_read(files: Files, root: str) -> None:
+    with pytest.raises(StorageFailed):
+        files.open(f"{root}/missing", create=False)
+    with pytest.raises(StorageFailed):
+        files.read_file(f"{root}/missing")
+    with pytest.raises(StorageFailed):
+        files.rename(f"{root}/missing", f"{root}/other")
+    assert not files.exists(f"{root}/missing")
+
+
+def test_names_are_listed_sorted_and_removed(files: Files, root: str) -> None:
+    for name in ("b", "a", "c"):
+        files.write_file(f"{root}/{name}", b"x")
+
+    files.remove(f"{root}/b")
+    files.remove(f"{root}/b")
+
+    assert files.list(root) == ["a", "c"]
+    assert files.exists(root)
+    assert files.list(f"{root}/nowhere") == []
+
+
+def test_a_rename_replaces_what_had_the_name(files: Files, root: str) -> None:
+    files.write_file(f"{root}/a", b"new")
+    files.write_file(f"{root}/b", b"old")
+
+    files.rename(f"{root}/a", f"{root}/b")
+    files.sync_directory(root)
+
+    assert files.list(root) == ["b"]
+    assert files.read_file(f"{root}/b") == b"new"
+
+
+def test_a_written_file_is_replaced_as_a_whole(files: Files, root: str) -> None:
+    files.write_file(f"{root}/a", b"a longer first text")
+    files.write_file(f"{root}/a", b"second")
+
+    assert files.read_file(f"{root}/a") == b"second"
+    assert files.list(root) == ["a"]
+
+
+def test_a_tree_is_removed_with_all_in_it(files: Files, root: str) -> None:
+    files.make_directory(f"{root}/topic/0")
+    files.write_file(f"{root}/topic/0/a", b"x")
+    files.write_file(f"{root}/topics", b"x")
+
+    files.remove_tree(f"{root}/topic")
+    files.remove_tree(f"{root}/topic")
+
+    assert files.list(root) == ["topics"]
+
+
+def test_a_lock_is_held_by_one(files: Files, root: str) -> None:
+    lock = files.lock(f"{root}/lock")
+
+    with pytest.raises(DirectoryInUse) as caught:
+        files.lock(f"{root}/lock")
+    assert caught.value.facts == {"directory": root, "pid": str(os.getpid())}
+
+    lock.release()
+    lock.release()
+    files.lock(f"{root}/lock").release()
+
+
+# --- real ones ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """No file may grow beyond ``size``: the kernel takes a part and refuses the rest, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("parts", [(b"x" * 1500,), (b"x" * 700, b"y" * 800)], ids=["one part", "two parts"])
+def test_an_append_that_fails_half_way_is_cut_back(tmp_path: Path, parts: tuple[bytes, ...]) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    file.append((b"before",))
+
+    with files_limited_to(1000), pytest.raises(StorageFailed):
+        file.append(parts)
+
+    assert file.size == 6
+    assert (tmp_path / "a").read_bytes() == b"before"
+    file.append((b" and after",))
+    assert (tmp_path / "a").read_bytes() == b"before and after"
+
+
+def test_a_full_disk_is_said_so_and_a_file_that_cannot_be_cut_back_has_failed() -> None:
+    """/dev/full refuses every write for lack of room, and cannot be truncated either."""
+    file = SystemFiles().open("/dev/full", create=False)
+    with pytest.raises(StorageFailed, match="cutting the file back"):
+        file.append((b"x",))
+
+
+def test_lack_of_room_is_disk_full_and_all_else_is_storage_failed() -> None:
+    kinds = [type(storage_error("p", OSError(number, "why"))) for number in (errno.ENOSPC, errno.EDQUOT)]
+    assert kinds == [DiskFull, DiskFull]
+    assert isinstance(storage_error("p", OSError(errno.EIO, "why")), StorageFailed)
+
+
+def test_a_file_that_was_closed_fails_instead_of_touching_another(tmp_path: Path) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    file.close()
+    for call in (file.sync, lambda: file.append((b"x",)), lambda: file.read(0, 1), lambda: file.truncate(0)):
+        with pytest.raises(StorageFailed):
+            call()
+
+
+def test_a_directory_that_cannot_be_made_or_locked_is_unusable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    files = SystemFiles()
+    with pytest.raises(DirectoryUnusable):
+        files.make_directory(f"{tmp_path}/file")
+    with pytest.raises(DirectoryUnusable):
+        files.make_directory(f"{tmp_path}/file/below")
+    with pytest.raises(DirectoryUnusable):
+        files.lock(f"{tmp_path}/nowhere/lock")
+    with pytest.raises(StorageFailed):
+        files.list(f"{tmp_path}/file")
+    with pytest.raises(StorageFailed):
+        files.sync_directory(f"{tmp_path}/nowhere")
+    with pytest.raises(StorageFailed):
+        files.remove(str(tmp_path))
+    with pytest.raises(StorageFailed):
+        files.remove_tree(f"{tmp_path}/file")
+
+
+def test_directories_are_made_with_their_parents(tmp_path: Path) -> None:
+    files = SystemFiles()
+    files.make_directory(f"{tmp_path}/a/b/c")
+    files.make_directory(f"{tmp_path}/a/b/c")
+    assert files.exists(f"{tmp_path}/a/b/c")
+
+
+def test_the_file_system_s_own_size_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    assert isinstance(file, SystemFile)
+    assert file.size == 5
+
+
+# --- broken ones --------------------------------------------------------------------------------------------
+
+
+def test_a_power_cut_keeps_what_was_synced_and_nothing_that_was_not_there() -> None:
+    outcomes = set()
+    for seed in range(50):
+        disk = CrashDisk()
+        file = disk.open("d/a", create=True)
+        disk.sync_directory("d")
+        file.append((b"s" * 100,))
+        file.sync()
+        file.append((b"u" * 200,))
+
+        disk.power_cut(Random(seed))
+
+        data = disk.read_file("d/a")
+        assert data.startswith(b"s" * 100)
+        assert set(data[100:]) <= set(b"u\0")
+        outcomes.add(data)
+    assert b"s" * 100 in outcomes
+    assert b"s" * 100 + b"u" * 200 in outcomes
+    assert len(outcomes) > 5
+
+
+def test_a_power_cut_may_lose_names_until_the_directory_is_synced() -> None:
+    outcomes = set()
+    for seed in range(50):
+        disk = CrashDisk()
+        disk.open("d/old", create=True)
+        disk.sync_directory("d")
+        disk.open("d/new", create=True)
+        disk.remove("d/old")
+        disk.power_cut(Random(seed))
+        outcomes.add(tuple(disk.list("d")))
+    assert outcomes == {(), ("old",), ("new",), ("new", "old")}
+
+
+def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
+    outcomes = set()
+    for seed in range(50):
+        disk = CrashDisk()
+        for name in ("a", "b"):
+            file = disk.open(f"d/{name}", create=True)
+            file.append((name.encode(),))
+            file.sync()
+        disk.sync_directory("d")
+        disk.rename("d/a", "d/b")
+        disk.power_cut(Random(seed))
+        outcomes.add(tuple((name, disk.read_file(f"d/{name}")) for name in disk.list("d")))
+    assert outcomes == {(("b", b"a"),), (("a", b"a"), ("b", b"b"))}
+
+
+def test_an_unsynced_truncation_may_come_undone() -> None:
+    outcomes = set()
+    for seed in range(50):
+        disk = CrashDisk()
+        file = disk.open("d/a", create=True)
+        disk.sync_directory("d")
+        file.append((b"x" * 300,))
+        file.sync()
+        file.truncate(10)
+        disk.power_cut(Random(seed))
+        outcomes.add(len(disk.read_file("d/a")))
+    assert {10, 300} < outcomes
+
+
+def test_a_killed_process_loses_its_files_and_locks_but_no_bytes() -> None:
+    disk = CrashDisk()
+    file = disk.open("d/a", create=True)
+    file.append((b"x",))
+    disk.lock("d/lock")
+
+    disk.kill()
+
+    with pytest.raises(Crash):
+        file.append((b"y",))
+    assert disk.read_file("d/a") == b"x"
+    disk.lock("d/lock").release()
+
+
+def test_the_chosen_operation_fails_and_the_others_do_not() -> None:
+    files = FaultyFiles(MemoryFiles(), at=3, fault=Fault.FULL)
+    file = files.open("d/a", create=True)
+    file.append((b"one",))
+
+    with pytest.raises(DiskFull):
+        file.append((b"two",))
+
+    file.append((b"three",))
+    assert file.read(0, 100) == b"onethree"
+    assert files.operations == ["open d/a", "append d/a", "append d/a", "append d/a", "read d/a"]
+
+
+def test_a_sync_without_room_has_failed() -> None:
+    files = FaultyFiles(MemoryFiles())
+    file = files.open("d/a", create=True)
+    files.fail_next(Fault.FULL)
+    with pytest.raises(StorageFailed):
+        file.sync()
+    file.sync()
+
+
+def test_a_full_disk_refuses_what_needs_room_until_it_is_healed() -> None:
+    files = FaultyFiles(MemoryFiles())
+    file = files.open("d/a", create=True)
+    files.fail_next(Fault.FULL, lasting=True)
+
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            file.append((b"x",))
+    assert file.read(0, 1) == b""
+    file.sync()
+
+    files.heal()
+    file.append((b"x",))
+    assert file.read(0, 10) == b"x"
+
+
+def test_a_torn_append_leaves_half_and_then_nothing_works() -> None:
+    inner = MemoryFiles()
+    files = FaultyFiles(inner, at=2, fault=Fault.TEAR)
+    file = files.open("d/a", create=True)
+
+    with pytest.raises(Crash):
+        file.append((b"12345678",))
+
+    for call in (lambda: files.list("d"), lambda: files.exists("d"), file.sync):
+        with pytest.raises(Crash):
+            call()
+    assert inner.read_file("d/a") == b"1234"
+
+
+@pytest.mark.parametrize(("fault", "there"), [(Fault.BEFORE, True), (Fault.TEAR, True), (Fault.AFTER, False)])
+def test_a_crash_comes_before_or_after_the_operation(fault: Fault, there: bool) -> None:
+    inner = MemoryFiles()
+    inner.write_file("d/a", b"x")
+    with pytest.raises(Crash):
+        FaultyFiles(inner, at=1, fault=fault).remove("d/a")
+    assert inner.exists("d/a") is there
+
+
+def test_an_append_that_is_stuck_has_written_half_of_it() -> None:
+    inner = MemoryFiles()
+    files = FaultyFiles(inner, at=2, fault=Fault.STUCK)
+    file = files.open("d/a", create=True)
+    with pytest.raises(StorageFailed):
+        file.append((b"1234",))
+    assert inner.read_file("d/a") == b"12"
