@@ -177,7 +177,8 @@ class DeadLetters:
                 raise InvalidValue(name="publish", value=message, why=why)
             topic = self._state.topic(name)
             items.append((topic, self._publishing.prepare(topic, message, wall_ms)))
-        self._write(partition, group, settled, items, start, end, "outputs")
+        targets = ", ".join(sorted({name for name, _ in outputs}))
+        self._write(partition, group, settled, items, start, end, f"to {targets}")
         self._state.jobs.append(self._publishing.drain_outbox(partition))
 
     def _write(

@@ -1,8 +1,24 @@
 """The journey of one message, told from the log and the journal.
 
-    published       the record itself: when, how large, which lane; and its schedule entry if it was delayed
-    leased, ...     every journal event whose range holds the offset, for every group
-    retained        until when retention keeps it
+    published           the record itself: when, how large, which lane; its schedule entry if it was delayed
+    delivered, ...      every journal event whose range holds the offset, for every group
+    retained until      when retention may delete it
+
+As text, a trace has one timeline for each group, because groups do not know
+of each other; times are UTC, and counted from when the message was published:
+
+    orders:0:7  key order-123
+
+    2026-01-01, UTC
+      10:30:00.000    +0.000 s  published    5 bytes, priority normal
+
+    billing: acked 31.002 s after publish; 2 deliveries
+      10:30:00.123    +0.123 s  delivered    worker-1, attempt 1
+      10:30:30.123   +30.123 s  timed out    worker-1
+      10:30:30.456   +30.456 s  redelivered  worker-2, attempt 2
+      10:30:31.002   +31.002 s  acked        worker-2
+
+    retained until 2026-01-08 10:30:00 UTC
 
 There is no sampling and nothing extra is recorded: the journal has every
 decision anyway.  Cost: a scan of the partition's journal from the message's
@@ -11,14 +27,26 @@ timestamp on, about a million events a second where compiled.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
+from penstock.broker.dead_letters import REDRIVE
 from penstock.broker.schedules import scheduled_number
 from penstock.broker.state import Partition, State
 from penstock.delivery import events
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.message import StoredMessage
+
+SETTLED: Final = (*events.HOW, "committed")  # Events after which a group is done with a message.
+DELIVERED: Final = ("delivered", "redelivered")
+RETAINED: Final = "retained until"
+# A delivery that ended without a settlement, in one word for each reason, and in more where it needs them.
+GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
+WHY_SO: Final = {why: events.WHY[why] for why in (events.RELEASED, events.RESTARTED, events.DEFERRED)}
+SENT: Final = ("dead-lettered", "redriven")  # Settlements that say where the message went.
+HOUR_MS: Final = 3_600_000
+SOURCE: Final = ("x-source-topic", "x-source-partition", "x-source-offset")  # Of a dead letter.
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,20 +79,27 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         """The message's id."""
         return f"{self.topic}:{self.partition}:{self.offset}"
 
+    @property
+    def published_ms(self) -> int:
+        """When the message entered the log; -1 if compaction has removed it."""
+        return next((event.time_ms for event in self.events if event.event == "published"), -1)
+
+    def settlement(self, group: str) -> TraceEvent | None:
+        """The event by which this group was done with the message; None if it is not."""
+        for event in reversed(self.events):
+            if event.group == group and event.event in SETTLED:
+                return event
+            if event.group == group and event.event in DELIVERED:
+                return None
+        return None
+
+    def latency_ms(self, group: str) -> int | None:
+        """From publish to the settlement by this group; None if it has not settled the message."""
+        settled = self.settlement(group)
+        return None if settled is None or self.published_ms < 0 else settled.time_ms - self.published_ms
+
     def __str__(self) -> str:
-        lines = [f"{self.id}  key={self.key!r}"]
-        for event in self.events:
-            parts = [f"  {event.time:%Y-%m-%d %H:%M:%S}.{event.time_ms % 1000:03d}  {event.event:<14}"]
-            if event.group:
-                parts.append(event.group)
-            if event.consumer:
-                parts.append(f"-> {event.consumer}")
-            if event.attempt:
-                parts.append(f"attempt {event.attempt}")
-            if event.detail:
-                parts.append(f"({event.detail})")
-            lines.append(" ".join(parts).rstrip())
-        return "\n".join(lines)
+        return "\n".join(_lines(self))
 
 
 class Tracing:
@@ -90,7 +125,7 @@ class Tracing:
         timeline += self._journey(partition, offset, records[0].timestamp if records else 0)
         retention_ms = topic.settings.retention_ms
         if records and retention_ms is not None:
-            timeline.append(TraceEvent(time_ms=records[0].timestamp + retention_ms, event="retained until"))
+            timeline.append(TraceEvent(time_ms=records[0].timestamp + retention_ms, event=RETAINED))
         return Trace(
             topic=name,
             partition=number,
@@ -109,22 +144,33 @@ class Tracing:
         facts = [f"{len(message.value)} bytes", f"priority {message.priority}"]
         if origin:
             facts.append(f"redriven from {origin}")
+        if SOURCE[0] in message.headers:
+            facts.append("dead letter of " + ":".join(message.headers.get(part, "?") for part in SOURCE))
         yield TraceEvent(time_ms=message.timestamp, event="published", detail=", ".join(facts))
 
-    def _journey(self, partition: Partition, offset: int, since_ms: int) -> Iterator[TraceEvent]:
+    def _journey(self, partition: Partition, offset: int, since_ms: int) -> list[TraceEvent]:
         journal = partition.journal
         if journal is None:
-            return
+            return []
         journal.flush()
         names = {member.number: member.group for member in partition.groups.values()}
         teller = _Teller(offset)
+        timeline: list[TraceEvent] = []
         # The journal's clock is steady and the log's is the wall's: allow for a step between them.
         for _, time_ms, event in journal.events(journal.log.offset_at(since_ms - 60_000)):
             if isinstance(event, events.GroupSet):
                 names[event.group] = event.name
             told = teller.tell(event)
-            if told is not None:
-                yield msgspec.structs.replace(told, time_ms=time_ms, group=names.get(event.group, ""))
+            if told is None:
+                continue
+            told = msgspec.structs.replace(told, time_ms=time_ms, group=names.get(event.group, ""))
+            if told.group == REDRIVE:  # Of a dead letter: settled means that it went back.
+                told = msgspec.structs.replace(told, event="redriven", group="")
+            if isinstance(event, events.Outbox) and timeline and timeline[-1].event in SENT:
+                timeline.pop()  # The settlement this is the second half of.
+                told = msgspec.structs.replace(told, event=SENT[0] if told.group else SENT[1])
+            timeline.append(told)
+        return timeline
 
 
 def parse_id(identity: str) -> tuple[str, int, int]:
@@ -143,6 +189,8 @@ class _Teller:
     def __init__(self, offset: int) -> None:
         self._offset = offset
         self._leases: dict[tuple[int, int], events.Leased] = {}  # Leases that held the offset.
+        self._before: dict[int, str] = {}  # By group: why the last delivery was not the last.
+        self._committed: set[int] = set()  # Stream groups that are past the offset.
 
     def tell(self, event: events.AnyEvent) -> TraceEvent | None:
         """What the event means for the offset; None if nothing."""
@@ -150,9 +198,12 @@ class _Teller:
             case events.Extended():
                 return self._extended(event)
             case events.Sought():
+                self._before.pop(event.group, None)
+                self._committed.discard(event.group)
                 return TraceEvent(time_ms=0, event="group moved", detail=f"to offset {event.offset}")
-            case events.Committed() if event.offset == self._offset + 1:
-                return TraceEvent(time_ms=0, event="committed", detail=f"up to {event.offset}")
+            case events.Committed() if event.offset > self._offset and event.group not in self._committed:
+                self._committed.add(event.group)
+                return TraceEvent(time_ms=0, event="committed", detail=f"up to offset {event.offset}")
             case events.Redriven() if event.offset == self._offset:
                 return TraceEvent(time_ms=0, event="redriven", detail=f"to {event.target}")
             case events.Leased() | events.Settled() | events.GivenBack() | events.Outbox():
@@ -165,28 +216,96 @@ class _Teller:
     ) -> TraceEvent | None:
         match event:
             case events.Leased():
-                self._leases[event.group, event.lease] = event
-                name = "delivered" if event.attempt == 1 else "redelivered"
-                return TraceEvent(time_ms=0, event=name, consumer=event.consumer, attempt=event.attempt)
+                return self._leased(event)
             case events.Settled():
-                holder = self._holder(event.group, event.lease)
-                return TraceEvent(time_ms=0, event=events.HOW[event.how], consumer=holder)
+                return self._by_holder(event, events.HOW[event.how])
             case events.GivenBack():
-                return self._given_back(event)
+                self._before[event.group] = events.WHY[event.why]
+                error = ": ".join(part for part in (event.error_class, event.error_message) if part)
+                return self._by_holder(event, GIVEN_BACK[event.why], error or WHY_SO.get(event.why, ""))
             case events.Outbox():
                 return TraceEvent(time_ms=0, event="sent", detail=event.note)
 
-    def _given_back(self, event: events.GivenBack) -> TraceEvent | None:
-        holder = self._holder(event.group, event.lease)
-        if event.why == events.DEFERRED:
-            return TraceEvent(time_ms=0, event="set aside", consumer=holder, detail=events.WHY[event.why])
-        error = ": ".join(part for part in (event.error_class, event.error_message) if part)
-        return TraceEvent(time_ms=0, event=events.WHY[event.why], consumer=holder, detail=error)
+    def _leased(self, event: events.Leased) -> TraceEvent:
+        self._leases[event.group, event.lease] = event
+        why = self._before.get(event.group, "")
+        return TraceEvent(
+            time_ms=0,
+            event="redelivered" if why or event.attempt > 1 else "delivered",
+            consumer=event.consumer,
+            attempt=event.attempt,
+            detail=f"after {why}" if why else "",
+        )
 
     def _extended(self, event: events.Extended) -> TraceEvent | None:
-        holder = self._holder(event.group, event.lease)
-        return TraceEvent(time_ms=0, event="extended", consumer=holder) if holder else None
+        return self._by_holder(event, "extended") if (event.group, event.lease) in self._leases else None
 
-    def _holder(self, group: int, lease: int) -> str:
-        held = self._leases.get((group, lease))
-        return held.consumer if held is not None else ""
+    def _by_holder(
+        self, event: events.Settled | events.GivenBack | events.Extended, name: str, detail: str = ""
+    ) -> TraceEvent:
+        held = self._leases.get((event.group, event.lease))
+        if held is None:
+            return TraceEvent(time_ms=0, event=name, detail=detail)
+        return TraceEvent(time_ms=0, event=name, consumer=held.consumer, attempt=held.attempt, detail=detail)
+
+
+# As text.
+
+
+def _lines(trace: Trace) -> Iterator[str]:
+    key = "no key" if trace.key is None else f"key {trace.key.decode('utf-8', 'backslashreplace')}"
+    yield f"{trace.id}  {key}"
+    table = _Table(trace)
+    for group in dict.fromkeys(event.group for event in trace.events):
+        mine = [event for event in trace.events if event.group == group and event.event != RETAINED]
+        if mine:
+            yield ""
+            yield f"{group}: {_outcome(trace, group, mine)}" if group else table.heading()
+            yield from (table.line(event) for event in mine)
+    for event in trace.events:
+        if event.event == RETAINED:
+            yield ""
+            yield f"{RETAINED} {event.time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _outcome(trace: Trace, group: str, mine: list[TraceEvent]) -> str:
+    deliveries = sum(event.event in DELIVERED for event in mine)
+    counted = f"{deliveries} {'delivery' if deliveries == 1 else 'deliveries'}"
+    settled = trace.settlement(group)
+    if settled is None:
+        return f"not settled; {counted}"
+    latency_ms = trace.latency_ms(group)
+    after = "" if latency_ms is None else f" {_elapsed(latency_ms)} after publish"
+    return f"{settled.event}{after}; {counted}"
+
+
+class _Table:
+    """Lines with their columns aligned."""
+
+    def __init__(self, trace: Trace) -> None:
+        told = [event for event in trace.events if event.event != RETAINED]
+        self._from_ms = trace.published_ms if trace.published_ms >= 0 else (told[0].time_ms if told else 0)
+        self._one_day = len({event.time.date() for event in told}) <= 1
+        self._wide = max((len(event.event) for event in told), default=0)
+
+    def heading(self) -> str:
+        """Over the message's own events: the day they happened, if it is one."""
+        return f"{datetime.fromtimestamp(self._from_ms / 1000, UTC):%Y-%m-%d}, UTC"
+
+    def line(self, event: TraceEvent) -> str:
+        """One event; why it was redelivered is on the line before."""
+        elapsed_ms = event.time_ms - self._from_ms
+        elapsed = f"{'-' if elapsed_ms < 0 else '+'}{_elapsed(abs(elapsed_ms))}"
+        clock = f"{event.time:%H:%M:%S}.{event.time_ms % 1000:03d}"
+        day = "" if self._one_day else f"{event.time:%m-%d} "
+        detail = f"attempt {event.attempt}" if event.event in DELIVERED else event.detail
+        words = ", ".join(fact for fact in (event.consumer, detail) if fact)
+        return f"  {day}{clock}  {elapsed:>10}  {event.event:<{self._wide}}  {words}".rstrip()
+
+
+def _elapsed(elapsed_ms: int) -> str:
+    """Milliseconds as a person would say them: 36.012 s, 3.4 h, 12.0 d."""
+    if elapsed_ms < HOUR_MS:
+        return f"{elapsed_ms / 1000:.3f} s"
+    days = elapsed_ms >= 48 * HOUR_MS
+    return f"{elapsed_ms / (24 * HOUR_MS):.1f} d" if days else f"{elapsed_ms / HOUR_MS:.1f} h"
