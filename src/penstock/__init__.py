@@ -13,7 +13,7 @@ from penstock.broker.schedules import ScheduledMessage
 from penstock.broker.tracing import Trace, TraceEvent
 from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
-from penstock.message import Message, ReceivedMessage, Receipt, StoredMessage
+from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
 from penstock.version import __version__
 
 open = Broker.open  # noqa: A001 - penstock.open("data") is how a user says it.

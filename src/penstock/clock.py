@@ -15,6 +15,9 @@ Everything else receives a ``Clock``, or a value that came from one.
 import time
 from typing import Protocol
 
+# Counts suspend too, where the platform can (Linux).
+_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     """Where the time comes from; ``penstock.testing.ManualClock`` is the other one."""
@@ -32,7 +35,7 @@ class SystemClock:
     """The machine's clocks."""
 
     def __init__(self) -> None:
-        self._anchor_ns = time.time_ns() - _boot_ns()
+        self._anchor_ns = time.time_ns() - time.clock_gettime_ns(_BOOT)
 
     def wall_ms(self) -> int:
         """The time of day."""
@@ -40,10 +43,4 @@ class SystemClock:
 
     def steady_ms(self) -> int:
         """Time that never goes back and never jumps."""
-        return (self._anchor_ns + _boot_ns()) // 1_000_000
-
-
-def _boot_ns() -> int:
-    """Nanoseconds since boot, counting suspend where the platform can (Linux)."""
-    boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(boot)
+        return (self._anchor_ns + time.clock_gettime_ns(_BOOT)) // 1_000_000

@@ -129,7 +129,7 @@ class Broker:
         return self._driver.run(self._core.publishing.publish_batch(topic, messages))
 
     def append(self, topic: str, partition: int, batch: bytes) -> Receipt:
-        """Append an encoded record batch (RecordBatch v2) as it is; the offset is that of its first record."""
+        """Append an encoded record batch (RecordBatch v2) as it is; the offset is its first record's."""
         return self._driver.run(self._core.publishing.append(topic, partition, batch))
 
     def producer(self, *, compression: Compression = "none") -> Producer:

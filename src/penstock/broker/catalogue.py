@@ -79,7 +79,7 @@ class Catalogue:
         if manifest.format > FORMAT_VERSION:
             raise DirectoryUnusable(
                 directory=self._state.directory,
-                why=f"its format is {manifest.format}, this program knows {FORMAT_VERSION}; use a newer penstock",
+                why=f"its format is {manifest.format}, this program knows {FORMAT_VERSION}; take a newer one",
             )
         return manifest
 

@@ -69,10 +69,19 @@ class ThreadDriver:
 
     def run(self, steps: Steps[T]) -> T:
         """Run an operation to its end, waiting where it waits."""
-        with self._lock:
-            self._check_open()
-            self._active += 1
         try:
+            with self._lock:
+                self._check_open()
+                wanted = next(steps)
+                waiter = self._register(wanted)
+                self._active += 1
+        except StopIteration as end:  # It had nothing to wait for.
+            if self._state.jobs:
+                self._run_jobs()
+            result: T = end.value
+            return result
+        try:
+            self._wait(wanted, waiter)
             return self._drive(steps)
         finally:
             if self._state.jobs:

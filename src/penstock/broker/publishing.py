@@ -101,8 +101,9 @@ class Publishing:
         anywhere = self._any_partition(topic)
         prepared = [self._prepare(topic, message, now_ms, anywhere) for message in batch]
         receipts = self._write(topic, prepared, now_ms)
-        for partition in {item.partition.number: item.partition for item in prepared}.values():
-            yield from self._partition_durable(partition)
+        if topic.settings.durability == "fsync":
+            for partition in {item.partition.number: item.partition for item in prepared}.values():
+                yield from self._partition_durable(partition)
         return receipts
 
     def append(self, name: str, number: int, data: bytes) -> Steps[Receipt]:

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.groups import journal_durable
+from penstock.broker.journal import Journal
 from penstock.broker.publishing import EXPIRES_AT
-from penstock.broker.recovery import PARKED_MS, open_journal
+from penstock.broker.recovery import PARKED_MS
 from penstock.broker.replay import finish, remember_failure
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic
 from penstock.broker.steps import Arrival, Steps
@@ -74,32 +75,44 @@ class Queues:
             raise Closed(what="consumer")
 
     def _take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
+        """What the partitions have for the consumer, beginning with another one each time."""
         now_ms = self._state.clock.steady_ms()
         messages: list[Any] = []
         count = len(topic.partitions)
         bytes_left = self._state.config.receive_bytes_max
         for step in range(count):
+            partition = topic.partitions[(consumer.turn + step) % count]
+            bytes_left = self._take_from(partition, consumer, limit, bytes_left, messages, now_ms)
             if len(messages) >= limit or bytes_left <= 0:
                 break
-            partition = topic.partitions[(consumer.turn + step) % count]
-            member = partition.groups[consumer.group.name]
-            while len(messages) < limit and bytes_left > 0:
-                lease = self._lease(partition, member, consumer, limit - len(messages), now_ms)
-                if lease is None:
-                    break
-                records = self._read(partition, member, lease, now_ms)
-                if not records:
-                    continue  # All of it had expired, or is not for this group.
-                bytes_left -= partition.log.average_bytes * len(records)
-                consumer.in_flight += len(records)
-                consumer.group.delivered += len(records)
-                delivery = Delivery(
-                    topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
-                    lease.attempt, consumer.settler,
-                )  # fmt: skip
-                messages += consumer.wrap(delivery, records)
         consumer.turn += 1
         return messages
+
+    def _take_from(
+        self, partition: Partition, consumer: Consumer, limit: int, bytes_left: int, messages: list[Any],
+        now_ms: int,
+    ) -> int:  # fmt: skip
+        """Add messages of one partition; returns how many bytes there is still room for."""
+        group = consumer.group
+        member = partition.groups[group.name]
+        average_bytes = partition.log.average_bytes if limit > 1 else 1
+        while len(messages) < limit and bytes_left > 0:
+            room = min(limit - len(messages), bytes_left // average_bytes + 1)
+            lease = self._lease(partition, member, consumer, room, now_ms)
+            if lease is None:
+                break
+            records = self._read(partition, member, lease, now_ms)
+            if not records:
+                continue  # All of it had expired, or is not for this group.
+            bytes_left -= average_bytes * len(records)
+            consumer.in_flight += len(records)
+            group.delivered += len(records)
+            delivery = Delivery(
+                partition.topic.name, partition.number, group.name, lease.number, lease.start, lease.end,
+                lease.attempt, consumer.settler,
+            )  # fmt: skip
+            messages += consumer.wrap(delivery, records)
+        return bytes_left
 
     def _lease(
         self, partition: Partition, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int
@@ -107,8 +120,6 @@ class Queues:
         if member.gate is not None:
             lease = self._lease_ordered(partition, member, consumer, now_ms)
         else:
-            fitting = self._state.config.receive_bytes_max // partition.log.average_bytes
-            limit = min(limit, max(fitting, 1))
             lease = member.engine.lease(
                 limit, partition.log.high, now_ms, consumer.visibility_ms, consumer.number
             )
@@ -128,7 +139,7 @@ class Queues:
             lease.deadline_ms,
             consumer.identity,
         )
-        open_journal(self._state, partition).note(event, now_ms)
+        _journal(partition).note(event, now_ms)
         self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
         self._state.alarms.set(self._state.flush, now_ms + 1000)
 
@@ -176,7 +187,7 @@ class Queues:
         event = events.GivenBack(
             member.number, lease.number, start, end, attempt, due_ms, why, failed_attempt=lease.attempt
         )
-        open_journal(self._state, partition).note(event, now_ms)
+        _journal(partition).note(event, now_ms)
         member.engine.give_back(lease.number, start, end, attempt, due_ms)
         remember_failure(member, event, now_ms)
 
@@ -195,7 +206,7 @@ class Queues:
                     now_ms + READ_RETRY_MS,
                     events.RELEASED,
                 )
-                open_journal(self._state, partition).note(event, now_ms)
+                _journal(partition).note(event, now_ms)
             raise
         ttl_ms = partition.topic.settings.ttl_ms
         if ttl_ms is None and plain(records, lease.end - lease.start):
@@ -235,9 +246,7 @@ class Queues:
     ) -> None:
         """Settle what nobody will see: compacted away, meant for another group, expired."""
         if start < end:
-            open_journal(self._state, partition).note(
-                events.Settled(member.number, lease.number, start, end, how), now_ms
-            )
+            _journal(partition).note(events.Settled(member.number, lease.number, start, end, how), now_ms)
             member.engine.settle(lease.number, start, end)
             finish(member, start, end)
 
@@ -281,32 +290,42 @@ class Queues:
 
     def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
         """Settle what is still held; the first that is not is returned as its error."""
-        missed: PenstockError | None = None
-        now_ms = self._state.clock.steady_ms()
-        for number in {run.delivery.partition for run in runs}:
-            partition = topic.partitions[number]
-            member = partition.groups[group.name]
-            held: list[LeaseRun] = []
-            for run in runs:
-                if run.delivery.partition == number:
-                    error = _missing(member, run)
-                    missed = missed or error
-                    if error is None:
-                        held.append(run)
-            decisions: list[events.AnyEvent] = [
-                events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
-                for run in held
-            ]
-            self._decide(partition, decisions, now_ms)
-            for run in held:
-                self._settle(member, group, run.delivery.lease, run.start, run.end)
-                group.acked += run.end - run.start
         if topic.settings.depth_max is not None:
-            topic.wake()
+            topic.wake()  # There will be room when whoever waits for it gets the lock.
+        now_ms = self._state.clock.steady_ms()
+        numbers = {run.delivery.partition for run in runs}
+        if len(numbers) == 1:
+            return self._settle_on(topic.partitions[numbers.pop()], group, runs, now_ms)
+        missed: PenstockError | None = None
+        for number in numbers:
+            some = [run for run in runs if run.delivery.partition == number]
+            missed = self._settle_on(topic.partitions[number], group, some, now_ms) or missed
+        return missed
+
+    def _settle_on(
+        self, partition: Partition, group: Group, runs: list[LeaseRun], now_ms: int
+    ) -> PenstockError | None:
+        missed: PenstockError | None = None
+        member = partition.groups[group.name]
+        held: list[LeaseRun] = []
+        for run in runs:
+            error = _missing(member, run)
+            if error is None:
+                held.append(run)
+            elif missed is None:
+                missed = error
+        decisions: list[events.AnyEvent] = [
+            events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+            for run in held
+        ]
+        self._decide(partition, decisions, now_ms)
+        for run in held:
+            self._settle(member, group, run.delivery.lease, run.start, run.end)
+            group.acked += run.end - run.start
         return missed
 
     def _decide(self, partition: Partition, decisions: list[events.AnyEvent], now_ms: int) -> None:
-        journal = open_journal(self._state, partition)
+        journal = _journal(partition)
         journal.commit(decisions, now_ms)
         self._state.commit.mark(journal.log)
 
@@ -406,9 +425,7 @@ class Queues:
             )
         now_ms = self._state.clock.steady_ms()
         deadline_ms = now_ms + extension_ms
-        open_journal(self._state, partition).note(
-            events.Extended(member.number, message.delivery.lease, deadline_ms), now_ms
-        )
+        _journal(partition).note(events.Extended(member.number, message.delivery.lease, deadline_ms), now_ms)
         member.engine.extend(message.delivery.lease, deadline_ms)
         self._state.alarms.set(member, deadline_ms)
         yield from ()
@@ -472,6 +489,12 @@ class Queues:
                     partition, member, lease, start, end, lease.attempt, now_ms, events.RELEASED, now_ms
                 )
         self._state.alarms.set(self._state.flush, now_ms + 1000)
+
+
+def _journal(partition: Partition) -> Journal:
+    """The partition's journal, which was begun with its first group."""
+    assert partition.journal is not None
+    return partition.journal
 
 
 def _check_unanswered(message: Delivered) -> None:

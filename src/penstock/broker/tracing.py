@@ -40,6 +40,7 @@ from penstock.message import StoredMessage
 
 SETTLED: Final = (*events.HOW, "committed")  # Events after which a group is done with a message.
 DELIVERED: Final = ("delivered", "redelivered")
+UNSETTLING: Final = (*DELIVERED, "group moved")
 RETAINED: Final = "retained until"
 # A delivery that ended without a settlement, in one word for each reason, and in more where it needs them.
 GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
@@ -89,7 +90,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         for event in reversed(self.events):
             if event.group == group and event.event in SETTLED:
                 return event
-            if event.group == group and event.event in DELIVERED:
+            if event.group == group and event.event in UNSETTLING:
                 return None
         return None
 
@@ -191,16 +192,21 @@ class _Teller:
         self._leases: dict[tuple[int, int], events.Leased] = {}  # Leases that held the offset.
         self._before: dict[int, str] = {}  # By group: why the last delivery was not the last.
         self._committed: set[int] = set()  # Stream groups that are past the offset.
+        self._heard: set[int] = set()  # Groups that had to do with the offset.
 
     def tell(self, event: events.AnyEvent) -> TraceEvent | None:
         """What the event means for the offset; None if nothing."""
+        told = self._told(event)
+        if told is not None:
+            self._heard.add(event.group)
+        return told
+
+    def _told(self, event: events.AnyEvent) -> TraceEvent | None:
         match event:
             case events.Extended():
                 return self._extended(event)
             case events.Sought():
-                self._before.pop(event.group, None)
-                self._committed.discard(event.group)
-                return TraceEvent(time_ms=0, event="group moved", detail=f"to offset {event.offset}")
+                return self._sought(event)
             case events.Committed() if event.offset > self._offset and event.group not in self._committed:
                 self._committed.add(event.group)
                 return TraceEvent(time_ms=0, event="committed", detail=f"up to offset {event.offset}")
@@ -210,6 +216,16 @@ class _Teller:
                 return self._of_range(event) if event.start <= self._offset < event.end else None
             case _:
                 return None
+
+    def _sought(self, event: events.Sought) -> TraceEvent | None:
+        """A move that passes the offset settles it; one to before it means that it comes (again)."""
+        self._before.pop(event.group, None)
+        self._committed.discard(event.group)
+        moved = f"to offset {event.offset}"
+        if event.offset > self._offset:
+            return TraceEvent(time_ms=0, event="skipped", detail=f"group moved {moved}")
+        known = event.group in self._heard
+        return TraceEvent(time_ms=0, event="group moved", detail=moved) if known else None
 
     def _of_range(
         self, event: events.Leased | events.Settled | events.GivenBack | events.Outbox
