@@ -10,7 +10,7 @@ returns the exit code.  Only the command that is asked for is imported, so
 ``penstock --version`` stays quick whatever the others need.
 
 Exit codes: 0 done, 1 the broker said no (the error's sentence is on stderr),
-2 the command line is wrong, 130 interrupted.
+2 the command line is wrong, 130 interrupted, 141 the reader of stdout has gone.
 """
 
 import argparse
@@ -43,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130  # 128 + SIGINT, as a shell reports it.
+    except BrokenPipeError:
+        sys.stdout = None  # The reader has seen enough (`| head`); there is nobody to flush the rest to.
+        return 141  # 128 + SIGPIPE
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
