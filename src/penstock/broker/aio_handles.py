@@ -23,7 +23,9 @@ class AsyncConsumer:
         self._driver = driver
         self._state = state
         state.settler = self
-        if state.group.settings.kind == "stream":
+        self._stream = state.group.settings.kind == "stream"
+        self._receive = core.streams.receive if self._stream else core.queues.receive
+        if self._stream:
             core.streams.join(state)
 
     @property
@@ -44,13 +46,13 @@ class AsyncConsumer:
     async def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[AsyncReceivedMessage]:
         """Up to ``max_messages``, as soon as there is one; an empty list after ``wait``."""
         wait_ms = duration_ms("wait", wait) if wait else 0
-        return await self._driver.run(self._core.receive(self._state, max_messages, wait_ms))
+        return await self._driver.run(self._receive(self._state, max_messages, wait_ms))
 
     async def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
         """One message after the other, for ever; ends when the consumer or the broker is closed."""
         while True:
             try:
-                messages = await self._driver.run(self._core.receive(self._state, 1, ITERATION_WAIT_MS))
+                messages = await self._driver.run(self._receive(self._state, 1, ITERATION_WAIT_MS))
             except Closed:
                 return
             for message in messages:
@@ -69,7 +71,7 @@ class AsyncConsumer:
         some: list[Any] = messages if isinstance(messages, list) else [messages]
         if not some:
             return
-        if self._state.group.settings.kind == "stream" and not publish:
+        if self._stream and not publish:
             await self._driver.run(self._core.streams.commit(self._state, some))
         else:
             await self._driver.run(self._core.queues.ack(self._state, some, list(publish)))

@@ -12,7 +12,6 @@ A ``Core`` does no waiting and starts no thread.  Its operations are steps
 """
 
 from random import Random
-from typing import Any
 
 import msgspec
 
@@ -339,11 +338,6 @@ class Core:
         return messages[-count:]
 
     # Consumers, of either kind.
-
-    def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
-        """Messages for a consumer."""
-        service = self.streams if consumer.group.settings.kind == "stream" else self.queues
-        return service.receive(consumer, messages_max, wait_ms)
 
     def close_consumer(self, consumer: Consumer) -> None:
         """Let go of what a consumer holds."""

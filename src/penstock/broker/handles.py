@@ -28,7 +28,9 @@ class Consumer:
         self._driver = driver
         self._state = state
         state.settler = self
-        if state.group.settings.kind == "stream":
+        self._stream = state.group.settings.kind == "stream"
+        self._receive = core.streams.receive if self._stream else core.queues.receive
+        if self._stream:
             core.streams.join(state)
 
     @property
@@ -49,13 +51,13 @@ class Consumer:
     def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[ReceivedMessage]:
         """Up to ``max_messages``, as soon as there is one; an empty list after ``wait``."""
         wait_ms = duration_ms("wait", wait) if wait else 0
-        return self._driver.run(self._core.receive(self._state, max_messages, wait_ms))
+        return self._driver.run(self._receive(self._state, max_messages, wait_ms))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """One message after the other, for ever; ends when the consumer or the broker is closed."""
         while True:
             try:
-                messages = self._driver.run(self._core.receive(self._state, 1, ITERATION_WAIT_MS))
+                messages = self._driver.run(self._receive(self._state, 1, ITERATION_WAIT_MS))
             except Closed:
                 return
             yield from messages
@@ -73,7 +75,7 @@ class Consumer:
         some: list[Any] = messages if isinstance(messages, list) else [messages]
         if not some:
             return
-        if self._state.group.settings.kind == "stream" and not publish:
+        if self._stream and not publish:
             self._driver.run(self._core.streams.commit(self._state, some))
         else:
             self._driver.run(self._core.queues.ack(self._state, some, list(publish)))

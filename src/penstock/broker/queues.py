@@ -29,7 +29,7 @@ from penstock.broker.steps import Arrival, Steps
 from penstock.delivery import events
 from penstock.delivery.engine import HELD, LOST, Lease
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
-from penstock.message import Delivered, Delivery, LeaseRun, Message, lease_runs, plain
+from penstock.message import Delivered, Delivery, LeaseRun, Message, lease_runs, plain, refused, unanswer
 from penstock.types import Duration, duration_ms
 from penstock.wire.records import EXPIRES, REDRIVEN, Record
 
@@ -141,7 +141,8 @@ class Queues:
         )
         _journal(partition).note(event, now_ms)
         self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
-        self._state.alarms.set(self._state.flush, now_ms + 1000)
+        if self._state.flush.alarm_ms < 0:
+            self._state.alarms.set(self._state.flush, now_ms + 1000)
 
     def _lease_ordered(
         self, partition: Partition, member: GroupPartition, consumer: Consumer, now_ms: int
@@ -264,7 +265,7 @@ class Queues:
 
     def _settle_first(self, topic: Topic, messages: list[Any]) -> Steps[None]:
         """At most once: settled, and durably so, before anyone sees the message."""
-        runs = lease_runs(messages)
+        runs = lease_runs(messages, messages[0].delivery.settler)
         self._settle_runs(topic, topic.groups[messages[0].group], runs)
         for run in runs:
             yield from journal_durable(topic.partitions[run.delivery.partition])
@@ -276,15 +277,19 @@ class Queues:
     ) -> Steps[None]:
         """Settle these messages, and publish ``outputs`` in the same breath."""
         topic = self._open_topic(consumer, "ack")
-        for message in messages:
-            _check_unanswered(message)
-        runs = lease_runs(messages)
-        if outputs:
-            yield from self._ack_and_publish(topic, consumer, runs, outputs)
-            return
-        missed = self._settle_runs(topic, consumer.group, runs)
-        for number in {run.delivery.partition for run in runs}:
-            yield from journal_durable(topic.partitions[number])
+        runs = lease_runs(messages, consumer.settler)
+        missed: PenstockError | None = None
+        try:
+            if outputs:
+                self._settle_and_send(topic, consumer, runs, outputs)
+            else:
+                missed = self._settle_runs(topic, consumer.group, runs)
+        except PenstockError:
+            unanswer(messages)
+            raise
+        if topic.settings.durability == "fsync":
+            for number in {run.delivery.partition for run in runs}:
+                yield from journal_durable(topic.partitions[number])
         if missed is not None:
             raise missed
 
@@ -293,9 +298,9 @@ class Queues:
         if topic.settings.depth_max is not None:
             topic.wake()  # There will be room when whoever waits for it gets the lock.
         now_ms = self._state.clock.steady_ms()
+        if len(runs) == 1:
+            return self._settle_on(topic.partitions[runs[0].delivery.partition], group, runs, now_ms)
         numbers = {run.delivery.partition for run in runs}
-        if len(numbers) == 1:
-            return self._settle_on(topic.partitions[numbers.pop()], group, runs, now_ms)
         missed: PenstockError | None = None
         for number in numbers:
             some = [run for run in runs if run.delivery.partition == number]
@@ -338,11 +343,13 @@ class Queues:
         lease = member.engine.leases.get(number)
         consumer = group.consumers.get(lease.consumer) if lease is not None else None
         if consumer is not None:
+            if consumer.in_flight >= consumer.in_flight_max:
+                group.topic.wake()  # It may be waiting for room in its own hands.
             consumer.in_flight -= count
 
-    def _ack_and_publish(
+    def _settle_and_send(
         self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
-    ) -> Steps[None]:
+    ) -> None:
         numbers = {run.delivery.partition for run in runs}
         if len(numbers) != 1:
             why = "messages acked together with outputs must come from one partition"
@@ -361,7 +368,6 @@ class Queues:
         for run in runs:
             self._settle(member, consumer.group, run.delivery.lease, run.start, run.end)
             consumer.group.acked += run.end - run.start
-        yield from journal_durable(partition)
 
     def nack(
         self,
@@ -372,7 +378,7 @@ class Queues:
     ) -> Steps[None]:
         """Deliver the message again later, or bury it if this was its last attempt."""
         topic = self._open_topic(consumer, "nack")
-        partition, member = self._held(topic, message)
+        partition, member = self._held(topic, consumer, message)
         now_ms = self._state.clock.steady_ms()
         wait_ms = member.backoff.delay_ms(message.attempt, self._state.random.random())
         if delay is not None:
@@ -386,7 +392,7 @@ class Queues:
     def reject(self, consumer: Consumer, message: Delivered, reason: str) -> Steps[None]:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
-        partition, member = self._held(topic, message)
+        partition, member = self._held(topic, consumer, message)
         now_ms = self._state.clock.steady_ms()
         last = member.settings.max_attempts + 1
         self._give_back(partition, member, message, last, now_ms, events.REJECTED, reason)
@@ -417,7 +423,7 @@ class Queues:
     def extend(self, consumer: Consumer, message: Delivered, duration: Duration) -> Steps[None]:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
-        partition, member = self._held(topic, message)
+        partition, member = self._held(topic, consumer, message)
         extension_ms = duration_ms("duration", duration)
         if not 1 <= extension_ms <= 12 * 3600 * 1000:
             raise InvalidValue(
@@ -436,8 +442,11 @@ class Queues:
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(self, topic: Topic, message: Delivered) -> tuple[Partition, GroupPartition]:
-        _check_unanswered(message)
+    def _held(
+        self, topic: Topic, consumer: Consumer, message: Delivered
+    ) -> tuple[Partition, GroupPartition]:
+        if message.settled or message.delivery.settler is not consumer.settler:
+            raise refused(message)
         partition = topic.partitions[message.partition]
         member = partition.groups[message.group]
         error = _missing(member, LeaseRun(message.delivery, message.offset, message.offset + 1))
@@ -495,11 +504,6 @@ def _journal(partition: Partition) -> Journal:
     """The partition's journal, which was begun with its first group."""
     assert partition.journal is not None
     return partition.journal
-
-
-def _check_unanswered(message: Delivered) -> None:
-    if message.settled:
-        raise AlreadySettled(topic=message.topic, partition=message.partition, offset=message.offset)
 
 
 def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
