@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
+from penstock.errors import AlreadySettled, LeaseLost, RequestError
 from penstock.types import LANE_NAMES, Duration, Instant, Priority
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
@@ -327,19 +328,41 @@ class LeaseRun:
         self.end = end
 
 
-def lease_runs(messages: list[Delivered]) -> list[LeaseRun]:
-    """Group messages into runs, so that a hundred acks in order become one settlement."""
+def lease_runs(messages: list[Delivered], settler: Settler) -> list[LeaseRun]:
+    """Group messages into runs, so that a hundred acks in order become one settlement.
+
+    They are marked as answered, all of them or none: one that was answered
+    before, or that another consumer got, is an error.
+    """
     runs: list[LeaseRun] = []
     run: LeaseRun | None = None
+    count = 0
     for message in messages:
         offset = message._record.offset
+        if message._settled or message._delivery.settler is not settler:
+            refusal = refused(message)
+            unanswer(messages[:count])
+            raise refusal
         if run is not None and run.delivery is message._delivery and run.end == offset:
             run.end = offset + 1
         else:
             run = LeaseRun(message._delivery, offset, offset + 1)
             runs.append(run)
         message._settled = True
+        count += 1
     return runs
+
+
+def unanswer(messages: list[Delivered]) -> None:
+    """The answer to these did not come about: they may be answered again."""
+    for message in messages:
+        message._settled = False
+
+
+def refused(message: Delivered) -> RequestError:
+    """Why this consumer cannot answer the message: it was answered, or somebody else has it."""
+    kind = AlreadySettled if message._settled else LeaseLost
+    return kind(topic=message.topic, partition=message.partition, offset=message.offset)
 
 
 _LOOK_INSIDE: Final = EXPIRES | REDRIVEN

@@ -442,9 +442,7 @@ class Queues:
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(
-        self, topic: Topic, consumer: Consumer, message: Delivered
-    ) -> tuple[Partition, GroupPartition]:
+    def _held(self, topic: Topic, consumer: Consumer, message: Delivered) -> tuple[Partition, GroupPartition]:
         if message.settled or message.delivery.settler is not consumer.settler:
             raise refused(message)
         partition = topic.partitions[message.partition]
