@@ -288,8 +288,13 @@ class LoopDriver:
                 await asyncio.sleep(0)
 
     async def _until_durable(self, wanted: Durable) -> None:
+        if wanted.log.durable >= wanted.written:
+            return
+        if wanted.log.failed is not None:
+            raise wanted.log.failed
         future: asyncio.Future[None] = self._loop.create_future()
         self._durable.append((wanted, future))
+        self._state.commit.mark(wanted.log)  # Whoever wrote may have left that to whoever waits.
         self._state.commit.kick()
         await future
 

@@ -52,6 +52,7 @@ class GroupCommit:
                     self._turn.wait_for(lambda: not self._running or log.durable >= written)
                     continue
                 self._running = True
+            self.mark(log)  # Whoever wrote may have left that to whoever waits.
             self._round()
 
     def kick(self) -> None:
