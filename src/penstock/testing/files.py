@@ -311,9 +311,11 @@ class CrashDisk:
             else:
                 names[path] = node
 
-    def _change(self, change: dict[str, _Node | None]) -> None:
+    def _change(self, change: dict[str, _Node | None], directory: str | None = None) -> None:
+        """Change names now, and for good when their directory is synced."""
         self._apply(change, self._names)
-        self._pending.setdefault(os.path.dirname(next(iter(change))), []).append(change)
+        directory = directory if directory is not None else os.path.dirname(next(iter(change)))
+        self._pending.setdefault(directory, []).append(change)
 
     def _node(self, path: str) -> _Node:
         if path not in self._names:
@@ -352,7 +354,12 @@ class CrashDisk:
 
     def rename(self, source: str, target: str) -> None:
         """See ``Files``."""
-        self._change({target: self._node(source), source: None})
+        moved = [path for path in self._names if path == source or path.startswith(source + "/")]
+        if not moved:
+            self._node(source)  # Raises: there is nothing of that name.
+        change: dict[str, _Node | None] = {target + path[len(source) :]: self._names[path] for path in moved}
+        change.update(dict.fromkeys(moved))
+        self._change(change, os.path.dirname(target))
 
     def sync_directory(self, path: str) -> None:
         """See ``Files``."""
