@@ -336,8 +336,7 @@ def lease_runs(messages: list[Delivered], settler: Settler) -> list[LeaseRun]:
     """
     runs: list[LeaseRun] = []
     run: LeaseRun | None = None
-    count = 0
-    for message in messages:
+    for count, message in enumerate(messages):
         offset = message._record.offset
         if message._settled or message._delivery.settler is not settler:
             refusal = refused(message)
@@ -349,7 +348,6 @@ def lease_runs(messages: list[Delivered], settler: Settler) -> list[LeaseRun]:
             run = LeaseRun(message._delivery, offset, offset + 1)
             runs.append(run)
         message._settled = True
-        count += 1
     return runs
 
 

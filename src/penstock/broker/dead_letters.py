@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.groups import Groups, journal_durable
+from penstock.broker.groups import Groups
 from penstock.broker.publishing import Prepared, Publishing
 from penstock.broker.recovery import open_journal, open_partition
 from penstock.broker.replay import finish
@@ -271,7 +271,8 @@ class DeadLetters:
             if per_second is not None and index > 0:
                 yield from self._pause(source, 1000 / per_second)
             self._redrive_one(source, dead_topic, letter)
-            yield from journal_durable(dead_topic.partitions[letter.message.partition])
+            # Now, not with the jobs when all is done: a rate means that they come one by one.
+            yield from self._publishing.drain_outbox(dead_topic.partitions[letter.message.partition])
         return Redrive(matched=len(chosen), redriven=len(chosen), dry_run=False)
 
     def _pause(self, topic: Topic, pause_ms: float) -> Steps[None]:
@@ -286,7 +287,7 @@ class DeadLetters:
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
         home = source.partitions[int(source_partition) % len(source.partitions)]
         item = Prepared(home, message.key, None if message.is_tombstone else message.value)
-        own = [(name, value) for name, value in message.raw_headers if name not in ADDED]
+        own = _without(_without(message.raw_headers, ADDED), (REDRIVEN_FROM, REDRIVE_GROUP))
         item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
         item.attributes = REDRIVEN | message.attributes & LANE_MASK
         offset = message.offset
@@ -301,6 +302,12 @@ class DeadLetters:
             if failed is not None:
                 now_ms = self._state.clock.steady_ms()
                 home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
+
+
+def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:
+    """The headers as they were before ``added`` came to their end; the message's own may have such names."""
+    cut = len(headers) - len(added)
+    return headers[:cut] if tuple(name for name, _ in headers[cut:]) == added and cut >= 0 else headers
 
 
 def dead_letter(topic: Topic, partition: Partition, record: Record) -> DeadLetter:

@@ -514,7 +514,8 @@ def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
 
 
 def _header(record: Record, name: str) -> bytes:
-    for known, value in record.headers:
+    """A header the broker added: the last of that name, because the message's own come before."""
+    for known, value in reversed(record.headers):
         if known == name:
             return value or b""
     return b""
