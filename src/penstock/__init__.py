@@ -1,22 +1,56 @@
 """Penstock: a durable log you can work like a queue and query like a table.
 
-The public names and nothing else; everything below the top level is free to change.
+The public names and nothing else; everything below the top level is free to
+change.  A name is imported when it is first used, so a program that only
+needs a client, or pytest looking for plugins, does not load the broker.
 """
 
-from penstock import aio
-from penstock.broker.broker import Broker, Queue, TopicHandle
-from penstock.broker.core import PartitionInfo, TopicInfo
-from penstock.broker.dead_letters import DeadLetter, Redrive
-from penstock.broker.groups import GroupInfo, PartitionLag
-from penstock.broker.handles import Consumer, Producer
-from penstock.broker.schedules import ScheduledMessage
-from penstock.broker.tracing import Trace, TraceEvent
-from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from penstock.errors import PenstockError
-from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
 from penstock.version import __version__
 
-open = Broker.open  # noqa: A001 - penstock.open("data") is how a user says it.
+if TYPE_CHECKING:
+    from penstock import aio, errors, testing
+    from penstock.broker.broker import Broker, Queue, TopicHandle
+    from penstock.broker.core import PartitionInfo, TopicInfo
+    from penstock.broker.dead_letters import DeadLetter, Redrive
+    from penstock.broker.groups import GroupInfo, PartitionLag
+    from penstock.broker.handles import Consumer, Producer
+    from penstock.broker.schedules import ScheduledMessage
+    from penstock.broker.tracing import Trace, TraceEvent
+    from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
+    from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
+
+    open = Broker.open  # noqa: A001 - penstock.open("data") is how a user says it.
+
+_PLACES = {
+    "Broker": "broker.broker",
+    "BrokerConfig": "config",
+    "Consumer": "broker.handles",
+    "DeadLetter": "broker.dead_letters",
+    "GroupInfo": "broker.groups",
+    "GroupOptions": "config",
+    "GroupSettings": "config",
+    "Message": "message",
+    "PartitionInfo": "broker.core",
+    "PartitionLag": "broker.groups",
+    "Producer": "broker.handles",
+    "Queue": "broker.broker",
+    "Receipt": "message",
+    "ReceivedMessage": "message",
+    "Redrive": "broker.dead_letters",
+    "ScheduledMessage": "broker.schedules",
+    "StoredMessage": "message",
+    "TopicHandle": "broker.broker",
+    "TopicInfo": "broker.core",
+    "TopicOptions": "config",
+    "TopicSettings": "config",
+    "Trace": "broker.tracing",
+    "TraceEvent": "broker.tracing",
+}
+_MODULES = ("aio", "errors", "testing")
 
 __all__ = [
     "Broker",
@@ -45,5 +79,24 @@ __all__ = [
     "TraceEvent",
     "__version__",
     "aio",
+    "errors",
     "open",
+    "testing",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open":
+        value: Any = import_module("penstock.broker.broker").Broker.open
+    elif name in _PLACES:
+        value = getattr(import_module(f"penstock.{_PLACES[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"penstock.{name}")
+    else:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
