@@ -7,7 +7,7 @@ from penstock.log.files import MemoryFiles
 from penstock.log.log import Cleaned, Log, LogConfig
 from penstock.log.rewrite import RewriteReport
 from penstock.testing.files import CrashDisk
-from penstock.wire.records import CONTROL, BatchBuilder
+from penstock.wire.records import CONTROL, BatchBuilder, lane_attributes
 
 DAY_MS = 86_400_000
 Pair = tuple[str | None, str | None]
@@ -170,9 +170,33 @@ def test_small_segments_are_joined_and_empty_runs_are_one_batch() -> None:
     assert len(log.segments()) == 2
     assert [(h.base_offset, h.next_offset, h.count) for h in log.headers(0)] == [(0, 29, 0), (29, 30, 1)]
     assert found(log) == {29: ("a", "v29")}
-    assert log.offset_at(0) == 29
+    assert [log.offset_at(timestamp) for timestamp in (0, 1029, 1030)] == [29, 29, 30]
     assert [record.offset for record in log.last(5)] == [29]
     log.close()
+
+
+def test_removed_records_stay_in_their_lanes() -> None:
+    """An empty batch stands for one lane only, so an index made from the segment says the same as before."""
+    files = MemoryFiles()
+    log = Log.open(files, "d", LogConfig())
+    for lane in (1, 1, -2, 0, 2):
+        publish(log, ("a", "x"), attributes=lane_attributes(lane))
+    lanes = log.lanes.ranges(0, 5)
+
+    compact(log, 1000, DAY_MS)
+    log.close()
+    for name in files.list("d"):
+        if not name.endswith(".log"):
+            files.remove(f"d/{name}")
+    log = Log.open(files, "d", LogConfig())
+
+    assert log.lanes.ranges(0, 5) == lanes == [(0, 2, 1), (2, 3, -2), (4, 5, 2)]
+    assert [(h.base_offset, h.count, h.lane) for h in log.headers(0)] == [
+        (0, 0, 1),
+        (2, 0, -2),
+        (3, 0, 0),
+        (4, 1, 2),
+    ]
 
 
 @pytest.mark.parametrize("codec", range(5))

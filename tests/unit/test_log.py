@@ -1,11 +1,15 @@
 """The log by example: what each call does, and what happens when it cannot."""
 
-from collections.abc import Sequence
+import inspect
+import sys
+from random import Random
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from penstock.errors import Closed, CorruptionError, DiskFull, OffsetOutOfRange, StorageFailed
-from penstock.log.files import MemoryFile, MemoryFiles, Part
+from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, OPEN_MAX, WINDOWS_MAX
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
@@ -166,36 +170,56 @@ def test_a_failed_sync_is_never_tried_again() -> None:
     assert log.failed is not None
 
 
-class InterruptedFile(MemoryFile):
-    """A file whose next append is followed by Ctrl-C."""
+class InterruptAtLine:
+    """Ctrl-C before the n-th line of ``Log.append``, as a signal handler would raise it.
 
-    armed = False
+    Not within the plain stores at its end: the interpreter lets no handler in there.
+    """
 
-    def append(self, parts: Sequence[Part]) -> None:
-        super().append(parts)
-        if InterruptedFile.armed:
-            InterruptedFile.armed = False
-            raise KeyboardInterrupt
+    def __init__(self, number: int) -> None:
+        self.left = number
+        lines, first = inspect.getsourcelines(Log.append)
+        (stores,) = (at for at, line in enumerate(lines) if "only plain stores" in line)
+        self.stores = first + stores
+
+    def __enter__(self) -> None:
+        self.before = sys.gettrace()  # Someone may be measuring coverage.
+        sys.settrace(self.trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self.before)
+
+    def trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is not Log.append.__code__:
+            return None
+        if event == "line" and frame.f_lineno < self.stores:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self.trace
 
 
-class InterruptedFiles(MemoryFiles):
-    def open(self, path: str, *, create: bool) -> MemoryFile:
-        return InterruptedFile(self._contents.setdefault(path, bytearray()))
+def test_an_interrupt_at_any_line_of_an_append_leaves_no_trace() -> None:
+    for number in range(1, 100):
+        log = open_log(LogConfig(index_bytes=1))
+        publish(log, b"a")
+        batch = encode_values([b"interrupted"], 1000, lane_attributes(2))
+        try:
+            with InterruptAtLine(number):
+                log.append(batch)
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
 
+        assert publish(log, b"b", lane=1) == 1
 
-def test_an_interrupt_in_the_middle_of_an_append_leaves_no_trace() -> None:
-    log = Log.open(InterruptedFiles(), "d", SMALL)
-    publish(log, b"a")
-    InterruptedFile.armed = True
-    with pytest.raises(KeyboardInterrupt):
-        publish(log, b"interrupted", lane=2)
-
-    assert publish(log, b"b", lane=1) == 1
-
-    log.sync()
-    assert values_of(log) == [b"a", b"b"]
-    assert log.lanes.ranges(0, 2) == [(1, 2, 1)]
-    assert len(list(log.headers(0))) == 2
+        log.sync()
+        assert values_of(log) == [b"a", b"b"]
+        assert log.lanes.ranges(0, 2) == [(1, 2, 1)]
+        assert log._index(log._segments[-1]).offsets.tolist() == [0, 1]
+        assert log.size_bytes == log.written == log.durable
+    assert 15 < number < 99
 
 
 def test_a_closed_log_takes_nothing() -> None:
@@ -643,3 +667,45 @@ def test_a_segment_that_was_joined_to_the_one_before_is_removed_if_a_crash_left_
     assert log.recovery.removed == [second]
     assert log.recovery.damage == []
     assert values_of(log) == [b"%d" % number * 30 for number in range(4)]
+
+
+def test_what_a_killed_process_had_written_is_durable_once_the_log_is_open_again() -> None:
+    """The bytes were in the kernel, not on the disk; opening shows them to readers, so it syncs them."""
+    for seed in range(20):
+        disk = CrashDisk()
+        log = Log.open(disk, "d", SMALL)
+        publish(log, b"a")
+        disk.kill()
+        assert Log.open(disk, "d", SMALL).high == 1
+
+        disk.power_cut(Random(seed))
+
+        assert values_of(Log.open(disk, "d", SMALL)) == [b"a"]
+
+
+@pytest.mark.parametrize("how", ["recovery", "cut"])
+def test_an_old_index_never_fits_a_segment_that_was_cut_and_grew_again(how: str) -> None:
+    """It is cut, grows to the very size the old index speaks of, with other offsets; then the power fails."""
+    for seed in range(20):
+        disk = CrashDisk()
+        log = Log.open(disk, "d", SMALL)
+        publish(log, b"a")
+        publish(log, b"b" * 20)
+        log.close()
+        size = log.segments()[0].bytes
+        log = Log.open(disk, "d", SMALL)
+        if how == "cut":
+            log.cut(1)
+        else:
+            publish(log, b"c")
+            disk.kill()
+            disk.damage(f"d/{0:020d}.log", lambda data: data.replace(b"b" * 20, b"!" * 20))
+            log = Log.open(disk, "d", SMALL)
+        publish(log, b"d" * 6, b"e" * 7)
+        assert log.segments()[0].bytes == size
+        log.sync()
+
+        disk.power_cut(Random(seed))
+
+        log = Log.open(disk, "d", SMALL)
+        assert values_of(log) == [b"a", b"d" * 6, b"e" * 7]

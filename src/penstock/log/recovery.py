@@ -195,7 +195,7 @@ def _rescue(
     recovery.scanned_bytes += file.size
     segment.size = scan.position
     segment.next_offset = scan.next_offset
-    segment.max_timestamp = scan.last_timestamp
+    segment.max_timestamp = scan.last_timestamp if scan.position else 0
     segment.index = scan.index
     if segment.sealed:
         segment.store_index(scan.index, scan.lanes)
