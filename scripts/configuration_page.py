@@ -30,7 +30,7 @@ exceptions: partitions only become more, and a topic's `durability`, a group's `
 A **duration** is a `timedelta`, a number of seconds, or text: `250ms`, `30s`, `5m`, `2h`, `7d`, `1h30m`. A
 **time** is a `datetime` with a time zone, seconds since 1970, or RFC 3339 text. Sizes are numbers of bytes.
 A setting that does not exist, or a value that it may not have, is
-[INVALID_VALUE](errors.md#invalid_value) and changes nothing.
+[VALUE_INVALID](errors.md#value_invalid) and changes nothing.
 
 ```python
 from datetime import timedelta
