@@ -11,15 +11,18 @@ A ``Core`` does no waiting and starts no thread.  Its operations are steps
 ``state.alarms`` says so.
 """
 
+import logging
+from collections.abc import Callable
 from random import Random
 
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.groups import Groups
 from penstock.broker.maintenance import Maintenance
-from penstock.broker.publishing import DEDUP_ID, Publishing, set_schedule_alarm, topic_depth
+from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
 from penstock.broker.queues import Queues
 from penstock.broker.recovery import open_partition
 from penstock.broker.schedules import Schedules
@@ -29,13 +32,16 @@ from penstock.broker.streams import Streams
 from penstock.broker.tracing import Tracing
 from penstock.clock import Clock
 from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
-from penstock.errors import InvalidValue, OffsetOutOfRange
+from penstock.errors import InvalidValue, OffsetOutOfRange, PenstockError
 from penstock.log.files import Files
 from penstock.log.log import Log
 from penstock.message import StoredMessage
 from penstock.types import Instant, instant_ms
-from penstock.wire.records import DEDUP, Record
+from penstock.wire.records import Record
 
+logger = logging.getLogger("penstock")
+
+RETRY_MS = 1000  # Something due that failed is tried again after this.
 READ_MAX = 100_000  # Messages one browse may return.
 
 
@@ -109,13 +115,11 @@ class Core:
             for group in topic.groups.values():
                 if group.name not in partition.groups:  # The crash came in the middle of making it.
                     self.groups.write_on(partition, group, self.state.clock.steady_ms())
-            self._revive_partition(topic, partition)
+            self._revive_partition(partition)
 
-    def _revive_partition(self, topic: Topic, partition: Partition) -> None:
-        since_ms = self.state.clock.wall_ms() - topic.settings.dedup_window_ms
-        self._load_dedup_ids(topic, partition.number, partition.log, since_ms, scheduled=False)
+    def _revive_partition(self, partition: Partition) -> None:
+        load_dedup_ids(self.state, partition)
         if partition.schedule is not None:
-            self._load_dedup_ids(topic, partition.number, partition.schedule.log, since_ms, scheduled=True)
             set_schedule_alarm(self.state, partition)
         if partition.outbox:
             self.state.jobs.append(self.publishing.drain_outbox(partition))
@@ -123,16 +127,6 @@ class Core:
             if member.engine.exhausted:
                 self.dead_letters.bury_soon(member)
             self.state.alarms.set(member, member.engine.next_due_ms(self.state.clock.steady_ms()))
-
-    def _load_dedup_ids(self, topic: Topic, number: int, log: Log, since_ms: int, *, scheduled: bool) -> None:
-        for header in log.headers(log.offset_at(since_ms)):
-            if scheduled or header.attributes & DEDUP:
-                for record in log.records(header.base_offset, header.next_offset):
-                    for name, value in record.headers:
-                        if name == DEDUP_ID and value is not None and record.timestamp >= since_ms:
-                            topic.dedup.add(
-                                value.decode(), number, record.offset, record.timestamp, scheduled
-                            )
 
     def _logs(self, partition: Partition) -> list[Log]:
         logs = [partition.log]
@@ -157,13 +151,22 @@ class Core:
             self.catalogue.close()
 
     def _close_partition(self, partition: Partition) -> None:
-        if partition.log.failed is None:
-            self.maintenance.snapshot(partition)
-        if partition.journal is not None:
-            partition.journal.close()
-        if partition.schedule is not None:
-            partition.schedule.close()
-        partition.log.close()
+        """Write down and close what can be; a disk that fails must not keep the rest open."""
+        schedule, journal = partition.schedule, partition.journal
+        closing: list[Callable[[], object]] = [
+            lambda: self.maintenance.snapshot(partition),
+            lambda: save_digest(self.state, partition),
+            journal.close if journal is not None else partition.log.close,
+            schedule.close if schedule is not None else partition.log.close,
+            partition.log.close,
+        ]
+        for close in closing:
+            try:
+                close()
+            except PenstockError as error:
+                logger.warning("closing %s: %s", partition.directory, error)
+        for log in self._logs(partition):
+            log.abandon()
 
     def _abandon(self) -> None:
         """Opening failed half-way: let go of what was opened, changing nothing."""
@@ -178,12 +181,19 @@ class Core:
 
     def tick(self) -> Steps[None]:
         """Do what is due: overdue leases, due retries, schedules, sessions, flushes, upkeep."""
-        for target in self.state.alarms.due(self.state.clock.steady_ms()):
-            yield from self._ring(target)
+        now_ms = self.state.clock.steady_ms()
+        for target in self.state.alarms.due(now_ms):
+            try:
+                yield from self._ring(target)
+            except (
+                PenstockError
+            ) as error:  # A full disk, most likely; the others have their turn all the same.
+                logger.warning("will try again: %s", error)
+                self.state.alarms.set(target, now_ms + RETRY_MS)
 
     def _ring(self, target: Target) -> Steps[None]:
         match target:
-            case GroupPartition() if target.group in target.partition.topic.groups:
+            case GroupPartition() if target.partition.groups.get(target.group) is target:
                 self.queues.look(target)
             case Partition() if not target.topic.deleted:
                 yield from self.schedules.fire(target)

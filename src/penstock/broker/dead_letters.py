@@ -191,6 +191,7 @@ class DeadLetters:
         journal.commit(decisions, self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
         partition.outbox.extend(outputs)
+        partition.outbox_used = partition.outbox_used or bool(outputs)
         for output in outputs:
             target = (output.topic, output.partition)
             partition.outbox_sequences[target] = partition.outbox_sequences.get(target, 0) + 1

@@ -8,6 +8,8 @@ it lost is counted and written to its journal.  The journal of a partition is
 kept as long as the messages it speaks of.
 """
 
+import logging
+
 from penstock.broker.recovery import skip_deleted
 from penstock.broker.replay import snapshot_state
 from penstock.broker.state import Partition, State, Topic
@@ -15,6 +17,8 @@ from penstock.broker.steps import GiveWay, Steps
 from penstock.errors import PenstockError
 from penstock.log.compaction import compact_steps
 from penstock.log.retention import retention_cut
+
+logger = logging.getLogger("penstock")
 
 FLUSH_MS = 1000
 
@@ -54,10 +58,13 @@ class Maintenance:
             for partition in topic.partitions:
                 if topic.deleted:
                     break
-                self.retain(topic, partition)
-                yield from self.compact(topic, partition)
-                yield from self._tidy(partition)
-                self.maybe_snapshot(partition)
+                try:
+                    self.retain(topic, partition)
+                    yield from self.compact(topic, partition)
+                    yield from self._tidy(partition)
+                    self.maybe_snapshot(partition)
+                except PenstockError as error:  # The other partitions are looked after all the same.
+                    logger.warning("upkeep of %s: %s", partition.directory, error)
 
     def retain(self, topic: Topic, partition: Partition) -> None:
         """Delete what is older or larger than the topic keeps."""
@@ -77,9 +84,9 @@ class Maintenance:
             return
         if cut >= log.end and log.end > log.start:
             log.roll()  # The active segment has outlived its time too: seal it, so that it can go.
-        if log.delete_before(cut) == log.start:
-            self._overtake(partition)
-            self._trim_journal(partition)
+        log.delete_before(cut)
+        self._overtake(partition)
+        self._trim_journal(partition)
 
     def _overtake(self, partition: Partition) -> None:
         now_ms = self._state.clock.steady_ms()
@@ -114,11 +121,15 @@ class Maintenance:
                 yield GiveWay()
 
     def maybe_snapshot(self, partition: Partition) -> None:
-        """Take a snapshot if replaying the journal has become long."""
+        """Take a snapshot if replaying the journal has become long, or would redo an outbox that is done.
+
+        Redoing is harmless only as long as the targets remember this
+        partition's producer id, which is a day.
+        """
         journal = partition.journal
         if journal is not None:
             grown = journal.log.written - journal.snapshot_written
-            if grown >= self._state.config.snapshot_bytes:
+            if grown >= self._state.config.snapshot_bytes or partition.outbox_used:
                 self.snapshot(partition)
 
     def snapshot(self, partition: Partition) -> bool:
@@ -128,4 +139,5 @@ class Maintenance:
             return False
         journal.flush()
         journal.save_snapshot(snapshot_state(partition))
+        partition.outbox_used = False
         return True

@@ -18,6 +18,7 @@ System headers, which the broker adds to the caller's own:
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps
@@ -44,7 +45,6 @@ from penstock.wire.records import (
 )
 
 EXPIRES_AT: Final = "x-expires-at"
-DEDUP_ID: Final = "x-dedup-id"
 DEDUP_ID_LENGTH_MAX: Final = 200  # Bytes; ids are kept in memory for the whole window.
 OUTBOX_RETRY_MS: Final = 1000
 CODECS: Final[dict[Compression, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -240,6 +240,7 @@ class Publishing:
         )
         self.appended(partition, 1)
         if item.dedup_id is not None:
+            partition.dedup_last = offset
             topic.dedup.add(item.dedup_id, partition.number, offset, timestamp, False)
         return Receipt(topic.name, partition.number, offset, timestamp)
 
@@ -257,6 +258,7 @@ class Publishing:
         offset = log.append(builder.build(timestamp, timestamp, attributes))
         self.appended(partition, len(items))
         if attributes & DEDUP:
+            partition.dedup_last = offset + len(items) - 1
             for index, item in enumerate(items):
                 if item.dedup_id is not None:
                     topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
@@ -285,7 +287,8 @@ class Publishing:
         """The partition's log has grown: see that it becomes durable, and that readers hear of it."""
         topic = partition.topic
         topic.published += count
-        partition.producers_end = partition.log.end
+        if partition.log.segment_count != partition.digest_segments:
+            save_digest(self._state, partition)
         if topic.settings.durability == "fsync":
             self._state.commit.mark(partition.log)
             self._state.unheard.add(topic)  # Readers hear of it when it is durable.

@@ -1,9 +1,9 @@
 """Opening a partition: from the files back to the state the broker had.
 
     data log        recovered by itself (log/), which cuts a torn tail
-    snapshot        groups, producers and outbox numbers as of some journal offset
+    snapshot        groups and outbox numbers as of some journal offset
     journal         replayed from there through the same engine calls that made it
-    data headers    batches after the snapshot, for the table of idempotent producers
+    digest          idempotent producers, and the batches since it was written (digest.py)
     schedule        reconciled with the data log (schedule/)
 
 Leases of the earlier process are given back at once, with the attempt
@@ -12,6 +12,7 @@ came back shorter than the journal remembers (durability "os" after a power
 cut), the groups forget what is not there any more.
 """
 
+from penstock.broker.digest import load_digest
 from penstock.broker.journal import Journal
 from penstock.broker.replay import apply, load_snapshot, new_engine, remember_failure, snapshot_state
 from penstock.broker.state import GroupPartition, Partition, State, Topic
@@ -37,7 +38,7 @@ def open_partition(state: State, topic: Topic, number: int) -> Partition:
         open_journal(state, partition)
         _replay(partition)
         _settle_in(state, partition)
-    _load_producers(partition)
+    load_digest(state, partition)
     if state.files.exists(f"{directory}/schedule"):
         open_schedule(state, partition)
     return partition
@@ -140,18 +141,3 @@ def rebuild_gate(partition: Partition, member: GroupPartition) -> None:
             admitted = record.key is None or member.gate.admit(record.offset, record.key)
             if admitted and due_ms == PARKED_MS:
                 member.unparked.append(record.offset)
-
-
-def _load_producers(partition: Partition) -> None:
-    start = max(partition.producers_end, partition.log.start)
-    for header in partition.log.headers(start):
-        if header.producer_id >= 0 and header.base_offset >= start:
-            partition.producers.record(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.count,
-                header.base_offset,
-                header.max_timestamp,
-            )
-    partition.producers_end = partition.log.end

@@ -35,6 +35,7 @@ def apply(
         case events.GroupSet():
             _apply_group(partition, numbers, event)
         case events.Outbox():
+            partition.outbox_used = True
             for output in event.outputs:
                 header = read_header(output.batch)
                 partition.outbox.append(output)
@@ -195,8 +196,6 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
         "group_numbers": partition.group_numbers,
         "producer_id": partition.producer_id,
         "outbox": [[*target, sequence] for target, sequence in partition.outbox_sequences.items()],
-        "producers": partition.producers.snapshot(),
-        "producers_end": partition.producers_end,
     }
 
 
@@ -216,6 +215,3 @@ def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
     partition.group_numbers = snapshot["group_numbers"]
     partition.producer_id = snapshot["producer_id"]
     partition.outbox_sequences = {(topic, number): sequence for topic, number, sequence in snapshot["outbox"]}
-    partition.producers.restore(snapshot["producers"])
-    # A log that came back shorter must not leave batches in the table that it does not hold.
-    partition.producers_end = min(snapshot["producers_end"], partition.log.end)

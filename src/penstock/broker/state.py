@@ -86,8 +86,10 @@ class Partition:
         self.groups: dict[str, GroupPartition] = {}
         self.group_numbers = 0
         self.producers = ProducerTable()
-        self.producers_end = 0  # Batches below this offset are in the table.
+        self.dedup_last = -1  # The last offset whose batch carries dedup ids.
+        self.digest_segments = 0  # How many segments the log had when the digest was written.
         self.outbox: deque[Output] = deque()  # Written to the journal, not yet published.
+        self.outbox_used = False  # Since the last snapshot.
         self.outbox_sequences: dict[tuple[str, int], int] = {}
         self.producer_id = -1  # Stamped on what the outbox publishes.
         self.alarm_ms = -1

@@ -272,6 +272,11 @@ class Log(LogReader):
         ]
 
     @property
+    def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._segments)
+
+    @property
     def size_bytes(self) -> int:
         """Of all batches that are kept."""
         return sum(segment.size for segment in self._segments)

@@ -1,0 +1,102 @@
+"""What the broker must know of a partition's whole log, without reading it at every open.
+
+    producers      the numbers of idempotent producers, to recognise a repeat
+    dedup_last     the last offset whose batch carries dedup ids; -1 if none does
+
+Both could be had by walking along all batch headers, which for a log of many
+gigabytes takes longer than people wait for a start.  So they are written down
+(``<partition>/digest``) whenever a segment is full and when the broker is
+closed, and opening only walks from there.  The file is derived: a missing or
+damaged one costs time, nothing else.
+"""
+
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from penstock.broker.state import Partition, State
+from penstock.errors import PenstockError
+from penstock.wire.records import DEDUP
+
+DEDUP_ID: Final = "x-dedup-id"
+VERSION: Final = 1
+
+
+def save_digest(state: State, partition: Partition) -> None:
+    """Write the digest down; on a full disk it stays the old one."""
+    body = msgspec.msgpack.encode(
+        [VERSION, partition.log.end, partition.dedup_last, partition.producers.snapshot()]
+    )
+    partition.digest_segments = partition.log.segment_count
+    try:
+        state.files.write_file(f"{partition.directory}/digest", crc32c(body).to_bytes(4, "big") + body)
+    except PenstockError:
+        return
+
+
+def load_digest(state: State, partition: Partition) -> None:
+    """Restore producers and the last dedup offset: from the digest, and from the batches after it."""
+    start = _read(state, partition)
+    for header in partition.log.headers(start):
+        if header.base_offset < start:
+            continue
+        if header.attributes & DEDUP:
+            partition.dedup_last = header.next_offset - 1
+        if header.producer_id >= 0:
+            partition.producers.record(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.count,
+                header.base_offset,
+                header.max_timestamp,
+            )
+    partition.digest_segments = partition.log.segment_count
+
+
+def _read(state: State, partition: Partition) -> int:
+    """Take over what the file says; returns the offset up to which it holds."""
+    path = f"{partition.directory}/digest"
+    data = state.files.read_file(path) if state.files.exists(path) else b""
+    if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
+        return partition.log.start
+    version, end, dedup_last, producers = msgspec.msgpack.decode(data[4:])
+    if version != VERSION or end > partition.log.end:
+        # A log that came back shorter must not leave batches in the table that it does not hold.
+        return partition.log.start
+    partition.dedup_last = dedup_last
+    partition.producers.restore(producers)
+    return max(int(end), partition.log.start)
+
+
+def load_dedup_ids(state: State, partition: Partition) -> None:
+    """Fill the topic's dedup window with the ids of this partition that are young enough."""
+    topic = partition.topic
+    since_ms = state.clock.wall_ms() - topic.settings.dedup_window_ms
+    log = partition.log
+    if partition.dedup_last >= log.start:
+        for header in log.headers(log.offset_at(since_ms)):
+            if header.attributes & DEDUP:
+                _remember(partition, header.base_offset, header.next_offset, since_ms, scheduled=False)
+    if partition.schedule is not None:
+        entries = partition.schedule.log
+        _remember(partition, entries.offset_at(since_ms), entries.end, since_ms, scheduled=True)
+
+
+def _remember(partition: Partition, start: int, end: int, since_ms: int, *, scheduled: bool) -> None:
+    log = partition.log
+    if scheduled:
+        assert partition.schedule is not None
+        log = partition.schedule.log
+    for first in range(start, end, 1000):
+        for record in log.records(first, min(first + 1000, end)):
+            for name, value in record.headers:
+                if name == DEDUP_ID and value is not None and record.timestamp >= since_ms:
+                    partition.topic.dedup.add(
+                        value.decode("utf-8", "replace"),
+                        partition.number,
+                        record.offset,
+                        record.timestamp,
+                        scheduled,
+                    )
