@@ -76,11 +76,17 @@ class AsyncTestBroker(AsyncBroker):
 
     @classmethod
     async def open(
-        cls, directory: str | None = None, *, config: BrokerConfig | None = None, seed: int = 0
+        cls,
+        directory: str | None = None,
+        *,
+        config: BrokerConfig | None = None,
+        files: Files | None = None,
+        clock: ManualClock | None = None,
+        seed: int = 0,
     ) -> Self:
-        """Open a broker in virtual time on the running loop."""
-        clock = ManualClock()
-        core = _core(directory, config, None, clock, seed)
+        """Open a broker in virtual time on the running loop: in memory, or on ``directory`` of ``files``."""
+        clock = clock or ManualClock()
+        core = _core(directory, config, files, clock, seed)
         driver = VirtualLoopDriver(core, clock)
         await driver.open()
         return cls(core, driver, clock)
