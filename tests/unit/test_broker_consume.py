@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock import Message
+from penstock import open as open_broker
 from penstock.errors import AlreadySettled, Closed, LeaseLost, QueueFull, TopicNotFound
 from penstock.log.files import MemoryFiles
 from penstock.message import Delivered
@@ -627,9 +628,7 @@ def test_a_consumer_id_shows_in_the_group_and_its_trace(penstock: TestBroker) ->
 
 def test_a_bounded_topic_lets_many_threads_publish_as_room_comes() -> None:
     # Real threads on purpose: waiting for room must be ended by another thread's ack.
-    import penstock
-
-    with penstock.open() as broker:
+    with open_broker() as broker:
         broker.create_topic("orders", depth_max=2, depth_policy="wait", depth_wait="30s")
         consumer = broker.consumer("orders")
         refused: list[Exception] = []
