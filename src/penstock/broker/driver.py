@@ -1,4 +1,4 @@
-"""Running the broker's steps: in threads, on an event loop, or in virtual time.
+"""Running the broker's steps: in threads or on an event loop.
 
 Every operation is a generator that runs under one lock and yields what it
 waits for (``steps.py``).  The drivers differ only in how they wait:
@@ -7,7 +7,9 @@ waits for (``steps.py``).  The drivers differ only in how they wait:
                      everyone (log/commit.py), so one publisher pays one fdatasync and no hand-over.
                      One more thread, the timekeeper, does what is due.
     LoopDriver       futures on an asyncio loop; the disk thread syncs, one round for all who wait.
-    VirtualDriver    nobody waits: the clock moves to the next thing that is due (testing).
+
+``penstock.testing`` has a third kind, in which nobody waits: the clock moves
+to the next thing that is due.
 
 Work that must be finished whatever its caller does (burying a dead letter,
 publishing an outbox) is in ``state.jobs``.  It is run before the call that
@@ -19,7 +21,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from penstock.broker.core import Core
 from penstock.broker.steps import Arrival, Durable, Step, Steps
@@ -28,19 +30,6 @@ from penstock.errors import Closed, PenstockError
 T = TypeVar("T")
 
 logger = logging.getLogger("penstock")
-
-TICKS_MAX = 10_000  # At one moment of virtual time: what stays due (a full disk) must not stop the clock.
-TURNS = 10  # Of the loop, for a woken task and those that await it to come to their next wait.
-
-
-class MovableClock(Protocol):
-    """A clock that stands still until it is moved."""
-
-    def wall_ms(self) -> int: ...
-
-    def steady_ms(self) -> int: ...
-
-    def move_to(self, now_ms: int) -> None: ...
 
 
 class ThreadDriver:
@@ -109,15 +98,15 @@ class ThreadDriver:
                 waiter = self._register(wanted)
             self._wait(wanted, waiter)
 
-    def _register(self, wanted: Step) -> "_Waiter | None":
+    def _register(self, wanted: Step) -> "ThreadWaiter | None":
         """Under the lock: make sure that no arrival after this is missed."""
         if not isinstance(wanted, Arrival):
             return None
-        waiter = _Waiter()
+        waiter = ThreadWaiter()
         wanted.topic.waiters.add(waiter)
         return waiter
 
-    def _wait(self, wanted: Step, waiter: "_Waiter | None") -> None:
+    def _wait(self, wanted: Step, waiter: "ThreadWaiter | None") -> None:
         if isinstance(wanted, Durable):
             self._state.commit.wait(wanted.log, wanted.written)
         elif isinstance(wanted, Arrival) and waiter is not None and not self._closing:
@@ -176,7 +165,7 @@ class ThreadDriver:
             self._core.close()
 
 
-class _Waiter:
+class ThreadWaiter:
     """Wakes one waiting thread."""
 
     def __init__(self) -> None:
@@ -184,54 +173,6 @@ class _Waiter:
 
     def wake(self) -> None:
         self.event.set()
-
-
-class VirtualDriver(ThreadDriver):
-    """Runs steps in virtual time: a wait moves the clock to the next thing that is due."""
-
-    def __init__(self, core: Core, clock: MovableClock) -> None:
-        super().__init__(core)
-        self._clock = clock
-
-    def open(self) -> None:
-        """Recover the broker; time is kept by whoever moves the clock."""
-        self._core.open()
-        self._state.commit.listeners.append(self._after_sync)
-        self._run_jobs()
-
-    def _wait(self, wanted: Step, waiter: "_Waiter | None") -> None:
-        if not isinstance(wanted, Arrival):
-            super()._wait(wanted, waiter)
-            return
-        assert waiter is not None
-        while not waiter.event.is_set() and self._clock.steady_ms() < wanted.until_ms:
-            self._step_to(wanted.until_ms)
-
-    def advance(self, duration_ms: int) -> None:
-        """Move the clock forward and do, in order, everything that becomes due on the way."""
-        until_ms = self._clock.steady_ms() + duration_ms
-        while self._clock.steady_ms() < until_ms:
-            self._step_to(until_ms)
-        self._tick()
-        for _ in range(TICKS_MAX):
-            if not self._is_due():
-                return
-            self._tick()
-
-    def _is_due(self) -> bool:
-        with self._lock:
-            return 0 <= self._state.alarms.next_ms() <= self._clock.steady_ms()
-
-    def _step_to(self, until_ms: int) -> None:
-        with self._lock:
-            due_ms = self._state.alarms.next_ms()
-            now_ms = self._clock.steady_ms()
-            self._clock.move_to(until_ms if due_ms < 0 else min(max(due_ms, now_ms), until_ms))
-        self._tick()
-        with self._lock:
-            # What is due at this very moment and stays due (a full disk) must not stop the clock.
-            if 0 <= self._state.alarms.next_ms() <= now_ms == self._clock.steady_ms():
-                self._clock.move_to(now_ms + 1)
 
 
 class LoopDriver:
@@ -310,7 +251,7 @@ class LoopDriver:
         await future
 
     async def _until_arrival(self, wanted: Arrival) -> None:
-        waiter = _LoopWaiter(self._loop.create_future())
+        waiter = LoopWaiter(self._loop.create_future())
         wanted.topic.waiters.add(waiter)
         wait_ms = max(wanted.until_ms - self._state.clock.steady_ms(), 0)
         timer = self._loop.call_later(wait_ms / 1000, waiter.wake)
@@ -387,63 +328,7 @@ class LoopDriver:
         self._core.close()
 
 
-class VirtualLoopDriver(LoopDriver):
-    """Runs steps on an event loop in virtual time, which moves only when a test says so."""
-
-    def __init__(self, core: Core, clock: MovableClock) -> None:
-        super().__init__(core)
-        self._clock = clock
-        self._sleepers: list[tuple[int, _LoopWaiter]] = []
-
-    async def open(self) -> None:
-        """Recover the broker; time is kept by whoever moves the clock."""
-        self._loop = asyncio.get_running_loop()
-        self._core.open()
-        self._state.commit.listeners.append(self._state.hear)
-        await self._run_jobs()
-
-    async def _until_durable(self, wanted: Durable) -> None:
-        self._state.commit.wait(
-            wanted.log, wanted.written
-        )  # In place: a disk thread would have its own time.
-
-    async def _until_arrival(self, wanted: Arrival) -> None:
-        waiter = _LoopWaiter(self._loop.create_future())
-        wanted.topic.waiters.add(waiter)
-        sleeper = (wanted.until_ms, waiter)
-        self._sleepers.append(sleeper)
-        try:
-            await waiter.future
-        finally:
-            self._sleepers.remove(sleeper)
-            wanted.topic.waiters.discard(waiter)
-
-    async def advance(self, duration_ms: int) -> None:
-        """Move the clock forward, stopping wherever something is due or somebody has waited long enough."""
-        until_ms = self._clock.steady_ms() + duration_ms
-        ticks = 0
-        while True:
-            now_ms = self._clock.steady_ms()
-            if ticks >= TICKS_MAX:
-                now_ms = min(now_ms + 1, until_ms)
-            due = [until_ms, self._state.alarms.next_ms(), *(due_ms for due_ms, _ in self._sleepers)]
-            due_ms = min(max(due_ms, now_ms) for due_ms in due if due_ms >= 0)
-            ticks = ticks + 1 if due_ms == self._clock.steady_ms() else 0
-            self._clock.move_to(due_ms)
-            await self._tick()
-            await self._wake_sleepers()
-            if due_ms >= until_ms and (ticks >= TICKS_MAX or not 0 <= self._state.alarms.next_ms() <= due_ms):
-                return
-
-    async def _wake_sleepers(self) -> None:
-        for due_ms, waiter in list(self._sleepers):
-            if due_ms <= self._clock.steady_ms():
-                waiter.wake()
-        for _ in range(TURNS):  # Those who were woken run before time goes on.
-            await asyncio.sleep(0)
-
-
-class _LoopWaiter:
+class LoopWaiter:
     """Wakes one waiting task of the loop."""
 
     def __init__(self, future: "asyncio.Future[None]") -> None:

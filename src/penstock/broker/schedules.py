@@ -58,10 +58,8 @@ class Schedules:
             return
         wall_ms = self._state.clock.wall_ms()
         due = schedule.take_due(wall_ms, FIRE_MAX)
-        try:
-            self._move(partition, schedule, due, wall_ms)
-        finally:
-            set_schedule_alarm(self._state, partition)
+        self._move(partition, schedule, due, wall_ms)
+        set_schedule_alarm(self._state, partition)
         if due and schedule.log.config.durability == "fsync":
             yield Durable(partition.log)
 

@@ -18,10 +18,10 @@ from typing import Self
 from penstock.broker.aio import AsyncBroker
 from penstock.broker.broker import Broker, make_core
 from penstock.broker.core import Core
-from penstock.broker.driver import VirtualDriver, VirtualLoopDriver
 from penstock.config import BrokerConfig
 from penstock.log.files import Files
 from penstock.testing.clock import ManualClock
+from penstock.testing.driver import VirtualDriver, VirtualLoopDriver
 from penstock.types import Duration, duration_ms
 
 # Virtual clocks do not jump by themselves, so the schedule need not look every second.

@@ -1,0 +1,106 @@
+"""Drivers in virtual time: a wait moves the clock to the next thing that is due.
+
+The broker, its steps and its locks are the real ones (``broker/driver.py``);
+only the waiting is replaced, and there is no thread that keeps time.
+"""
+
+import asyncio
+
+from penstock.broker.core import Core
+from penstock.broker.driver import LoopDriver, LoopWaiter, ThreadDriver, ThreadWaiter
+from penstock.broker.steps import Arrival, Durable, Step
+from penstock.testing.clock import ManualClock
+
+TURNS = 10  # Of the loop, for a woken task and those that await it to come to their next wait.
+
+
+class VirtualDriver(ThreadDriver):
+    """Runs steps in virtual time: a wait moves the clock to the next thing that is due."""
+
+    def __init__(self, core: Core, clock: ManualClock) -> None:
+        super().__init__(core)
+        self._clock = clock
+
+    def open(self) -> None:
+        """Recover the broker; time is kept by whoever moves the clock."""
+        self._core.open()
+        self._state.commit.listeners.append(self._after_sync)
+        self._run_jobs()
+
+    def _wait(self, wanted: Step, waiter: "ThreadWaiter | None") -> None:
+        if not isinstance(wanted, Arrival):
+            super()._wait(wanted, waiter)
+            return
+        assert waiter is not None
+        while not waiter.event.is_set() and self._clock.steady_ms() < wanted.until_ms:
+            self._step_to(wanted.until_ms)
+
+    def advance(self, duration_ms: int) -> None:
+        """Move the clock forward and do, in order, everything that becomes due on the way."""
+        until_ms = self._clock.steady_ms() + duration_ms
+        while self._clock.steady_ms() < until_ms:
+            self._step_to(until_ms)
+
+    def _step_to(self, until_ms: int) -> None:
+        """Move to the next thing that is due, and do all that is due then."""
+        with self._lock:
+            due_ms = self._state.alarms.next_ms()
+            now_ms = self._clock.steady_ms()
+            now_ms = until_ms if due_ms < 0 else min(max(due_ms, now_ms), until_ms)
+            self._clock.move_to(now_ms)
+        self._tick()
+        while 0 <= self._state.alarms.next_ms() <= now_ms:
+            self._tick()
+
+
+class VirtualLoopDriver(LoopDriver):
+    """Runs steps on an event loop in virtual time, which moves only when a test says so."""
+
+    def __init__(self, core: Core, clock: ManualClock) -> None:
+        super().__init__(core)
+        self._clock = clock
+        self._sleepers: list[tuple[int, LoopWaiter]] = []
+
+    async def open(self) -> None:
+        """Recover the broker; time is kept by whoever moves the clock."""
+        self._loop = asyncio.get_running_loop()
+        self._core.open()
+        self._state.commit.listeners.append(self._state.hear)
+        await self._run_jobs()
+
+    async def _until_durable(self, wanted: Durable) -> None:
+        self._state.commit.wait(
+            wanted.log, wanted.written
+        )  # In place: a disk thread would have its own time.
+
+    async def _until_arrival(self, wanted: Arrival) -> None:
+        waiter = LoopWaiter(self._loop.create_future())
+        wanted.topic.waiters.add(waiter)
+        sleeper = (wanted.until_ms, waiter)
+        self._sleepers.append(sleeper)
+        try:
+            await waiter.future
+        finally:
+            self._sleepers.remove(sleeper)
+            wanted.topic.waiters.discard(waiter)
+
+    async def advance(self, duration_ms: int) -> None:
+        """Move the clock forward, stopping wherever something is due or somebody has waited long enough."""
+        until_ms = self._clock.steady_ms() + duration_ms
+        while True:
+            now_ms = self._clock.steady_ms()
+            due = [until_ms, self._state.alarms.next_ms(), *(due_ms for due_ms, _ in self._sleepers)]
+            self._clock.move_to(min(max(due_ms, now_ms) for due_ms in due if due_ms >= 0))
+            await self._tick()
+            while 0 <= self._state.alarms.next_ms() <= self._clock.steady_ms():
+                await self._tick()
+            await self._wake_sleepers()
+            if self._clock.steady_ms() >= until_ms:
+                return
+
+    async def _wake_sleepers(self) -> None:
+        for due_ms, waiter in list(self._sleepers):
+            if due_ms <= self._clock.steady_ms():
+                waiter.wake()
+        for _ in range(TURNS):  # Those who were woken run before time goes on.
+            await asyncio.sleep(0)
