@@ -26,6 +26,8 @@ FIRE_MAX: Final = (
     1000  # Entries moved into the log in one go; the rest follows at once, after others had a turn.
 )
 
+NUMBER_LENGTH_MAX: Final = 18  # Digits: what fits the 64 bits of an offset.
+
 Cancelled = Literal["cancelled", "delivered", "unknown"]
 
 
@@ -177,10 +179,15 @@ class Schedules:
 
     def _find(self, identity: str) -> tuple[Partition, int]:
         parts = identity.split(":") if isinstance(identity, str) else []
-        if len(parts) != 3 or not parts[1].isdigit() or parts[2][:1] != "s" or not parts[2][1:].isdigit():
+        if len(parts) != 3 or not is_number(parts[1]) or parts[2][:1] != "s" or not is_number(parts[2][1:]):
             raise InvalidValue(name="schedule_id", value=identity, why="it looks like 'orders:0:s17'")
         topic: Topic = self._state.topic(parts[0])
         return topic.partition(int(parts[1])), int(parts[2][1:])
+
+
+def is_number(text: str) -> bool:
+    """Can this be a partition or an offset?  Digits alone are not enough: "²" is one, and so are 5,000."""
+    return text.isascii() and text.isdecimal() and len(text) <= NUMBER_LENGTH_MAX
 
 
 def scheduled_number(message: StoredMessage) -> int:
