@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
-from penstock.errors import AlreadySettled, LeaseLost, RequestError
+from penstock.errors import AlreadySettled, LeaseLost, PenstockError, RequestError
 from penstock.types import LANE_NAMES, Duration, Instant, Priority
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
@@ -270,8 +270,11 @@ class ReceivedMessage(Delivered):
             return
         if error is None:
             self.ack()
-        else:
-            self.nack(error=error)
+        elif self._delivery.lease >= 0:  # A stream group has no nack: what is not committed comes again.
+            try:
+                self.nack(error=error)
+            except PenstockError as refusal:
+                error.add_note(f"and the message could not be nacked: {refusal}")
 
 
 class AsyncReceivedMessage(Delivered):
@@ -305,8 +308,11 @@ class AsyncReceivedMessage(Delivered):
             return
         if error is None:
             await self.ack()
-        else:
-            await self.nack(error=error)
+        elif self._delivery.lease >= 0:  # A stream group has no nack: what is not committed comes again.
+            try:
+                await self.nack(error=error)
+            except PenstockError as refusal:
+                error.add_note(f"and the message could not be nacked: {refusal}")
 
 
 def received(delivery: Delivery, records: list[Record]) -> list[ReceivedMessage]:

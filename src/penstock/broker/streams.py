@@ -13,7 +13,7 @@ from penstock.broker.recovery import open_journal
 from penstock.broker.state import Consumer, Group, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.delivery import events
-from penstock.errors import Closed, InvalidValue, MemberUnknown, NotAssigned
+from penstock.errors import Closed, GroupKindMismatch, InvalidValue, MemberUnknown, NotAssigned
 from penstock.message import Delivered, Delivery
 
 READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
@@ -110,6 +110,8 @@ class Streams:
         if self._state.closed or consumer.closed:
             raise Closed(what="broker" if self._state.closed else "consumer")
         group = consumer.group
+        if group.settings.kind != "stream":
+            raise GroupKindMismatch(operation="commit", kind="queue", group=group.name)
         offsets: dict[int, int] = {} if messages else dict(consumer.positions)
         for message in messages or []:
             offsets[message.partition] = max(offsets.get(message.partition, 0), message.offset + 1)

@@ -32,7 +32,7 @@ from typing import Final
 import msgspec
 
 from penstock.broker.dead_letters import REDRIVE
-from penstock.broker.schedules import scheduled_number
+from penstock.broker.schedules import is_number, scheduled_number
 from penstock.broker.state import Partition, State
 from penstock.delivery import events
 from penstock.errors import InvalidValue, OffsetOutOfRange
@@ -177,7 +177,7 @@ class Tracing:
 def parse_id(identity: str) -> tuple[str, int, int]:
     """Topic, partition and offset of a message id."""
     parts = identity.split(":") if isinstance(identity, str) else []
-    if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit():
+    if len(parts) != 3 or not is_number(parts[1]) or not is_number(parts[2]):
         raise InvalidValue(
             name="message", value=identity, why="name it as topic, partition, offset, or by id 'orders:0:7'"
         )
