@@ -441,6 +441,18 @@ def test_a_message_block_respects_an_answer_that_was_given(penstock: TestBroker)
     assert [letter.message.value for letter in penstock.dead_letters("orders")] == [b"1"]
 
 
+def test_the_error_of_a_block_comes_through_when_the_lease_is_lost_meanwhile(penstock: TestBroker) -> None:
+    open_with(penstock, 1)
+    [message] = penstock.consumer("orders").receive()
+
+    with pytest.raises(ValueError, match="the work's own") as caught:
+        with message:
+            penstock.advance("30s")
+            raise ValueError("the work's own")
+
+    assert "LEASE_LOST" in caught.value.__notes__[0]
+
+
 def test_a_loop_over_a_consumer_ends_when_the_consumer_is_closed_in_it(penstock: TestBroker) -> None:
     open_with(penstock, 3)
     consumer = penstock.consumer("orders")
