@@ -249,6 +249,8 @@ class Log(LogReader):
     def abandon(self) -> None:
         """Close the files as a crash would: for an open that failed, or a topic that is deleted."""
         with self._syncing:
+            if self.failed is None and self.durable < self.written:
+                self.failed = Closed(what=f"log {self.path}")  # For those who wait for a sync.
             for segment in self._segments:
                 segment.release()
 

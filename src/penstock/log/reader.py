@@ -189,11 +189,11 @@ class LogReader:
         else:
             return self.end
         base, _ = self._index(segment).find_time(timestamp_ms)
+        # Headers are not summed: so all batches of that stretch, a page and one at most, are decoded.
         for header in self.headers(max(base, self.start)):
-            if header.max_timestamp >= timestamp_ms:
-                for record in self.records(header.base_offset, header.next_offset):
-                    if record.timestamp >= timestamp_ms:
-                        return record.offset
+            for record in self.records(header.base_offset, header.next_offset):
+                if record.timestamp >= timestamp_ms:
+                    return record.offset
         return self.end
 
     # --- raw --------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class LogReader:
         return data if at == len(data) else data[:at]
 
     def headers(self, offset: int) -> Iterator[Header]:
-        """The headers of the batches from the one that holds ``offset`` on; nothing is decoded."""
+        """The headers of the batches from the one that holds ``offset`` on; nothing is decoded or summed."""
         while offset < self.end:
             segment, position, base = self._locate(max(offset, self.start))
             for header in self._segment_headers(segment, position, base):
@@ -247,7 +247,7 @@ class LogReader:
                 header = read_header(data, at)
             except InvalidBatch as error:
                 raise_corruption(segment, position + at, str(error.facts["why"]))
-            if header.base_offset != base:
+            if header.base_offset != base or header.next_offset > segment.next_offset:
                 raise_corruption(segment, position + at, f"the batch of offset {base} is missing")
             yield header
             base = header.next_offset
@@ -258,7 +258,7 @@ class LogReader:
     def _locate(self, offset: int) -> tuple[Segment, int, int]:
         """Segment, position and base offset of the batch that holds ``offset``, which is below ``end``."""
         hint = self._hints.pop(offset, None)
-        if hint is not None and hint[1] < hint[0].size:
+        if hint is not None and offset < hint[0].next_offset:
             return hint[0], hint[1], offset
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         index = self._index(segment)
