@@ -52,6 +52,12 @@ def test_the_tour_says_what_happened_to_each_message(penstock: TestBroker) -> No
     ]  # fmt: skip
 
 
+def test_the_tour_shows_the_trace_as_it_is_printed(penstock: TestBroker) -> None:
+    shown = tour(penstock)
+
+    assert shown.endswith(f'>>> print(broker.trace("orders:0:2"))\n{penstock.trace("orders:0:2")}\n')
+
+
 def test_the_waits_of_the_tour_are_its_backoffs_and_its_delay(penstock: TestBroker) -> None:
     """300 ms and 100 ms before the retries, and 500 ms of delay: it never polls and never sleeps."""
     start_ms = penstock.clock.steady_ms()
