@@ -86,13 +86,13 @@ class DeadLetters:
     def _bury(self, member: GroupPartition) -> Steps[None]:
         engine = member.engine
         while (exhausted := engine.take_exhausted()) is not None:
-            start, end, attempt = exhausted
+            start, end, _ = exhausted
             while start < end:
                 upto = min(end, start + RANGE_MAX)
                 try:
                     self._bury_range(member, start, upto)
                 except PenstockError:
-                    engine.exhausted.append((start, end, attempt))
+                    engine.return_exhausted()
                     self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
                     raise
                 start = upto
@@ -191,9 +191,9 @@ class DeadLetters:
         journal.commit(decisions, self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
         partition.outbox.extend(outputs)
-        partition.outbox_used = partition.outbox_used or bool(outputs)
         for output in outputs:
             target = (output.topic, output.partition)
+            partition.outbox_targets.add(target)
             partition.outbox_sequences[target] = partition.outbox_sequences.get(target, 0) + 1
 
     def _outputs(self, partition: Partition, items: list[tuple[Topic, Prepared]]) -> list[events.Output]:

@@ -113,6 +113,12 @@ class Journal:
         self._files.write_file(self._path, crc32c(body).to_bytes(4, "big") + body)
         self.snapshot_written = self.log.written
 
+    def check_whole(self) -> None:
+        """Without a snapshot the journal must reach back to its beginning: what was trimmed is nowhere else."""
+        if self.log.start > 0:
+            why = "it is missing or damaged, and stands for the trimmed beginning of the journal; restore it"
+            raise CorruptionError(path=self._path, position=0, why=why)
+
     def load_snapshot(self) -> dict[str, Any] | None:
         """The last snapshot, or None if there is none that can be trusted."""
         if not self._files.exists(self._path):

@@ -10,9 +10,9 @@ kept as long as the messages it speaks of.
 
 import logging
 
-from penstock.broker.recovery import skip_deleted
+from penstock.broker.recovery import behind, skip_deleted
 from penstock.broker.replay import snapshot_state
-from penstock.broker.state import Partition, State, Topic
+from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.errors import PenstockError
 from penstock.log.compaction import compact_steps
@@ -72,10 +72,7 @@ class Maintenance:
         settings = topic.settings
         keep_from = log.end
         if settings.retain_until_settled and partition.groups:
-            keep_from = min(
-                member.committed if member.settings.kind == "stream" else member.engine.floor
-                for member in partition.groups.values()
-            )
+            keep_from = min(behind(member) for member in partition.groups.values())
         wall_ms = self._state.clock.wall_ms()
         cut = retention_cut(
             log.segments(), wall_ms, settings.retention_ms, settings.retention_bytes, keep_from
@@ -91,9 +88,18 @@ class Maintenance:
     def _overtake(self, partition: Partition) -> None:
         now_ms = self._state.clock.steady_ms()
         for member in partition.groups.values():
-            behind = member.committed if member.settings.kind == "stream" else member.engine.floor
-            if behind < partition.log.start:
+            if behind(member) < partition.log.start:
+                self._free_consumers(partition, member)
                 skip_deleted(partition, member, now_ms)
+
+    def _free_consumers(self, partition: Partition, member: GroupPartition) -> None:
+        """What consumers hold of deleted messages does not count against them any more."""
+        consumers = partition.topic.groups[member.group].consumers
+        start = partition.log.start
+        for lease in member.engine.leases.values():
+            if lease.consumer in consumers:
+                held = sum(max(min(end, start) - first, 0) for first, end in lease.unsettled())
+                consumers[lease.consumer].in_flight -= held
 
     def _trim_journal(self, partition: Partition) -> None:
         """Forget the decisions about messages that are gone, as far as a snapshot stands for them."""
@@ -129,7 +135,7 @@ class Maintenance:
         journal = partition.journal
         if journal is not None:
             grown = journal.log.written - journal.snapshot_written
-            if grown >= self._state.config.snapshot_bytes or partition.outbox_used:
+            if grown >= self._state.config.snapshot_bytes or partition.outbox_targets:
                 self.snapshot(partition)
 
     def snapshot(self, partition: Partition) -> bool:
@@ -138,6 +144,14 @@ class Maintenance:
         if journal is None or partition.outbox:
             return False
         journal.flush()
+        self._sync_targets(partition)
         journal.save_snapshot(snapshot_state(partition))
-        partition.outbox_used = False
+        partition.outbox_targets.clear()
         return True
+
+    def _sync_targets(self, partition: Partition) -> None:
+        """A snapshot forgets what the outbox has published, so that must not be lost any more."""
+        for name, number in partition.outbox_targets:
+            topic = self._state.topics.get(name)
+            if topic is not None and number < len(topic.partitions):
+                topic.partitions[number].log.sync()

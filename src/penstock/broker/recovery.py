@@ -14,7 +14,7 @@ cut), the groups forget what is not there any more.
 
 from penstock.broker.digest import load_digest
 from penstock.broker.journal import Journal
-from penstock.broker.replay import apply, load_snapshot, new_engine, remember_failure, snapshot_state
+from penstock.broker.replay import apply, load_snapshot, remember_failure, snapshot_state
 from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.config import TopicSettings
 from penstock.delivery import events
@@ -70,7 +70,9 @@ def _replay(partition: Partition) -> None:
     assert journal is not None
     snapshot = journal.load_snapshot()
     start = 0
-    if snapshot is not None:
+    if snapshot is None:
+        journal.check_whole()
+    else:
         load_snapshot(partition, snapshot)
         start = snapshot["journal_offset"]
     numbers = {member.number: member for member in partition.groups.values()}
@@ -86,11 +88,15 @@ def _settle_in(state: State, partition: Partition) -> None:
     journal = partition.journal
     assert journal is not None
     now_ms = state.clock.steady_ms()
+    shorter = False
     for member in partition.groups.values():
-        if member.engine.end() > partition.log.end:
-            _forget_beyond(member, partition)
-            journal.note(events.Sought(member.number, member.engine.floor), now_ms)
-        if member.engine.floor < partition.log.start:
+        if max(member.engine.end(), member.committed) > partition.log.end:
+            told = _without_lost(member, partition.log.end)
+            journal.commit(told, now_ms)
+            for event in told:
+                apply(partition, {member.number: member}, event, now_ms)
+            shorter = True
+        if behind(member) < partition.log.start:
             skip_deleted(partition, member, now_ms)
         for lease in list(member.engine.leases.values()):
             for start, end in lease.unsettled():
@@ -103,24 +109,48 @@ def _settle_in(state: State, partition: Partition) -> None:
                 remember_failure(member, back, now_ms)
         rebuild_gate(partition, member)
     journal.flush()
+    if shorter:
+        # The log will grow over the offsets that were lost.  By then it must be written that the
+        # decisions about them are void, or they would swallow the new messages.
+        journal.log.sync()
 
 
-def _forget_beyond(member: GroupPartition, partition: Partition) -> None:
-    """The log ends before what the group knows: keep the part that is still true."""
-    end = partition.log.end
-    engine = new_engine(member.settings, min(member.engine.floor, end), partition)
-    for start, stop in member.engine.done.ranges():
+def _without_lost(member: GroupPartition, end: int) -> list[events.AnyEvent]:
+    """The log ends before what the group knows: what it knows of the offsets that are left, told anew."""
+    engine, group = member.engine, member.number
+    told: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
+    for start, stop in engine.done.ranges():
         if start < end:
-            engine.settle_free(start, min(stop, end))
-    member.engine = engine
-    member.committed = min(member.committed, end)
-    member.failures = {offset: failure for offset, failure in member.failures.items() if offset < end}
+            told.append(events.Settled(group, -1, start, min(stop, end), events.SKIPPED))
+    waiting = [
+        (start, stop, engine.waiting_attempt(start), due_ms)
+        for start, stop, due_ms in engine.waiting_ranges()
+    ]
+    waiting += [(start, stop, attempt, 0) for start, stop, attempt in engine.exhausted]
+    for lease in engine.leases.values():
+        waiting += [(start, stop, lease.attempt + 1, 0) for start, stop in lease.unsettled()]
+    # By rising offsets, as they were handed out: each lane's cursor follows.
+    for number, (start, stop, attempt, due_ms) in enumerate(sorted(waiting), engine.next_number):
+        if start < end:
+            stop = min(stop, end)
+            told.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
+            told.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
+    if member.settings.kind == "stream":
+        told.append(events.Committed(group, min(member.committed, end)))
+    return told
+
+
+def behind(member: GroupPartition) -> int:
+    """The first offset that the group is not done with."""
+    return member.committed if member.settings.kind == "stream" else member.engine.floor
 
 
 def skip_deleted(partition: Partition, member: GroupPartition, now_ms: int) -> None:
     """Retention has overtaken the group: note what it lost."""
     start = partition.log.start
     count = member.engine.skip_to(start)
+    if member.settings.kind == "stream":
+        count = max(start - member.committed, 0)
     member.committed = max(member.committed, start)
     member.lost += count
     forget = [offset for offset in member.failures if offset < start]
@@ -136,7 +166,7 @@ def rebuild_gate(partition: Partition, member: GroupPartition) -> None:
         return
     member.gate.clear()
     member.unparked.clear()
-    for start, end, due_ms in sorted(member.engine.waiting_ranges()):
+    for start, end, due_ms in member.engine.waiting_ranges():
         for record in partition.log.records(start, end):
             admitted = record.key is None or member.gate.admit(record.offset, record.key)
             if admitted and due_ms == PARKED_MS:

@@ -16,7 +16,6 @@ from penstock.config import GroupSettings
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
 from penstock.delivery.engine import DeliveryEngine
-from penstock.wire.records import read_header
 
 LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
 
@@ -35,13 +34,9 @@ def apply(
         case events.GroupSet():
             _apply_group(partition, numbers, event)
         case events.Outbox():
-            partition.outbox_used = True
             for output in event.outputs:
-                header = read_header(output.batch)
                 partition.outbox.append(output)
-                partition.producer_id = header.producer_id
-                sequence = header.base_sequence + header.count
-                partition.outbox_sequences[output.topic, output.partition] = sequence
+                partition.outbox_targets.add((output.topic, output.partition))
         case events.Redriven():
             pass  # For trace only.
         case events.GroupDeleted():
@@ -194,8 +189,6 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
             for member in partition.groups.values()
         ],
         "group_numbers": partition.group_numbers,
-        "producer_id": partition.producer_id,
-        "outbox": [[*target, sequence] for target, sequence in partition.outbox_sequences.items()],
     }
 
 
@@ -213,5 +206,3 @@ def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
             failure.error_class, failure.error_message, failure.fingerprint = error
         partition.groups[member.group] = member
     partition.group_numbers = snapshot["group_numbers"]
-    partition.producer_id = snapshot["producer_id"]
-    partition.outbox_sequences = {(topic, number): sequence for topic, number, sequence in snapshot["outbox"]}

@@ -89,9 +89,9 @@ class Partition:
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.
         self.digest_segments = 0  # How many segments the log had when the digest was written.
         self.outbox: deque[Output] = deque()  # Written to the journal, not yet published.
-        self.outbox_used = False  # Since the last snapshot.
+        self.outbox_targets: set[tuple[str, int]] = set()  # Where it went since the last snapshot.
         self.outbox_sequences: dict[tuple[str, int], int] = {}
-        self.producer_id = -1  # Stamped on what the outbox publishes.
+        self.producer_id = -1  # Stamped on what the outbox publishes; a new one after each open.
         self.alarm_ms = -1
 
 

@@ -56,7 +56,7 @@ from math import lcm
 from typing import Any, Final
 
 from penstock.delivery.offsets import OffsetSet, bit_runs
-from penstock.delivery.retries import RetryQueue, without
+from penstock.delivery.retries import Exhausted, RetryQueue, cut, without
 from penstock.log.lanes import LaneIndex
 
 HELD: Final = 0  # Done as asked.
@@ -70,8 +70,6 @@ LANE_COUNT: Final = 5
 
 TIMERS_SPARE: Final = 64  # Stale timers allowed beside the live ones before they are swept.
 EXPIRED_POPS: Final = 16  # Up to this many, popping the heap is cheaper than sorting it.
-
-Exhausted = tuple[int, int, int]  # Start, end, the attempt that it will not get.
 
 
 class Lease:
@@ -229,6 +227,11 @@ class DeliveryEngine:
         self._burying.append(taken)
         return taken
 
+    def return_exhausted(self) -> None:
+        """Burying failed: what was taken and not settled is taken again, first."""
+        self.exhausted.extendleft(reversed(self._burying))
+        self._burying.clear()
+
     def settle_free(self, start: int, end: int) -> None:
         """Settle the offsets of [start, end) that are not leased, wherever they wait."""
         if self._cut_head(self._burying, start, end) or self._cut_head(self.exhausted, start, end):
@@ -345,6 +348,7 @@ class DeliveryEngine:
         # By its last offset: retention may since have cut the lane index above the first one.
         lane = self._lane_of(end - 1)
         if start >= self._cursors[lane + LANE_SHIFT]:
+            self._rescue_passed(lane, start)
             self._take_fresh(lane, start, end)
         else:
             taken = self._retries.take(start, end)
@@ -441,6 +445,12 @@ class DeliveryEngine:
             self._scans[slot] = scan
         return high, high
 
+    def _rescue_passed(self, lane: int, upto: int) -> None:
+        """Replay: what the cursor passes was in leases that a full disk kept from being written; it waits."""
+        while (passed := self._find(lane, upto, upto))[0] < upto:
+            self._take_fresh(lane, passed[0], passed[1])
+            self._retries.put(passed[0], passed[1], 1, 0)
+
     def _take_fresh(self, lane: int, start: int, end: int) -> None:
         slot = lane + LANE_SHIFT
         self._cursors[slot] = end
@@ -487,8 +497,8 @@ class DeliveryEngine:
     def _forget_waiting(self, start: int, end: int) -> None:
         """Take [start, end) out of the retries and the exhausted, as far as it is there."""
         self._retries.forget(start, end)
-        self._burying = _cut(self._burying, start, end)
-        self.exhausted = _cut(self.exhausted, start, end)
+        self._burying = cut(self._burying, start, end)
+        self.exhausted = cut(self.exhausted, start, end)
 
     def _cut_head(self, waiting: deque[Exhausted], start: int, end: int) -> bool:
         """Take [start, end) off the front of the first entry, if it is exactly there."""
@@ -587,12 +597,3 @@ def _strides(weights: dict[int, int] | None) -> list[int]:
     for share in shares:
         whole = lcm(whole, share)
     return [whole // share for share in shares]
-
-
-def _cut(waiting: deque[Exhausted], start: int, end: int) -> deque[Exhausted]:
-    """The entries without [start, end)."""
-    kept: deque[Exhausted] = deque()
-    for at, stop, attempt in waiting:
-        for piece_start, piece_end in without(at, stop, [(start, end)]):
-            kept.append((piece_start, piece_end, attempt))
-    return kept

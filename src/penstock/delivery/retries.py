@@ -18,12 +18,14 @@ offset is O(1); to take or to forget anything else is linear.  A range in the
 heap costs about 200 bytes, a parked offset 100.
 """
 
+from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 PARKED_MS: Final = 1 << 53  # A due time that never comes, and that JSON and msgpack can carry.
 
 Retry = tuple[int, int, int, int]  # Due in ms, start, end, attempt: in the order of the heap.
+Exhausted = tuple[int, int, int]  # Start, end, the attempt that it will not get.
 
 
 class RetryQueue:
@@ -141,3 +143,12 @@ def without(start: int, end: int, taken: list[tuple[int, int]]) -> list[tuple[in
     if start < end:
         left.append((start, end))
     return left
+
+
+def cut(waiting: deque[Exhausted], start: int, end: int) -> deque[Exhausted]:
+    """The entries without [start, end)."""
+    kept: deque[Exhausted] = deque()
+    for at, stop, attempt in waiting:
+        for piece_start, piece_end in without(at, stop, [(start, end)]):
+            kept.append((piece_start, piece_end, attempt))
+    return kept
