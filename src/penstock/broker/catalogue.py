@@ -2,7 +2,7 @@
 
     data/
       LOCK                      held while a broker has the directory open
-      penstock.json             format version, next producer id
+      penstock.json             format version, next producer id; sealed by a checksum, as is
       topics/orders/topic.json  settings
       topics/orders/0/          partition 0: its log, and below it journal/ and schedule/
 
@@ -12,7 +12,10 @@ at the next open.  The rest of the broker gets topics from here and never
 builds a path.
 """
 
+from typing import TypeVar
+
 import msgspec
+from crc32c import crc32c
 
 from penstock.broker.state import State, Topic
 from penstock.config import TopicSettings
@@ -22,6 +25,9 @@ from penstock.types import check_name
 
 FORMAT_VERSION = 1
 PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
+
+
+T = TypeVar("T")
 
 
 class Manifest(msgspec.Struct):
@@ -57,7 +63,7 @@ class Catalogue:
         if self._files.exists(self._manifest_path):
             self._manifest = self._read_manifest()
         else:
-            self._save_manifest()
+            self._save_manifest(self._manifest)
         self._next_producer_id = self._manifest.next_producer_id
         self._files.make_directory(self._topics_path)
         topics = []
@@ -70,8 +76,8 @@ class Catalogue:
 
     def _read_manifest(self) -> Manifest:
         try:
-            manifest = msgspec.json.decode(self._files.read_file(self._manifest_path), type=Manifest)
-        except msgspec.MsgspecError as error:
+            manifest = _unsealed(self._files.read_file(self._manifest_path), Manifest)
+        except (msgspec.MsgspecError, InvalidValue) as error:
             raise DirectoryUnusable(
                 directory=self._state.directory,
                 why=f"penstock.json is damaged ({error}); restore it from a copy",
@@ -83,14 +89,14 @@ class Catalogue:
             )
         return manifest
 
-    def _save_manifest(self) -> None:
-        self._files.write_file(self._manifest_path, msgspec.json.encode(self._manifest))
+    def _save_manifest(self, manifest: Manifest) -> None:
+        self._files.write_file(self._manifest_path, _sealed(manifest))
 
     def _read_settings(self, name: str) -> TopicSettings:
         path = f"{self._topics_path}/{name}/topic.json"
         try:
-            return msgspec.json.decode(self._files.read_file(path), type=TopicSettings)
-        except msgspec.MsgspecError as error:
+            return _unsealed(self._files.read_file(path), TopicSettings)
+        except (msgspec.MsgspecError, InvalidValue) as error:
             raise DirectoryUnusable(
                 directory=self._state.directory,
                 why=f"{name}/topic.json is damaged ({error}); restore it from a copy",
@@ -108,7 +114,8 @@ class Catalogue:
         if self._files.exists(making):
             self._files.remove_tree(making)
         self._files.make_directory(making)
-        self._files.write_file(f"{making}/topic.json", msgspec.json.encode(settings))
+        self._files.write_file(f"{making}/topic.json", _sealed(settings))
+        self._clear_away(name)  # What a disk that was full may have left of an earlier try.
         self._files.rename(making, f"{self._topics_path}/{name}")
         self._files.sync_directory(self._topics_path)
         return self._topic(name, settings)
@@ -125,23 +132,31 @@ class Catalogue:
             raise InvalidValue(
                 name="durability", value=settings.durability, why="it is fixed when a topic is created"
             )
-        self._files.write_file(f"{topic.directory}/topic.json", msgspec.json.encode(settings))
+        self._files.write_file(f"{topic.directory}/topic.json", _sealed(settings))
         topic.settings = settings
 
     def delete(self, topic: Topic) -> None:
         """Remove a topic's folder; gone with the rename, cleared away after."""
-        going = f"{self._topics_path}/.going-{topic.name}"
+        self._clear_away(topic.name)
+
+    def _clear_away(self, name: str) -> None:
+        """Remove the folder of that name, if there is one."""
+        folder = f"{self._topics_path}/{name}"
+        if not self._files.exists(folder):
+            return
+        going = f"{self._topics_path}/.going-{name}"
         if self._files.exists(going):
             self._files.remove_tree(going)
-        self._files.rename(topic.directory, going)
+        self._files.rename(folder, going)
         self._files.sync_directory(self._topics_path)
         self._files.remove_tree(going)
 
     def new_producer_id(self) -> int:
         """An id that no producer of this directory had before."""
         if self._next_producer_id >= self._manifest.next_producer_id:
-            self._manifest.next_producer_id = self._next_producer_id + PRODUCER_BLOCK
-            self._save_manifest()
+            manifest = Manifest(next_producer_id=self._next_producer_id + PRODUCER_BLOCK)
+            self._save_manifest(manifest)
+            self._manifest = manifest  # Only now: an id that is not reserved would be given again.
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
@@ -150,3 +165,16 @@ class Catalogue:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _sealed(value: msgspec.Struct) -> bytes:
+    """A line of JSON, and a line with its checksum: a digit that changed on disk is no longer the setting."""
+    text = msgspec.json.encode(value)
+    return text + b"\ncrc32c %08x\n" % crc32c(text)
+
+
+def _unsealed(data: bytes, kind: type[T]) -> T:
+    text, _, seal = data.partition(b"\n")
+    if seal != b"crc32c %08x\n" % crc32c(text):
+        raise msgspec.DecodeError("its checksum does not match")
+    return msgspec.json.decode(text, type=kind)
