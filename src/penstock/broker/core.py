@@ -196,9 +196,9 @@ class Core:
             case GroupPartition() if target.partition.groups.get(target.group) is target:
                 self.queues.look(target)
             case Partition() if not target.topic.deleted:
+                if target.outbox:  # By a job, so that neither keeps the other from its turn.
+                    self.state.jobs.append(self.publishing.drain_outbox(target))
                 yield from self.schedules.fire(target)
-                if target.outbox:
-                    yield from self.publishing.drain_outbox(target)
             case Group():
                 self.streams.look(target)
             case _ if target is self.state.flush:
@@ -242,9 +242,10 @@ class Core:
         now_ms = self.state.clock.steady_ms()
         while len(topic.partitions) < topic.settings.partitions:
             partition = open_partition(self.state, topic, len(topic.partitions))
-            topic.partitions.append(partition)
             for group in topic.groups.values():
                 self.groups.write_on(partition, group, now_ms)
+            topic.partitions.append(partition)
+            for group in topic.groups.values():
                 group.coordinator.resize(len(topic.partitions))
         topic.dedup.window_ms = topic.settings.dedup_window_ms
 

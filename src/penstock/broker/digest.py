@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from penstock.broker.state import Partition, State
 from penstock.errors import PenstockError
-from penstock.wire.records import DEDUP
+from penstock.wire.records import DEDUP, SCHEDULED
 
 DEDUP_ID: Final = "x-dedup-id"
 VERSION: Final = 1
@@ -63,7 +63,10 @@ def _read(state: State, partition: Partition) -> int:
         return partition.log.start
     version, end, dedup_last, producers = msgspec.msgpack.decode(data[4:])
     if version != VERSION or end > partition.log.end:
-        # A log that came back shorter must not leave batches in the table that it does not hold.
+        # The log came back shorter.  It will grow over that end with other batches, and then this
+        # file would seem to fit.
+        state.files.remove(path)
+        state.files.sync_directory(partition.directory)
         return partition.log.start
     partition.dedup_last = dedup_last
     partition.producers.restore(producers)
@@ -77,7 +80,8 @@ def load_dedup_ids(state: State, partition: Partition) -> None:
     log = partition.log
     if partition.dedup_last >= log.start:
         for header in log.headers(log.offset_at(since_ms)):
-            if header.attributes & DEDUP:
+            # A message that was delayed is remembered from when it was accepted: see the schedule, below.
+            if header.attributes & DEDUP and not header.attributes & SCHEDULED:
                 _remember(partition, header.base_offset, header.next_offset, since_ms, scheduled=False)
     if partition.schedule is not None:
         entries = partition.schedule.log

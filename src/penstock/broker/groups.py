@@ -14,7 +14,7 @@ from penstock.broker.state import Consumer, Group, GroupPartition, Partition, St
 from penstock.broker.steps import Durable, Steps
 from penstock.config import GroupOptions, GroupSettings, Start, settings_with, start_text
 from penstock.delivery import events
-from penstock.errors import GroupKindMismatch, InvalidValue
+from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
 from penstock.types import Instant, check_name
 
 
@@ -174,22 +174,38 @@ class Groups:
                 consumer.positions[partition.number] = offset
 
     def delete(self, name: str, group_name: str) -> Steps[None]:
-        """Forget a group; its consumers are closed."""
+        """Forget a group; its consumers are closed.
+
+        An error on the first partition changes nothing.  One later on cannot
+        be taken back: the group is gone, and may be there again, as if new,
+        after a restart.
+        """
         topic = self._state.topic(name)
         group = topic.group(group_name)
-        now_ms = self._state.clock.steady_ms()
+        failure: PenstockError | None = None
         for partition in topic.partitions:
-            member = partition.groups[group_name]
-            journal = open_journal(self._state, partition)
-            journal.commit([events.GroupDeleted(member.number)], now_ms)
-            self._state.commit.mark(journal.log)
-            del partition.groups[group_name]
+            try:
+                self._delete_on(partition, group_name)
+            except PenstockError as error:
+                if partition is topic.partitions[0]:
+                    raise
+                failure = error
+        for partition in topic.partitions:
+            partition.groups.pop(group_name, None)
         del topic.groups[group_name]
         for consumer in group.consumers.values():
             consumer.closed = True
         topic.wake()
+        if failure is not None:
+            raise failure
         for partition in topic.partitions:
             yield from journal_durable(partition)
+
+    def _delete_on(self, partition: Partition, group_name: str) -> None:
+        journal = open_journal(self._state, partition)
+        number = partition.groups[group_name].number
+        journal.commit([events.GroupDeleted(number)], self._state.clock.steady_ms())
+        self._state.commit.mark(journal.log)
 
     def describe(self, name: str, group_name: str) -> GroupInfo:
         """How far the group is."""

@@ -219,15 +219,15 @@ class Publishing:
                 receipts[index] = Receipt(topic.name, number, offset, timestamp)
                 offset += 1
         return [
-            receipt if receipt is not None else self._repeat(topic, prepared[index], now_ms)
-            for index, receipt in enumerate(receipts)
+            receipt if receipt is not None else self._repeat(topic, receipts[first[item.dedup_id or ""]])
+            for item, receipt in zip(prepared, receipts, strict=True)
         ]
 
-    def _repeat(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
-        assert item.dedup_id is not None
-        receipt = self._duplicate(topic, item.dedup_id, now_ms)
-        assert receipt is not None, "its twin in the same call was written just now"
-        return receipt
+    def _repeat(self, topic: Topic, twin: Receipt | None) -> Receipt:
+        """The answer for a dedup id that came twice in one call."""
+        assert twin is not None, "it was written just now"
+        topic.duplicates += 1
+        return Receipt(twin.topic, twin.partition, twin.offset, twin.timestamp, twin.schedule_id, True)
 
     def _append_one(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
         partition = item.partition
@@ -305,7 +305,7 @@ class Publishing:
         self._state.commit.mark(schedule.log)
         set_schedule_alarm(self._state, partition)
         if item.dedup_id is not None:
-            topic.dedup.add(item.dedup_id, partition.number, number, now_ms, True)
+            topic.dedup.add(item.dedup_id, partition.number, number, schedule.log.last_timestamp, True)
         return Receipt(
             topic.name, partition.number, None, now_ms, schedule_id(topic.name, partition.number, number)
         )

@@ -14,7 +14,7 @@ from penstock.broker.publishing import Publishing, due_ms, schedule_id, set_sche
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Durable, Steps
-from penstock.errors import InvalidValue
+from penstock.errors import InvalidValue, PenstockError
 from penstock.message import Message, StoredMessage
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
@@ -60,10 +60,16 @@ class Schedules:
             return
         wall_ms = self._state.clock.wall_ms()
         due = schedule.take_due(wall_ms, FIRE_MAX)
-        self._move(partition, schedule, due, wall_ms)
-        set_schedule_alarm(self._state, partition)
+        failure: PenstockError | None = None
+        try:
+            self._move(partition, schedule, due, wall_ms)
+            set_schedule_alarm(self._state, partition)
+        except PenstockError as error:  # Some may be in the log all the same; the rest is tried again.
+            failure = error
         if due and schedule.log.config.durability == "fsync":
             yield Durable(partition.log)
+        if failure is not None:
+            raise failure
 
     def _move(self, partition: Partition, schedule: Schedule, due: list[Due], wall_ms: int) -> None:
         position = 0
