@@ -135,6 +135,14 @@ class StoredMessage:
         return datetime.fromtimestamp(self._record.timestamp / 1000, UTC)
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When its own time to live ends, in UTC; None if it was published without one."""
+        if not self._record.attributes & EXPIRES:
+            return None
+        expires_ms = self.headers.get("x-expires-at", "")
+        return datetime.fromtimestamp(int(expires_ms) / 1000, UTC) if expires_ms.isdigit() else None
+
+    @property
     def headers(self) -> dict[str, str]:
         """The headers as text; the last one wins where a name repeats."""
         return {
