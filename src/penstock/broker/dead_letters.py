@@ -280,6 +280,7 @@ class DeadLetters:
         until_ms = self._state.clock.steady_ms() + max(round(pause_ms), 1)
         while self._state.clock.steady_ms() < until_ms:
             yield Arrival(topic, until_ms)
+            self._state.check_alive(topic)
 
     def _redrive_one(self, source: Topic, dead_topic: Topic, letter: DeadLetter) -> None:
         message = letter.message

@@ -331,6 +331,7 @@ class Publishing:
             if settings.depth_policy == "reject" or self._state.clock.steady_ms() >= deadline_ms:
                 raise QueueFull(what=f"topic {topic.name!r}", limit=settings.depth_max)
             yield Arrival(topic, deadline_ms)
+            self._state.check_alive(topic)
 
     def _until_durable(self, topic: Topic, receipt: Receipt) -> Steps[None]:
         partition = topic.partitions[receipt.partition]

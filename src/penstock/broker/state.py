@@ -243,6 +243,11 @@ class State:
             if all(partition.log.durable >= partition.log.written for partition in topic.partitions):
                 self.unheard.discard(topic)
 
+    def check_alive(self, topic: Topic) -> None:
+        """After a wait: the broker must still be open, and the topic still be there."""
+        if self.topic(topic.name) is not topic:
+            raise TopicNotFound(topic=topic.name)
+
     def topic(self, name: str) -> Topic:
         """The topic of that name, or the error for the caller."""
         if self.closed:
