@@ -131,6 +131,11 @@ class Groups:
         else:
             group = yield from self.ensure(topic, group_name, options)
             own = group.settings
+        if group.settings.kind == "stream" and any(
+            known.identity == identity for known in group.consumers.values()
+        ):
+            why = "the group has a consumer of that name, and a partition has one owner"
+            raise InvalidValue(name="consumer_id", value=identity, why=why)
         self._state.consumer_numbers += 1
         number = self._state.consumer_numbers
         consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)

@@ -148,7 +148,7 @@ class Topic:
 
     def partition(self, number: int) -> Partition:
         """The partition of that number, or the error for the caller."""
-        if isinstance(number, int) and 0 <= number < len(self.partitions):
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(self.partitions):
             return self.partitions[number]
         raise PartitionNotFound(topic=self.name, partition=number, last=len(self.partitions) - 1)
 
