@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 from crc32c import crc32c
 
+from penstock.clock import Clock
 from penstock.delivery import events
 from penstock.delivery.events import AnyEvent
 from penstock.errors import CorruptionError, PenstockError
@@ -37,8 +38,9 @@ READ_RECORDS: Final = 10_000  # Replayed at a time, which bounds memory.
 class Journal:
     """Writes and reads back the delivery decisions of one partition."""
 
-    def __init__(self, files: Files, directory: str, durability: Any) -> None:
+    def __init__(self, files: Files, directory: str, durability: Any, clock: Clock) -> None:
         self._files = files
+        self._clock = clock
         self._path = f"{directory}/snapshot"
         self.log = Log.open(files, directory, LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability))
         self.snapshot_written = 0  # log.written at the last snapshot.
@@ -73,11 +75,13 @@ class Journal:
         """Append everything that was noted, as one batch."""
         if not self._pending:
             return
-        base = max(self._pending[0][0], self.log.last_timestamp)
+        # Decisions are timed by the steady clock; a trace, beside the log's records, by the wall's.
+        step_ms = self._clock.wall_ms() - self._clock.steady_ms()
+        base = max(self._pending[0][0] + step_ms, self.log.last_timestamp)
         latest = base
         builder = BatchBuilder()
         for time_ms, data in self._pending:
-            latest = max(latest, time_ms)
+            latest = max(latest, time_ms + step_ms)
             builder.add(None, data, [], latest - base)
         self.log.append(builder.build(base, latest))
         self._pending = []

@@ -190,7 +190,7 @@ class Queues:
         )
         _journal(partition).note(event, now_ms)
         member.engine.give_back(lease.number, start, end, attempt, due_ms)
-        remember_failure(member, event, now_ms)
+        remember_failure(member, event, self._state.clock.wall_ms())
 
     def _read(self, partition: Partition, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
         """The records of a lease that this group should get; the others are settled here."""
@@ -413,7 +413,7 @@ class Queues:
         message.mark_settled()
         self._free_consumer(member, partition.topic.groups[member.group], lease, 1)
         member.engine.give_back(lease, message.offset, message.offset + 1, attempt, due_ms)
-        remember_failure(member, event, now_ms)
+        remember_failure(member, event, self._state.clock.wall_ms())
         if member.engine.exhausted:
             self._dead_letters.bury_soon(member)
         self._state.alarms.set(member, member.engine.next_due_ms(now_ms))

@@ -49,7 +49,9 @@ def open_journal(state: State, partition: Partition) -> Journal:
     if partition.journal is None:
         directory = f"{partition.directory}/journal"
         state.files.make_directory(directory)
-        partition.journal = Journal(state.files, directory, partition.topic.settings.durability)
+        partition.journal = Journal(
+            state.files, directory, partition.topic.settings.durability, state.clock
+        )
     return partition.journal
 
 
@@ -106,7 +108,7 @@ def _settle_in(state: State, partition: Partition) -> None:
                 )  # fmt: skip
                 journal.note(back, now_ms)
                 member.engine.give_back(lease.number, start, end, lease.attempt + 1, now_ms)
-                remember_failure(member, back, now_ms)
+                remember_failure(member, back, state.clock.wall_ms())
         rebuild_gate(partition, member)
     journal.flush()
     if shorter:

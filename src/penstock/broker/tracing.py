@@ -47,6 +47,7 @@ GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", 
 WHY_SO: Final = {why: events.WHY[why] for why in (events.RELEASED, events.RESTARTED, events.DEFERRED)}
 SENT: Final = ("dead-lettered", "redriven")  # Settlements that say where the message went.
 HOUR_MS: Final = 3_600_000
+CLOCK_STEP_MS: Final = 60_000  # The wall clock may be set between a publish and what follows it.
 SOURCE: Final = ("x-source-topic", "x-source-partition", "x-source-offset")  # Of a dead letter.
 
 
@@ -157,8 +158,9 @@ class Tracing:
         names = {member.number: member.group for member in partition.groups.values()}
         teller = _Teller(offset)
         timeline: list[TraceEvent] = []
-        # The journal's clock is steady and the log's is the wall's: allow for a step between them.
-        for _, time_ms, event in journal.events(journal.log.offset_at(since_ms - 60_000)):
+        # A record of the future is one that came after the wall clock was set back: look at everything.
+        since_ms = since_ms - CLOCK_STEP_MS if since_ms <= self._state.clock.wall_ms() else 0
+        for _, time_ms, event in journal.events(journal.log.offset_at(since_ms)):
             if isinstance(event, events.GroupSet):
                 names[event.group] = event.name
             told = teller.tell(event)
