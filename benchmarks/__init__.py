@@ -1,0 +1,1 @@
+"""Speed and memory of the core, each number beside its limit; see ``__main__.py``."""
