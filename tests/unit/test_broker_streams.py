@@ -47,7 +47,7 @@ def test_the_partitions_are_shared_out_evenly_and_each_has_one_owner(penstock: T
     owned = settle(join(penstock, "a"), join(penstock, "b"), join(penstock, "c"))
 
     assert sorted(map(len, owned)) == [2, 2, 2]
-    assert sorted(sum(owned, [])) == [0, 1, 2, 3, 4, 5]
+    assert sorted(partition for mine in owned for partition in mine) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_join_moves_only_what_must_move_and_nobody_stops(penstock: TestBroker) -> None:

@@ -1,0 +1,218 @@
+"""Topics and groups: made, changed, deleted, and their settings over a restart."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from crc32c import crc32c
+
+from penstock import TopicSettings
+from penstock.errors import DirectoryUnusable, InvalidValue, TopicExists, TopicNotFound
+from penstock.log.files import MemoryFiles
+from penstock.testing import TestBroker
+
+HOUR_MS = 3_600_000
+
+
+def sealed(text: bytes) -> bytes:
+    return text + b"\ncrc32c %08x\n" % crc32c(text)
+
+
+def test_a_topic_has_these_settings_unless_told_otherwise() -> None:
+    with TestBroker.open("data", files=MemoryFiles()) as broker:
+        broker.create_topic("orders")
+
+        settings = broker.describe_topic("orders").settings
+
+    assert settings == TopicSettings()
+    assert (settings.partitions, settings.durability, settings.compression) == (1, "fsync", "none")
+    assert (settings.retention_ms, settings.retention_bytes) == (7 * 24 * HOUR_MS, None)
+    assert (settings.dedup_window_ms, settings.delay_max_ms) == (5 * 60_000, 365 * 24 * HOUR_MS)
+    assert (settings.segment_bytes, settings.message_bytes_max) == (256 * 1024**2, 1024**2)
+
+
+def test_settings_survive_a_restart() -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic(
+            "orders",
+            partitions=3,
+            durability="os",
+            compression="zstd",
+            retention=timedelta(hours=2),
+            retention_bytes=10_000,
+            retain_until_settled=True,
+            segment_bytes=8192,
+            compact=True,
+            tombstone_retention="1h",
+            ttl=90,
+            dead_letter_expired=True,
+            dead_letter_topic="morgue",
+            message_bytes_max=500,
+            depth_max=7,
+            depth_policy="wait",
+            depth_wait="3s",
+            dedup_window="1h",
+            delay_max="2d",
+        )
+        broker.create_group(
+            "orders",
+            "g",
+            visibility_timeout="7s",
+            max_attempts=9,
+            backoff=["1s", "2s"],
+            ordered=True,
+            lanes="weighted",
+            dead_letter=False,
+        )
+        before = broker.describe_topic("orders").settings
+
+    assert before.ttl_ms == 90_000
+    assert before.retention_ms == 2 * HOUR_MS
+    with TestBroker.open("data", files=files) as broker:
+        assert broker.describe_topic("orders").settings == before
+        assert broker.groups("orders") == ["g"]
+        group = broker._core.state.topics["orders"].groups["g"].settings
+        assert (group.visibility_timeout_ms, group.max_attempts, group.backoff) == (
+            7000,
+            9,
+            "fixed:1000,2000",
+        )
+        assert (group.ordered, group.lanes, group.dead_letter) == (True, "weighted", False)
+
+
+def test_a_topic_can_be_changed_while_it_works(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", message_bytes_max=10)
+
+    penstock.alter_topic("orders", message_bytes_max=1000, retention=None, ttl="1h")
+
+    settings = penstock.describe_topic("orders").settings
+    assert (settings.message_bytes_max, settings.retention_ms, settings.ttl_ms) == (1000, None, HOUR_MS)
+    penstock.publish("orders", b"x" * 500)
+
+
+def test_changed_settings_survive_a_restart() -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders")
+        broker.create_group("orders", "g")
+        broker.alter_topic("orders", partitions=3, compression="gzip")
+        broker.create_group("orders", "g", max_attempts=2)
+
+    with TestBroker.open("data", files=files) as broker:
+        settings = broker.describe_topic("orders").settings
+        assert (settings.partitions, settings.compression) == (3, "gzip")
+        broker.publish("orders", b"x", partition=2)
+        consumer = broker.consumer("orders", group="g", backoff=["1s"])
+        for attempt in (1, 2):
+            [message] = consumer.receive(wait="1m")
+            assert (message.partition, message.attempt) == (2, attempt)
+            message.nack()
+        assert len(broker.dead_letters("orders")) == 1
+
+
+def test_new_partitions_belong_to_every_group(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    consumer = penstock.consumer("orders")
+
+    penstock.alter_topic("orders", partitions=4)
+    for partition in range(4):
+        penstock.publish("orders", b"x", partition=partition)
+
+    assert sorted(message.partition for message in consumer.receive(10)) == [0, 1, 2, 3]
+
+
+def test_partitions_only_become_more_and_durability_stays() -> None:
+    with TestBroker.open("data", files=MemoryFiles()) as broker:
+        broker.create_topic("orders", partitions=2)
+
+        with pytest.raises(InvalidValue, match="they stay"):
+            broker.alter_topic("orders", partitions=1)
+        with pytest.raises(InvalidValue, match="fixed when a topic is created"):
+            broker.alter_topic("orders", durability="os")
+
+
+def test_a_topic_is_made_once(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+
+    with pytest.raises(TopicExists, match="alter_topic"):
+        penstock.create_topic("orders")
+
+
+def test_topics_are_listed_by_name(penstock: TestBroker) -> None:
+    for name in ("b", "a", "c"):
+        penstock.create_topic(name)
+
+    assert penstock.topics() == ["a", "b", "c"]
+
+
+def test_a_deleted_topic_is_gone_with_its_messages_groups_and_schedule() -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders")
+        broker.publish("orders", b"x")
+        broker.publish("orders", b"y", delay="1h")
+        broker.create_group("orders", "g")
+        broker.delete_topic("orders")
+        assert broker.topics() == []
+        with pytest.raises(TopicNotFound):
+            broker.publish("orders", b"x")
+        broker.advance("2h")
+        broker.create_topic("orders")
+        assert (broker.read("orders"), broker.groups("orders")) == ([], [])
+        assert broker.scheduled_count("orders") == 0
+        broker.delete_topic("orders")
+
+    with TestBroker.open("data", files=files) as broker:
+        assert broker.topics() == []
+
+
+def test_a_topic_in_memory_belongs_to_a_broker_in_memory(penstock: TestBroker) -> None:
+    with pytest.raises(InvalidValue, match="keeps all in memory"):
+        penstock.create_topic("orders", durability="fsync")
+    with TestBroker.open("data", files=MemoryFiles()) as broker:
+        with pytest.raises(InvalidValue, match="open one without"):
+            broker.create_topic("orders", durability="memory")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b'{"format": 1}', *map(sealed, [b"{", b"[]", b'{"format": "one"}', b'{"format": 99}'])],
+)
+def test_a_directory_that_cannot_be_read_says_why(content: bytes) -> None:
+    files = MemoryFiles()
+    TestBroker.open("data", files=files).close()
+    files.write_file("data/penstock.json", content)
+
+    with pytest.raises(DirectoryUnusable, match=r"damaged|newer"):
+        TestBroker.open("data", files=files)
+    with pytest.raises(DirectoryUnusable):  # Not DirectoryInUse: the lock was let go.
+        TestBroker.open("data", files=files)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", *map(sealed, [b"nonsense", b'{"partitions": 0}', b'{"durability": "sometimes"}'])],
+)
+def test_damaged_settings_of_a_topic_say_so(content: bytes) -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders")
+    files.write_file("data/topics/orders/topic.json", content)
+
+    with pytest.raises(DirectoryUnusable, match=r"orders/topic\.json"):
+        TestBroker.open("data", files=files)
+
+
+def test_settings_of_a_later_version_are_ignored_and_missing_ones_have_their_default() -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders", partitions=2)
+    known = msgspec.json.decode(files.read_file("data/topics/orders/topic.json").splitlines()[0])
+    del known["depth_policy"]
+    changed = msgspec.json.encode({**known, "colour": "red"})
+    files.write_file("data/topics/orders/topic.json", sealed(changed))
+
+    with TestBroker.open("data", files=files) as broker:
+        settings = broker.describe_topic("orders").settings
+        assert (settings.partitions, settings.depth_policy) == (2, "reject")
