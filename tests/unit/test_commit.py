@@ -29,6 +29,9 @@ class GatedFile(MemoryFile):
         self._files.threads.append(threading.current_thread().name)
         self._files.entered.release()
         assert self._files.gate.acquire(timeout=PATIENCE_S)
+        if self._files.interrupts:
+            self._files.interrupts -= 1
+            raise KeyboardInterrupt
 
 
 class GatedFiles(MemoryFiles):
@@ -39,6 +42,7 @@ class GatedFiles(MemoryFiles):
         self.entered = threading.Semaphore(0)
         self.gate = threading.Semaphore(0)
         self.threads: list[str] = []
+        self.interrupts = 0  # So many syncs are interrupted.
 
     def open(self, path: str, *, create: bool) -> GatedFile:
         return GatedFile(self, self._contents.setdefault(path, bytearray()))
@@ -241,3 +245,20 @@ def test_many_threads_each_see_their_own_records_durable() -> None:
         for done in [pool.submit(work, commit.wait) for _ in range(4)]:
             done.result(PATIENCE_S)
     assert log.high == log.end == 800
+
+
+def test_a_waiter_that_is_interrupted_lets_the_others_go_on() -> None:
+    """Ctrl-C while it syncs, as leader: the next one in the queue leads."""
+    files = GatedFiles()
+    files.interrupts = 1
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(commit.wait, log, publish(log, commit))
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        second = pool.submit(commit.wait, log, publish(log, commit))
+        files.gate.release(2)
+        with pytest.raises(KeyboardInterrupt):
+            first.result(PATIENCE_S)
+        second.result(PATIENCE_S)
+    assert log.high == 2

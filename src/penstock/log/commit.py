@@ -5,14 +5,20 @@ durability waits for a round, and a round syncs every log that has something
 to sync:
 
     mark(log)      it has bytes that are not durable
-    wait(log, n)   a thread: the first one runs the round itself, in place, which saves two thread switches;
-                   those who come meanwhile wait for it, and the first of them whose bytes it did
-                   not cover runs the next, for all of them
-    kick()         an event loop, which must not block: the disk thread runs the rounds
-                   and the listeners hear of each
+    wait(log, n)   a thread: the first one leads, that is, runs the round itself, in place, which saves
+                   two thread switches; those who come meanwhile queue up
+    kick()         an event loop, which must not block: the disk thread queues up on its behalf,
+                   and the listeners hear of each round
 
-One round runs at a time.  A mark that comes during a round is for the next.
-A log whose sync fails is ``failed``, which its waiters raise; other logs go on.
+        A  [== leads: syncs A ==]                      [== leads ...
+        B      append, queue     [== leads: syncs B, C, D ==]
+        C          append, queue ............................] returns
+        D              append, queue ........................] returns
+
+At the end of a round those whose bytes it covered return, and the first of
+the others leads the next; everyone else sleeps on.  One round runs at a time.
+A mark that comes during a round is for the next.  A log whose sync fails is
+``failed``, which its waiters raise; other logs go on.
 
 The disk thread starts with the first kick and ends with ``close``.
 """
@@ -25,6 +31,23 @@ from penstock.errors import PenstockError
 from penstock.log.log import Log
 
 
+class _Waiter:
+    """Someone who sleeps until the bytes are durable, or it is their turn to lead."""
+
+    __slots__ = ("leads", "log", "wake", "written")
+
+    def __init__(self, log: Log | None, written: int) -> None:
+        self.log = log  # None: the disk thread, which only wants to lead.
+        self.written = written
+        self.leads = False
+        self.wake = threading.Lock()
+        self.wake.acquire()
+
+    def content(self) -> bool:
+        """Is there nothing left to wait for?"""
+        return self.log is not None and (self.log.durable >= self.written or self.log.failed is not None)
+
+
 class GroupCommit:
     """Makes logs durable, many at a time."""
 
@@ -32,8 +55,9 @@ class GroupCommit:
         # Called after every round by the thread that ran it, with no lock held.
         self.listeners: list[Callable[[], None]] = []
         self._dirty: dict[Log, None] = {}  # Changed by single dict operations only, so it needs no lock.
-        self._turn = threading.Condition()
-        self._running = False  # A round is running; guarded by _turn.
+        self._guard = threading.Lock()  # Of the next two and of starting the thread; held for moments only.
+        self._led = False  # Someone leads a round, or was just woken to.
+        self._waiters: list[_Waiter] = []  # Empty if nobody leads.
         self._kicks: SimpleQueue[bool] = SimpleQueue()  # False: end.
         self._kicked = False  # There is a kick that the thread has not taken yet.
         self._thread: threading.Thread | None = None
@@ -47,13 +71,7 @@ class GroupCommit:
         while log.durable < written:
             if log.failed is not None:
                 raise log.failed
-            with self._turn:
-                if self._running:
-                    self._turn.wait_for(lambda: not self._running or log.durable >= written)
-                    continue
-                self._running = True
-            self.mark(log)  # Whoever wrote may have left that to whoever waits.
-            self._round()
+            self._take_turn(_Waiter(log, written))
 
     def kick(self) -> None:
         """Have the disk thread run rounds until nothing is marked; returns at once."""
@@ -65,14 +83,14 @@ class GroupCommit:
 
     def close(self) -> None:
         """End the disk thread, after the rounds it was asked for."""
-        with self._turn:
+        with self._guard:
             thread, self._thread = self._thread, None
         if thread is not None:
             self._kicks.put(False)
             thread.join()
 
     def _start(self) -> None:
-        with self._turn:
+        with self._guard:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="penstock-disk", daemon=True)
                 self._thread.start()
@@ -81,24 +99,52 @@ class GroupCommit:
         while self._kicks.get():
             self._kicked = False
             while self._dirty:
-                with self._turn:
-                    self._turn.wait_for(lambda: not self._running)
-                    self._running = True
-                self._round()
+                self._take_turn(_Waiter(None, 0))
 
-    def _round(self) -> None:
-        """Sync what is marked; the caller has set ``_running``."""
+    def _take_turn(self, waiter: _Waiter) -> None:
+        """Lead a round, now or when it is this one's turn; or return when a round of another has done it."""
         try:
-            for log in list(self._dirty):
-                # The mark goes first: one that comes during the sync is for the next round.
-                self._dirty.pop(log, None)
-                try:
-                    log.sync()
-                except PenstockError:
-                    continue  # log.failed tells those who wait for it.
+            with self._guard:
+                if self._led:
+                    self._waiters.append(waiter)
+                else:
+                    self._led = waiter.leads = True
+            if not waiter.leads:
+                waiter.wake.acquire()
+            if waiter.leads:
+                self._sync_marked()
         finally:
-            with self._turn:
-                self._running = False
-                self._turn.notify_all()
-        for listener in self.listeners:
-            listener()
+            # Also when Ctrl-C came: a turn that nobody takes would stop everybody.
+            self._end_turn(waiter)
+        if waiter.leads:
+            for listener in self.listeners:
+                listener()
+
+    def _sync_marked(self) -> None:
+        for log in list(self._dirty):
+            # The mark goes first: one that comes during the sync is for the next round.
+            self._dirty.pop(log, None)
+            try:
+                log.sync()
+            except PenstockError:
+                continue  # log.failed tells those who wait for it.
+
+    def _end_turn(self, waiter: _Waiter) -> None:
+        """Wake those who have what they came for, and the next leader."""
+        with self._guard:
+            if not waiter.leads:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                return
+            woken: list[_Waiter] = []
+            waiting, self._waiters = self._waiters, []
+            for other in waiting:
+                (woken if other.content() else self._waiters).append(other)
+            if self._waiters:
+                following = self._waiters.pop(0)
+                following.leads = True
+                woken.append(following)
+            else:
+                self._led = False
+        for other in woken:
+            other.wake.release()

@@ -117,9 +117,10 @@ class LogReader:
     def _extend(self, window: Window, start: int, end: int) -> None:
         """Decode towards ``end``, at least beyond ``start``; at the end of the chunk read the next one."""
         end = max(end, start + AHEAD)
-        window.extend(min(end, window.segment.next_offset))
-        if window.next_offset > start:
-            return
+        if window.at < len(window.data):
+            window.extend(min(end, window.segment.next_offset))
+            if window.next_offset > start:
+                return
         if start < window.segment.next_offset:
             self._fill(window, window.segment, window.position + window.at, start)
         else:
