@@ -119,8 +119,8 @@ class LogReader:
         end = max(end, start + AHEAD)
         if window.at < len(window.data):
             window.extend(min(end, window.segment.next_offset))
-            if window.next_offset > start:
-                return
+        if window.next_offset > start:
+            return
         if start < window.segment.next_offset:
             self._fill(window, window.segment, window.position + window.at, start)
         else:
