@@ -38,6 +38,7 @@ class VirtualDriver(ThreadDriver):
     def advance(self, duration_ms: int) -> None:
         """Move the clock forward and do, in order, everything that becomes due on the way."""
         until_ms = self._clock.steady_ms() + duration_ms
+        self._step_to(until_ms)
         while self._clock.steady_ms() < until_ms:
             self._step_to(until_ms)
 
@@ -87,6 +88,7 @@ class VirtualLoopDriver(LoopDriver):
     async def advance(self, duration_ms: int) -> None:
         """Move the clock forward, stopping wherever something is due or somebody has waited long enough."""
         until_ms = self._clock.steady_ms() + duration_ms
+        await self._let_others_run()
         while True:
             now_ms = self._clock.steady_ms()
             due = [until_ms, self._state.alarms.next_ms(), *(due_ms for due_ms, _ in self._sleepers)]
@@ -102,5 +104,9 @@ class VirtualLoopDriver(LoopDriver):
         for due_ms, waiter in list(self._sleepers):
             if due_ms <= self._clock.steady_ms():
                 waiter.wake()
-        for _ in range(TURNS):  # Those who were woken run before time goes on.
+        await self._let_others_run()
+
+    async def _let_others_run(self) -> None:
+        """Who was just made or woken comes to its next wait before time goes on."""
+        for _ in range(TURNS):
             await asyncio.sleep(0)
