@@ -112,6 +112,8 @@ class GroupCommit:
             if not waiter.leads:
                 waiter.wake.acquire()
             if waiter.leads:
+                if waiter.log is not None and not waiter.content():
+                    self.mark(waiter.log)  # Whoever wrote may have left that to whoever waits.
                 self._sync_marked()
         finally:
             # Also when Ctrl-C came: a turn that nobody takes would stop everybody.
