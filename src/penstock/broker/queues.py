@@ -82,7 +82,12 @@ class Queues:
         bytes_left = self._state.config.receive_bytes_max
         for step in range(count):
             partition = topic.partitions[(consumer.turn + step) % count]
-            bytes_left = self._take_from(partition, consumer, limit, bytes_left, messages, now_ms)
+            try:
+                bytes_left = self._take_from(partition, consumer, limit, bytes_left, messages, now_ms)
+            except PenstockError:
+                if not messages:
+                    raise
+                break  # What was taken before is handed over; the damage is there at the next call.
             if len(messages) >= limit or bytes_left <= 0:
                 break
         consumer.turn += 1
@@ -197,43 +202,63 @@ class Queues:
         try:
             records = partition.log.records(lease.start, lease.end)
         except PenstockError:
-            for start, end in member.engine.release(lease.number, now_ms + READ_RETRY_MS, False):
-                event = events.GivenBack(
-                    member.number,
-                    lease.number,
-                    start,
-                    end,
-                    lease.attempt,
-                    now_ms + READ_RETRY_MS,
-                    events.RELEASED,
-                )
-                _journal(partition).note(event, now_ms)
-            raise
+            return self._read_around(partition, member, lease, now_ms)
         ttl_ms = partition.topic.settings.ttl_ms
         if ttl_ms is None and plain(records, lease.end - lease.start):
             return records
         return self._fitting(partition, member, lease, records, now_ms)
 
+    def _read_around(
+        self, partition: Partition, member: GroupPartition, lease: Lease, now_ms: int
+    ) -> list[Record]:
+        """Some of the lease cannot be read: give that back for later, and return the rest."""
+        good: list[Record] = []
+        failure: PenstockError | None = None
+        for offset in range(lease.start, lease.end):
+            try:
+                records = partition.log.records(offset, offset + 1)
+                if not records:
+                    self._skip(partition, member, lease, offset, offset + 1, events.SKIPPED, now_ms)
+                good += [record for record in records if self._fits(partition, member, lease, record, now_ms)]
+            except PenstockError as error:
+                failure = error
+                again_ms = now_ms + READ_RETRY_MS
+                self._back(
+                    partition, member, lease, offset, offset + 1, lease.attempt, again_ms,
+                    events.RELEASED, now_ms,
+                )  # fmt: skip
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if failure is not None and not good:
+            raise failure
+        return good
+
     def _fitting(
         self, partition: Partition, member: GroupPartition, lease: Lease, records: list[Record], now_ms: int
     ) -> list[Record]:
-        wall_ms = self._state.clock.wall_ms()
         fitting: list[Record] = []
         position = lease.start
         for record in records:
             self._skip(partition, member, lease, position, record.offset, events.SKIPPED, now_ms)
             position = record.offset + 1
-            if record.attributes & REDRIVEN and _header(record, REDRIVE_GROUP) not in (
-                b"",
-                member.group.encode(),
-            ):
-                self._skip(partition, member, lease, record.offset, position, events.SKIPPED, now_ms)
-            elif _expired(record, partition.topic.settings.ttl_ms, wall_ms):
-                self._expire(partition, member, lease, record.offset, now_ms)
-            else:
+            if self._fits(partition, member, lease, record, now_ms):
                 fitting.append(record)
         self._skip(partition, member, lease, position, lease.end, events.SKIPPED, now_ms)
         return fitting
+
+    def _fits(
+        self, partition: Partition, member: GroupPartition, lease: Lease, record: Record, now_ms: int
+    ) -> bool:
+        """Whether the group should get the record; if not, it is settled here."""
+        offset = record.offset
+        if record.attributes & REDRIVEN:
+            wanted = _header(record, REDRIVE_GROUP)
+            if wanted not in (b"", member.group.encode()):
+                self._skip(partition, member, lease, offset, offset + 1, events.SKIPPED, now_ms)
+                return False
+        if _expired(record, partition.topic.settings.ttl_ms, self._state.clock.wall_ms()):
+            self._expire(partition, member, lease, offset, now_ms)
+            return False
+        return True
 
     def _skip(
         self,
