@@ -143,8 +143,9 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
         self.log.cut(offset)
 
-        self._lose_from(offset)
-        self.durable = self.end if offset < self.durable else self.durable
+        if offset < self.end:
+            self._lose_from(offset)
+            self.durable = self.end  # Cutting syncs what is left.
 
     # Restarts.
 

@@ -322,6 +322,14 @@ def test_a_cut_removes_everything_from_an_offset_on() -> None:
     assert values_of(Log.open(disk, "d", SMALL))[3:] == [b"3" * 30, b"new"]
 
 
+def test_what_a_cut_leaves_is_durable_and_visible() -> None:
+    log = open_log()
+    publish(log, b"a")
+    publish(log, b"b")
+    log.cut(1)
+    assert (log.high, log.end, log.durable) == (1, 1, log.written)
+
+
 def test_a_cut_to_the_very_beginning_leaves_an_empty_log() -> None:
     log = filled()
     log.cut(0)

@@ -213,6 +213,10 @@ class Log(LogReader):
         self.durable = written
         self.high = max(self.high, end)
 
+    def set_segment_bytes(self, segment_bytes: int) -> None:
+        """Begin new segments at another size from now on."""
+        self._segment_bytes = segment_bytes
+
     def roll(self) -> None:
         """Seal the active segment, synced and indexed, and start a new one; nothing if it is empty."""
         active = self._active
@@ -432,7 +436,7 @@ class Log(LogReader):
         self._active = segment
         self.lanes.drop_from(offset)
         self.end = offset
-        self.high = min(self.high, offset)
+        self.high = offset  # What is left was synced just now.
         self.durable = self.written
 
 
