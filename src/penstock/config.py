@@ -56,6 +56,7 @@ class TopicOptions(TypedDict, total=False):
     depth_wait: Duration
     dedup_window: Duration
     delay_max: Duration
+    scheduled_max: int
 
 
 class GroupOptions(TypedDict, total=False):
@@ -111,6 +112,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     dedup_window_ms: int = 5 * 60 * 1000
     # Longest delay a publish may ask for.
     delay_max_ms: int = 365 * DAY_MS
+    # Most messages that may wait in the schedule of one partition.
+    scheduled_max: int = 10_000_000
 
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, 10_000)
@@ -120,6 +123,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _between("retention_bytes", self.retention_bytes, 1, None)
         _between("ttl_ms", self.ttl_ms, 1, None)
         _between("depth_max", self.depth_max, 1, None)
+        _between("scheduled_max", self.scheduled_max, 1, None)
         _between("dedup_window_ms", self.dedup_window_ms, 0, 7 * DAY_MS)
         _one_of("durability", self.durability)
         _one_of("compression", self.compression)

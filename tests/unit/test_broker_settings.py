@@ -7,7 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from penstock import TopicSettings
-from penstock.errors import DirectoryUnusable, InvalidValue, TopicExists, TopicNotFound
+from penstock.errors import DirectoryUnusable, InvalidValue, QueueFull, TopicExists, TopicNotFound
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
 
@@ -167,12 +167,43 @@ def test_a_deleted_topic_is_gone_with_its_messages_groups_and_schedule() -> None
         assert broker.topics() == []
 
 
-def test_a_topic_in_memory_belongs_to_a_broker_in_memory(penstock: TestBroker) -> None:
+def test_a_broker_in_memory_has_no_durable_topics(penstock: TestBroker) -> None:
     with pytest.raises(InvalidValue, match="keeps all in memory"):
         penstock.create_topic("orders", durability="fsync")
-    with TestBroker.open("data", files=MemoryFiles()) as broker:
-        with pytest.raises(InvalidValue, match="open one without"):
-            broker.create_topic("orders", durability="memory")
+
+
+def test_a_topic_in_memory_beside_durable_ones_comes_back_empty() -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("clicks", durability="memory", partitions=2)
+        broker.create_topic("orders")
+        broker.publish("clicks", b"a", delay="1s")
+        broker.publish("clicks", b"b")
+        broker.publish("orders", b"c")
+        broker.advance("1s")
+        assert {message.value for message in broker.consumer("clicks").receive(10)} == {b"a", b"b"}
+
+        assert not [path for path in files.list("data/topics/clicks") if path != "topic.json"]
+
+    with TestBroker.open("data", files=files) as broker:
+        assert (broker.depth("clicks"), broker.depth("orders")) == (0, 1)
+        assert broker.describe_topic("clicks").settings.partitions == 2
+        assert broker.publish("clicks", b"d").offset == 0
+        broker.delete_topic("clicks")
+        broker.create_topic("clicks", durability="memory")
+        assert broker.peek("clicks") == []
+
+
+def test_a_schedule_has_a_limit(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", scheduled_max=2)
+    penstock.publish("orders", b"a", delay="1h")
+    penstock.schedule("orders", b"b", cron="0 9 * * *")
+
+    with pytest.raises(QueueFull, match="schedule of 'orders'"):
+        penstock.publish("orders", b"c", delay="1h")
+
+    penstock.advance("1h")
+    assert penstock.publish("orders", b"c", delay="1h").schedule_id is not None
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ class Catalogue:
             ) from None
 
     def _topic(self, name: str, settings: TopicSettings) -> Topic:
-        return Topic(name, settings, f"{self._topics_path}/{name}", self._state.config.dedup_ids_max)
+        files = self._state.memory if settings.durability == "memory" else self._files
+        return Topic(name, settings, f"{self._topics_path}/{name}", files, self._state.config.dedup_ids_max)
 
     def create(self, name: str, settings: TopicSettings) -> Topic:
         """Make a topic's folder; it exists completely or not at all."""
@@ -138,6 +139,7 @@ class Catalogue:
     def delete(self, topic: Topic) -> None:
         """Remove a topic's folder; gone with the rename, cleared away after."""
         self._clear_away(topic.name)
+        self._state.memory.remove_tree(topic.directory)
 
     def _clear_away(self, name: str) -> None:
         """Remove the folder of that name, if there is one."""

@@ -155,7 +155,7 @@ class Core:
         schedule, journal = partition.schedule, partition.journal
         closing: list[Callable[[], object]] = [
             lambda: self.maintenance.snapshot(partition),
-            lambda: save_digest(self.state, partition),
+            lambda: save_digest(partition),
             journal.close if journal is not None else partition.log.close,
             schedule.close if schedule is not None else partition.log.close,
             partition.log.close,
@@ -216,9 +216,6 @@ class Core:
             raise InvalidValue(
                 name="durability", value=settings.durability, why="this broker keeps all in memory"
             )
-        if not self._in_memory and settings.durability == "memory":
-            why = "this broker has a directory; open one without for topics in memory"
-            raise InvalidValue(name="durability", value=settings.durability, why=why)
         topic = self.catalogue.create(name, settings)
         for number in range(settings.partitions):
             topic.partitions.append(open_partition(self.state, topic, number))
@@ -248,6 +245,8 @@ class Core:
             for group in topic.groups.values():
                 group.coordinator.resize(len(topic.partitions))
         topic.dedup.window_ms = topic.settings.dedup_window_ms
+        for partition in topic.partitions:
+            partition.log.set_segment_bytes(topic.settings.segment_bytes)
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with all its messages and groups."""

@@ -14,6 +14,7 @@ the topic have had it, and skip it.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -236,6 +237,7 @@ class DeadLetters:
         member = partition.groups.get(REDRIVE)
         position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
         while position < partition.log.high:
+            position = max(position, partition.log.start)  # Retention goes on meanwhile.
             upto = min(position + SCAN_RECORDS, partition.log.high)
             for record in partition.log.records(position, upto):
                 if member is None or not member.engine.done.contains(record.offset):
@@ -257,24 +259,28 @@ class DeadLetters:
             raise InvalidValue(name="limit", value=limit, why="ask for at least 1")
         if per_second is not None and per_second <= 0:
             raise InvalidValue(name="rate", value=per_second, why="it is messages a second, more than 0")
-        chosen = [
-            letter
-            for letter in self.list(name, 1 << 62)
-            if error in (None, letter.fingerprint, letter.message.headers.get("x-error-class"))
-            and group in (None, letter.group)
-        ][:limit]
-        if dry_run or not chosen:
-            return Redrive(matched=len(chosen), redriven=0, dry_run=dry_run)
-        dead_topic = self._state.topic(chosen[0].message.topic)
-        yield from self._groups.ensure(dead_topic, REDRIVE, {"start": "earliest"}, internal=True)
         source = self._state.topic(name)
-        for index, letter in enumerate(chosen):
-            if per_second is not None and index > 0:
+        chosen = islice(self._matching(name, error, group), limit)
+        if dry_run:
+            return Redrive(matched=sum(1 for _ in chosen), redriven=0, dry_run=True)
+        count = 0
+        for letter in chosen:  # Read as it goes on, so that a million dead letters are not in memory at once.
+            dead_topic = self._state.topic(letter.message.topic)
+            if count == 0:
+                yield from self._groups.ensure(dead_topic, REDRIVE, {"start": "earliest"}, internal=True)
+            elif per_second is not None:
                 yield from self._pause(source, 1000 / per_second)
-            self._redrive_one(source, dead_topic, letter)
-            # Now, not with the jobs when all is done: a rate means that they come one by one.
-            yield from self._publishing.drain_outbox(dead_topic.partitions[letter.message.partition])
-        return Redrive(matched=len(chosen), redriven=len(chosen), dry_run=False)
+            if self._redrive_one(source, dead_topic, letter):
+                count += 1
+                # Now, not with the jobs when all is done: a rate means that they come one by one.
+                yield from self._publishing.drain_outbox(dead_topic.partitions[letter.message.partition])
+        return Redrive(matched=count, redriven=count, dry_run=False)
+
+    def _matching(self, name: str, error: str | None, group: str | None) -> Iterator[DeadLetter]:
+        for letter in self.list(name, 1 << 62):
+            known = (None, letter.fingerprint, letter.message.headers.get("x-error-class"))
+            if error in known and group in (None, letter.group):
+                yield letter
 
     def _pause(self, topic: Topic, pause_ms: float) -> Steps[None]:
         until_ms = self._state.clock.steady_ms() + max(round(pause_ms), 1)
@@ -282,10 +288,13 @@ class DeadLetters:
             yield Arrival(topic, until_ms)
             self._state.check_alive(topic)
 
-    def _redrive_one(self, source: Topic, dead_topic: Topic, letter: DeadLetter) -> None:
+    def _redrive_one(self, source: Topic, dead_topic: Topic, letter: DeadLetter) -> bool:
+        """Send one letter back; False if another redrive was quicker."""
         message = letter.message
         partition = dead_topic.partitions[message.partition]
         member = partition.groups[REDRIVE]
+        if member.engine.done.contains(message.offset):
+            return False
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
         home = source.partitions[int(source_partition) % len(source.partitions)]
         item = Prepared(home, message.key, None if message.is_tombstone else message.value)
@@ -304,6 +313,7 @@ class DeadLetters:
             if failed is not None:
                 now_ms = self._state.clock.steady_ms()
                 home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
+        return True
 
 
 def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:

@@ -23,21 +23,23 @@ DEDUP_ID: Final = "x-dedup-id"
 VERSION: Final = 1
 
 
-def save_digest(state: State, partition: Partition) -> None:
+def save_digest(partition: Partition) -> None:
     """Write the digest down; on a full disk it stays the old one."""
     body = msgspec.msgpack.encode(
         [VERSION, partition.log.end, partition.dedup_last, partition.producers.snapshot()]
     )
     partition.digest_segments = partition.log.segment_count
     try:
-        state.files.write_file(f"{partition.directory}/digest", crc32c(body).to_bytes(4, "big") + body)
+        partition.topic.files.write_file(
+            f"{partition.directory}/digest", crc32c(body).to_bytes(4, "big") + body
+        )
     except PenstockError:
         return
 
 
-def load_digest(state: State, partition: Partition) -> None:
+def load_digest(partition: Partition) -> None:
     """Restore producers and the last dedup offset: from the digest, and from the batches after it."""
-    start = _read(state, partition)
+    start = _read(partition)
     for header in partition.log.headers(start):
         if header.base_offset < start:
             continue
@@ -55,18 +57,18 @@ def load_digest(state: State, partition: Partition) -> None:
     partition.digest_segments = partition.log.segment_count
 
 
-def _read(state: State, partition: Partition) -> int:
+def _read(partition: Partition) -> int:
     """Take over what the file says; returns the offset up to which it holds."""
     path = f"{partition.directory}/digest"
-    data = state.files.read_file(path) if state.files.exists(path) else b""
+    data = partition.topic.files.read_file(path) if partition.topic.files.exists(path) else b""
     if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
         return partition.log.start
     version, end, dedup_last, producers = msgspec.msgpack.decode(data[4:])
     if version != VERSION or end > partition.log.end:
         # The log came back shorter.  It will grow over that end with other batches, and then this
         # file would seem to fit.
-        state.files.remove(path)
-        state.files.sync_directory(partition.directory)
+        partition.topic.files.remove(path)
+        partition.topic.files.sync_directory(partition.directory)
         return partition.log.start
     partition.dedup_last = dedup_last
     partition.producers.restore(producers)

@@ -118,7 +118,7 @@ class Journal:
         self.snapshot_written = self.log.written
 
     def check_whole(self) -> None:
-        """Without a snapshot the journal must reach back to its beginning: what was trimmed is nowhere else."""
+        """Without a snapshot the journal must reach back to its beginning: nothing else knows it."""
         if self.log.start > 0:
             why = "it is missing or damaged, and stands for the trimmed beginning of the journal; restore it"
             raise CorruptionError(path=self._path, position=0, why=why)

@@ -33,6 +33,7 @@ from penstock.errors import (
     QueueFull,
 )
 from penstock.message import Message, RawHeaders, Receipt
+from penstock.schedule.schedule import Schedule
 from penstock.types import Duration, Instant, duration_ms, instant_ms, lane_number
 from penstock.wire.murmur import partition_of
 from penstock.wire.records import (
@@ -288,7 +289,7 @@ class Publishing:
         topic = partition.topic
         topic.published += count
         if partition.log.segment_count != partition.digest_segments:
-            save_digest(self._state, partition)
+            save_digest(partition)
         if topic.settings.durability == "fsync":
             self._state.commit.mark(partition.log)
             self._state.unheard.add(topic)  # Readers hear of it when it is durable.
@@ -301,6 +302,7 @@ class Publishing:
     def _schedule(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
         partition = item.partition
         schedule = open_schedule(self._state, partition)
+        check_schedule_room(partition, schedule)
         number = schedule.add(item.due_ms, item.key, item.value, item.headers, item.attributes, now_ms)
         self._state.commit.mark(schedule.log)
         set_schedule_alarm(self._state, partition)
@@ -403,6 +405,13 @@ def due_ms(topic: Topic, delay: Duration | None, deliver_at: Instant | None, now
 def schedule_id(topic: str, partition: int, number: int) -> str:
     """The name of a schedule entry: like a message id, with an ``s`` before the number."""
     return f"{topic}:{partition}:s{number}"
+
+
+def check_schedule_room(partition: Partition, schedule: Schedule) -> None:
+    """Refuse an entry more than the topic allows."""
+    limit = partition.topic.settings.scheduled_max
+    if schedule.count >= limit:
+        raise QueueFull(what=f"the schedule of {partition.topic.name!r}", limit=limit)
 
 
 def set_schedule_alarm(state: State, partition: Partition) -> None:

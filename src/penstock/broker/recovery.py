@@ -32,14 +32,14 @@ def log_config(settings: TopicSettings) -> LogConfig:
 def open_partition(state: State, topic: Topic, number: int) -> Partition:
     """Open one partition with everything that hangs on it, or begin it."""
     directory = f"{topic.directory}/{number}"
-    state.files.make_directory(directory)
-    partition = Partition(topic, number, Log.open(state.files, directory, log_config(topic.settings)))
-    if state.files.exists(f"{directory}/journal"):
+    topic.files.make_directory(directory)
+    partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
+    if topic.files.exists(f"{directory}/journal"):
         open_journal(state, partition)
         _replay(partition)
         _settle_in(state, partition)
-    load_digest(state, partition)
-    if state.files.exists(f"{directory}/schedule"):
+    load_digest(partition)
+    if topic.files.exists(f"{directory}/schedule"):
         open_schedule(state, partition)
     return partition
 
@@ -48,10 +48,9 @@ def open_journal(state: State, partition: Partition) -> Journal:
     """The partition's journal, begun if it has none."""
     if partition.journal is None:
         directory = f"{partition.directory}/journal"
-        state.files.make_directory(directory)
-        partition.journal = Journal(
-            state.files, directory, partition.topic.settings.durability, state.clock
-        )
+        files = partition.topic.files
+        files.make_directory(directory)
+        partition.journal = Journal(files, directory, partition.topic.settings.durability, state.clock)
     return partition.journal
 
 
@@ -59,11 +58,10 @@ def open_schedule(state: State, partition: Partition) -> Schedule:
     """The partition's schedule, begun if it has none."""
     if partition.schedule is None:
         directory = f"{partition.directory}/schedule"
-        state.files.make_directory(directory)
+        files = partition.topic.files
+        files.make_directory(directory)
         config = LogConfig(durability=partition.topic.settings.durability)
-        partition.schedule = Schedule.open(
-            state.files, directory, config, partition.log, state.clock.wall_ms()
-        )
+        partition.schedule = Schedule.open(files, directory, config, partition.log, state.clock.wall_ms())
     return partition.schedule
 
 

@@ -10,7 +10,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.broker.publishing import Publishing, due_ms, schedule_id, set_schedule_alarm
+from penstock.broker.publishing import (
+    Publishing,
+    check_schedule_room,
+    due_ms,
+    schedule_id,
+    set_schedule_alarm,
+)
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Durable, Steps
@@ -113,6 +119,7 @@ class Schedules:
         prepared = self._publishing.prepare(topic, message, wall_ms)
         partition = prepared.partition
         schedule = open_schedule(self._state, partition)
+        check_schedule_room(partition, schedule)
         number = schedule.add(
             due,
             prepared.key,

@@ -29,7 +29,7 @@ from penstock.delivery.ordering import KeyGate
 from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
 from penstock.groups.coordinator import Coordinator
 from penstock.log.commit import GroupCommit
-from penstock.log.files import Files
+from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
 from penstock.message import Delivery
 from penstock.schedule.schedule import Schedule
@@ -133,8 +133,11 @@ class Group:
 class Topic:
     """A named log in partitions."""
 
-    def __init__(self, name: str, settings: TopicSettings, directory: str, dedup_ids_max: int) -> None:
+    def __init__(
+        self, name: str, settings: TopicSettings, directory: str, files: Files, dedup_ids_max: int
+    ) -> None:
         self.name = name
+        self.files = files  # Where its partitions are kept: on the disk, or in memory.
         self.settings = settings
         self.directory = directory
         self.partitions: list[Partition] = []
@@ -223,6 +226,7 @@ class State:
     ) -> None:
         self.directory = directory
         self.files = files
+        self.memory = MemoryFiles()  # For topics of durability "memory".
         self.clock = clock
         self.config = config
         self.random = random
