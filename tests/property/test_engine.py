@@ -9,9 +9,11 @@ them; replaying that from nothing, at any point, must give the same snapshot.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import msgspec
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -205,15 +207,27 @@ class Model:
         return min((time for time in times if time < PARKED_MS), default=-1)
 
 
-class AnyOrderOfCalls(RuleBasedStateMachine):
-    """Rules draw small numbers, so that ranges meet, overlap and run out often."""
+WAITS_MS = [0, 0, 5, 17, 40, PARKED_MS]
+# Around a chunk's edge of the OffsetSet, and where offsets are large.
+FLOORS = [0, 1018, 2**40 - 3]
+WEIGHTS: list[dict[int, int] | None] = [None, None, {2: 5, 1: 3, 0: 2, -1: 1, -2: 1}, {0: 1}]
+PICKS = st.randoms(use_true_random=False)
+BATCHES = st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 0, 1, 2, -1, -2]))
 
-    # Around a chunk's edge of the OffsetSet, and where offsets are large.
+
+class AnyOrderOfCalls(RuleBasedStateMachine):
+    """Rules draw small numbers, so that ranges meet, overlap and run out often.
+
+    A rule that could do nothing is not offered, and what wipes the slate clean
+    seldom, or hardly any run would get anywhere.
+    """
+
     @initialize(
-        floor=st.sampled_from([0, 1018, 2**40 - 3]),
-        weights=st.sampled_from([None, None, {2: 5, 1: 3, 0: 2, -1: 1, -2: 1}, {0: 1}]),
+        floor=st.sampled_from(FLOORS),
+        weights=st.sampled_from(WEIGHTS),
+        batches=st.lists(BATCHES, max_size=6),
     )
-    def begin(self, floor: int, weights: dict[int, int] | None) -> None:
+    def begin(self, floor: int, weights: dict[int, int] | None, batches: list[tuple[int, int]]) -> None:
         self.lanes = LaneIndex()
         self.engine = DeliveryEngine(floor, self.lanes, ATTEMPTS_MAX, weights)
         self.model = Model(floor, weights)
@@ -224,6 +238,16 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.now_ms = 1_000
         self.calls: list[Call] = []
         self.lanes_cut = False
+        self.checked_calls = 0
+        for batch in batches:
+            self.append(batch, True)
+
+    def rarely(self) -> bool:
+        return len(self.calls) % 8 == 7
+
+    def can_lend(self) -> bool:
+        fresh = any(offset < self.high for offset in self.model.where(Fresh))
+        return fresh or bool(self.model.next_retries(1, self.now_ms)[0])
 
     def do(self, call: Call) -> Any:
         """Do it, and write it down for the replay."""
@@ -232,8 +256,10 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     # The log grows.
 
-    @rule(count=st.integers(1, 6), lane=st.sampled_from([0, 0, 0, 1, 2, -1, -2]), visible=st.booleans())
-    def append(self, count: int, lane: int, visible: bool) -> None:
+    @precondition(lambda self: len(self.model.where(Fresh)) < 20)
+    @rule(batch=BATCHES, visible=st.booleans())
+    def append(self, batch: tuple[int, int], visible: bool) -> None:
+        count, lane = batch
         self.lanes.add(self.end, self.end + count, lane)
         for offset in range(self.end, self.end + count):
             self.model.states[offset] = Fresh()
@@ -242,9 +268,10 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         if visible:
             self.high = self.end
 
-    @rule(data=st.data())
-    def become_durable(self, data: st.DataObject) -> None:
-        self.high = data.draw(st.integers(self.high, self.end))
+    @precondition(lambda self: self.high < self.end)
+    @rule(pick=PICKS)
+    def become_durable(self, pick: Random) -> None:
+        self.high = pick.randint(self.high, self.end)
 
     @rule(step_ms=st.integers(0, 30))
     def time_passes(self, step_ms: int) -> None:
@@ -252,10 +279,17 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     # Hand out.
 
+    @precondition(lambda self: self.can_lend())
     @rule(limit=st.integers(1, 9), timeout_ms=st.integers(0, 40), consumer=st.integers(1, 3))
     def lease(self, limit: int, timeout_ms: int, consumer: int) -> None:
         self.lend(limit, timeout_ms, consumer)
 
+    @precondition(lambda self: not self.can_lend())
+    @rule(limit=st.integers(1, 9))
+    def lease_nothing(self, limit: int) -> None:
+        assert self.engine.lease(limit, self.high, self.now_ms, 30, 1) is None
+
+    @precondition(lambda self: self.can_lend())
     @rule(limit=st.integers(1, 9))
     def work(self, limit: int) -> None:
         """Lend and settle at once, the usual life of a message."""
@@ -286,10 +320,10 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.model.where(Waiting))
-    @rule(data=st.data())
-    def lease_by_name(self, data: st.DataObject) -> None:
+    @rule(pick=PICKS)
+    def lease_by_name(self, pick: Random) -> None:
         """As an ordered group takes a message whose key has become free."""
-        offset = data.draw(st.sampled_from(self.model.where(Waiting)))
+        offset = pick.choice(self.model.where(Waiting))
         attempt = self.engine.waiting_attempt(offset)
         assert attempt == self.model.attempt_and_due(offset)[0]
         number = self.engine.next_number
@@ -300,21 +334,32 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     # Answers.
 
-    def draw_range(self, data: st.DataObject) -> tuple[int, int, int]:
-        """A lease, held or not, and a range: the whole of it, inside it, or somewhere near."""
-        number = data.draw(st.integers(max(0, self.model.numbers - 8), self.model.numbers + 1), label="lease")
-        if self.model.leases and data.draw(st.integers(0, 9)) > 0:
-            number = data.draw(st.sampled_from(sorted(self.model.leases)), label="held lease")
-        lease = self.model.leases.get(number)
-        start, end = (lease.start, lease.end) if lease is not None else (self.start, self.end)
-        if data.draw(st.booleans(), label="part"):
-            start = data.draw(st.integers(max(self.first, start - 1), end), label="start")
-            end = data.draw(st.integers(start, end + 1), label="end")
+    def draw_range(self, pick: Random) -> tuple[int, int, int]:
+        """A lease, and a range: the whole of it, inside it, or a little outside."""
+        number = pick.choice(sorted(self.model.leases))
+        lease = self.model.leases[number]
+        start, end = lease.start, lease.end
+        if pick.randint(0, 3):
+            start = pick.randint(start, end - 1)
+            end = pick.randint(start + 1, min(end + 1, start + 4))
         return number, start, end
 
-    @rule(data=st.data())
-    def settle(self, data: st.DataObject) -> None:
-        number, start, end = self.draw_range(data)
+    @precondition(lambda self: self.rarely())
+    @rule(back=st.integers(-2, 6), start=st.integers(0, 30), size=st.integers(0, 9))
+    def answer_for_a_stranger(self, back: int, start: int, size: int) -> None:
+        """A lease that ended, or never was, and offsets that may be anybody's."""
+        number = self.model.numbers - back
+        start += self.start
+        if number not in self.model.leases:
+            assert self.do(lambda engine: engine.settle(number, start, start + size)) == LOST
+            assert self.do(lambda engine: engine.give_back(number, start, start + size, 2, 0)) == LOST
+            assert self.do(lambda engine: engine.extend(number, 5_000)) == LOST
+            assert self.do(lambda engine: engine.release(number, 0, True)) == []
+
+    @precondition(lambda self: self.model.leases)
+    @rule(pick=PICKS)
+    def settle(self, pick: Random) -> None:
+        number, start, end = self.draw_range(pick)
         expected = self.model.answer(number, start, end)
         assert self.engine.held(number, start, end) == expected
 
@@ -323,11 +368,12 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         if expected == HELD:
             self.model.set_states(start, end, Done())
 
-    @rule(data=st.data(), more=st.integers(0, 2), wait_ms=st.sampled_from([0, 0, 5, 17, 40, PARKED_MS]))
-    def give_back(self, data: st.DataObject, more: int, wait_ms: int) -> None:
-        number, start, end = self.draw_range(data)
+    @precondition(lambda self: self.model.leases)
+    @rule(pick=PICKS, more=st.integers(0, 2), wait_ms=st.sampled_from(WAITS_MS))
+    def give_back(self, pick: Random, more: int, wait_ms: int) -> None:
+        number, start, end = self.draw_range(pick)
         expected = self.model.answer(number, start, end)
-        attempt = self.model.leases[number].attempt + more if number in self.model.leases else 1
+        attempt = self.model.leases[number].attempt + more
         due_ms = min(self.now_ms + wait_ms, PARKED_MS)
 
         assert self.do(lambda engine: engine.give_back(number, start, end, attempt, due_ms)) == expected
@@ -335,33 +381,38 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         if expected == HELD:
             self.model.give_back(start, end, attempt, due_ms)
 
-    @rule(data=st.data(), wait_ms=st.integers(-5, 40))
-    def extend(self, data: st.DataObject, wait_ms: int) -> None:
-        number, _, _ = self.draw_range(data)
-        deadline_ms = self.now_ms + wait_ms
-
-        answer = self.do(lambda engine: engine.extend(number, deadline_ms))
-
-        lease = self.model.leases.get(number)
-        assert answer == (LOST if lease is None else HELD)
-        if lease is not None:
+    @precondition(lambda self: self.model.leases)
+    @rule(pick=PICKS, wait_ms=st.integers(-5, 40), back=st.booleans(), look=st.booleans())
+    def extend(self, pick: Random, wait_ms: int, back: bool, look: bool) -> None:
+        """Move a deadline, perhaps back again, and perhaps live on to where it was before."""
+        number, _, _ = self.draw_range(pick)
+        lease = self.model.leases[number]
+        before_ms = lease.deadline_ms
+        for deadline_ms in [self.now_ms + wait_ms, before_ms] if back else [self.now_ms + wait_ms]:
+            assert self.move_deadline(number, deadline_ms) == HELD
             lease.deadline_ms = deadline_ms
             lease.armed = True
+        if look:
+            self.expire(max(0, before_ms - self.now_ms), False)
 
-    @rule(data=st.data(), counts=st.booleans(), wait_ms=st.integers(0, 20))
-    def release(self, data: st.DataObject, counts: bool, wait_ms: int) -> None:
-        number, _, _ = self.draw_range(data)
+    def move_deadline(self, number: int, deadline_ms: int) -> Any:
+        return self.do(lambda engine: engine.extend(number, deadline_ms))
+
+    @precondition(lambda self: self.model.leases)
+    @rule(pick=PICKS, counts=st.booleans(), wait_ms=st.integers(0, 20))
+    def release(self, pick: Random, counts: bool, wait_ms: int) -> None:
+        number, _, _ = self.draw_range(pick)
         due_ms = self.now_ms + wait_ms
         held = self.model.held_by(number)
-        lease = self.model.leases.get(number)
+        lease = self.model.leases[number]
 
         runs = self.do(lambda engine: engine.release(number, due_ms, counts))
 
         assert [offset for run in runs for offset in range(*run)] == held
         for start, end in runs:
-            assert lease is not None
             self.model.give_back(start, end, lease.attempt + counts, due_ms)
 
+    @precondition(lambda self: self.model.leases)
     @rule(step_ms=st.integers(0, 20), late=st.booleans())
     def expire(self, step_ms: int, late: bool) -> None:
         """Take back what is overdue; a late caller leaves the last one for the consumer to answer yet."""
@@ -390,8 +441,9 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     # Without a lease.
 
-    @rule(part=st.booleans(), data=st.data())
-    def bury(self, part: bool, data: st.DataObject) -> None:
+    @precondition(lambda self: self.model.exhausted)
+    @rule(part=st.booleans(), pick=PICKS)
+    def bury(self, part: bool, pick: Random) -> None:
         taken = self.engine.take_exhausted()
         if taken is None:
             assert not self.engine.exhausted
@@ -399,28 +451,30 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         start, end, attempt = taken
         assert self.model.states[start] == Exhausted(attempt)
         if part:
-            end = data.draw(st.integers(start, end))
+            end = pick.randint(start, end)
         self.free(start, end)
 
-    @precondition(lambda self: self.end > self.start)
-    @rule(data=st.data())
-    def purge(self, data: st.DataObject) -> None:
-        start = data.draw(st.integers(self.start, self.end))
-        self.free(start, data.draw(st.integers(start, self.end)))
+    @precondition(lambda self: self.rarely())
+    @rule(pick=PICKS)
+    def purge(self, pick: Random) -> None:
+        start = pick.randint(self.start, self.end)
+        self.free(start, pick.randint(start, self.end))
 
     def free(self, start: int, end: int) -> None:
         self.do(lambda engine: engine.settle_free(start, end))
         self.model.settle_free(start, end)
 
-    @rule(data=st.data())
-    def seek(self, data: st.DataObject) -> None:
-        target = data.draw(st.integers(self.start, self.end))
+    @precondition(lambda self: self.rarely())
+    @rule(pick=PICKS)
+    def seek(self, pick: Random) -> None:
+        target = pick.randint(self.start, self.end)
         self.do(lambda engine: engine.seek(target))
         self.model.seek(target)
 
-    @rule(data=st.data())
-    def retention(self, data: st.DataObject) -> None:
-        target = data.draw(st.integers(self.start, min(self.start + 6, self.high)))
+    @precondition(lambda self: self.rarely())
+    @rule(pick=PICKS)
+    def retention(self, pick: Random) -> None:
+        target = pick.randint(self.start, min(self.start + 6, self.high))
 
         lost = self.do(lambda engine: engine.skip_to(target))
 
@@ -431,18 +485,22 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     # Restart.
 
+    @precondition(lambda self: len(self.calls) > self.checked_calls)
     @rule()
     def restart(self) -> None:
         """From a snapshot that went through msgpack, as the broker stores it."""
+        self.checked_calls = len(self.calls) + 5
         stored = msgspec.msgpack.encode(self.engine.snapshot())
         self.engine = DeliveryEngine.restore(msgspec.msgpack.decode(stored), self.lanes)
         assert msgspec.msgpack.encode(self.engine.snapshot()) == stored
         for lease in self.model.leases.values():
             lease.armed = True
 
+    @precondition(lambda self: len(self.calls) > self.checked_calls)
     @rule()
     def replay(self) -> None:
         """The same calls, from nothing."""
+        self.checked_calls = len(self.calls) + 5
         engine = DeliveryEngine(self.first, self.lanes, ATTEMPTS_MAX, self.model.weights)
         for call in self.calls:
             call(engine)
@@ -485,6 +543,8 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
     def ready_is_what_lease_would_lend(self) -> None:
         fresh = any(offset < self.high for offset in self.model.where(Fresh))
         due = bool(self.model.next_retries(1, self.now_ms)[0])
+        # To look beyond what is durable is allowed, and lends nothing of it.
+        assert self.engine.ready(self.end) == bool(self.model.where(Fresh))
         assert self.engine.ready(self.high) == fresh
         assert self.engine.has_ready(self.high, self.now_ms) == (fresh or due)
 
@@ -519,3 +579,55 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
 
 TestAnyOrderOfCalls = AnyOrderOfCalls.TestCase
+
+
+def walk_one_step(machine: AnyOrderOfCalls, random: Random) -> None:
+    """One rule that can do something, the usual ones more often."""
+    number = random.randint
+    lend, held = machine.can_lend(), bool(machine.model.leases)
+    steps: list[tuple[int, bool, Callable[[], None]]] = [
+        (6, len(machine.model.where(Fresh)) < 20, lambda: machine.append(random_batch(random), coin(random))),
+        (3, True, lambda: machine.become_durable(random)),
+        (3, True, lambda: machine.time_passes(number(0, 30))),
+        (9, lend, lambda: machine.lease(number(1, 9), number(0, 40), number(1, 3))),
+        (3, lend, lambda: machine.work(number(1, 9))),
+        (1, not lend, lambda: machine.lease_nothing(5)),
+        (2, bool(machine.model.where(Waiting)), lambda: machine.lease_by_name(random)),
+        (1, True, lambda: machine.answer_for_a_stranger(number(-2, 6), number(0, 30), number(0, 9))),
+        (6, held, lambda: machine.settle(random)),
+        (5, held, lambda: machine.give_back(random, number(0, 2), random.choice(WAITS_MS))),
+        (3, held, lambda: machine.extend(random, number(-5, 40), coin(random), coin(random))),
+        (1, held, lambda: machine.release(random, coin(random), number(0, 20))),
+        (5, held, lambda: machine.expire(number(0, 20), coin(random))),
+        (4, bool(machine.model.exhausted), lambda: machine.bury(coin(random), random)),
+        (1, True, lambda: machine.purge(random)),
+        (1, coin(random), lambda: machine.seek(random)),
+        (1, True, lambda: machine.retention(random)),
+        (1, True, machine.restart),
+        (1, True, machine.replay),
+    ]
+    able = [(weight, step) for weight, can, step in steps if can]
+    random.choices([step for _, step in able], weights=[weight for weight, _ in able])[0]()
+
+
+def coin(random: Random) -> bool:
+    return random.random() < 0.5
+
+
+def random_batch(random: Random) -> tuple[int, int]:
+    return random.randint(1, 6), random.choice([0, 0, 0, 1, 2, -1, -2])
+
+
+@given(seed=st.integers(0, 2**32), floor=st.sampled_from(FLOORS), weights=st.sampled_from(WEIGHTS))
+def test_a_long_walk(seed: int, floor: int, weights: dict[int, int] | None) -> None:
+    """The same rules for many steps, drawn from a seed: it shrinks to nothing, but it gets far."""
+    random = Random(seed)
+    machine = AnyOrderOfCalls()
+    machine.begin(floor, weights, [])
+    for _ in range(120):
+        walk_one_step(machine, random)
+        machine.counts_are_exact()
+        machine.every_offset_is_in_its_one_state()
+        machine.ready_is_what_lease_would_lend()
+        machine.the_end_is_above_everything_touched()
+    machine.teardown()

@@ -267,10 +267,8 @@ class DeliveryEngine:
     def skip_to(self, offset: int) -> int:
         """Retention deleted everything below ``offset``; return how many unsettled messages that lost."""
         floor = self.done.floor
-        if offset <= floor:
-            return 0
-        lost = offset - floor - self.done.count_below(offset)
-        self._forget_waiting(floor, offset)
+        lost = max(0, offset - floor - self.done.count_below(offset))
+        self._forget_waiting(0, offset)
         for lease in [lease for lease in self.leases.values() if lease.start < offset]:
             for start, end in lease.unsettled():
                 if start < offset:
@@ -345,14 +343,13 @@ class DeliveryEngine:
         self, number: int, start: int, end: int, attempt: int, deadline_ms: int, consumer: int
     ) -> Lease:
         """Make exactly this lease: in a replay as ``lease`` made it, or for offsets chosen by name."""
-        # By its last offset: retention may since have cut the lane index above the first one.
-        lane = self._lane_of(end - 1)
-        if start >= self._cursors[lane + LANE_SHIFT]:
-            self._rescue_passed(lane, start)
-            self._take_fresh(lane, start, end)
-        else:
-            taken = self._retries.take(start, end)
-            if taken < end:
+        taken = self._retries.take(start, end)
+        if taken < end:
+            # By its last offset: retention may since have cut the lane index above the first one.
+            lane = self._lane_of(end - 1)
+            if taken == start and start >= self._cursors[lane + LANE_SHIFT]:
+                self._take_fresh(lane, start, end)
+            else:
                 self._forget_waiting(taken, end)
         self.next_number = max(self.next_number, number + 1)
         return self._grant(Lease(number, start, end, attempt, deadline_ms, consumer))
@@ -551,9 +548,8 @@ class DeliveryEngine:
     def _set_timer(self, lease: Lease) -> None:
         timers = self._timers
         deadline_ms = lease.deadline_ms
-        if (
-            deadline_ms >= self._latest_ms
-        ):  # As good as always; and a heap stays one with its maximum at the end.
+        # As good as always; and a heap stays one when its maximum is put at the end.
+        if deadline_ms >= self._latest_ms:
             self._latest_ms = deadline_ms
             timers.append((deadline_ms, lease.number))
         else:
