@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 import msgspec
 
 from penstock.errors import InvalidValue
-from penstock.types import Duration, Instant, check_name, duration_ms, instant_ms
+from penstock.types import Duration, Instant, check_name, duration_ms, instant_ms, whole_number
 
 Durability = Literal["fsync", "os", "memory"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -189,7 +189,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            _between(name, getattr(self, name), 1, None)
+            whole_number(name, getattr(self, name), 1)
 
 
 Settings = TypeVar("Settings", TopicSettings, GroupSettings)
@@ -203,7 +203,11 @@ _DURATIONS = {
 def settings_with(settings: Settings, options: TopicOptions | GroupOptions) -> Settings:
     """``settings`` with what ``options`` changes; unknown names and wrong types are errors."""
     fields: dict[str, Any] = {}
+    known = [field.removesuffix("_ms") for field in settings.__struct_fields__]
     for name, value in options.items():
+        if name not in known:
+            why = f"there is no such setting; there are {', '.join(known)}"
+            raise InvalidValue(name="settings", value=name, why=why)
         if name in _DURATIONS:
             fields[f"{name}_ms"] = None if value is None else duration_ms(name, value)  # type: ignore[arg-type]
         elif name == "start":
@@ -213,11 +217,6 @@ def settings_with(settings: Settings, options: TopicOptions | GroupOptions) -> S
         else:
             fields[name] = value
     for name, value in fields.items():
-        if name not in settings.__struct_fields__:
-            known = ", ".join(field.removesuffix("_ms") for field in settings.__struct_fields__)
-            raise InvalidValue(
-                name="settings", value=name, why=f"there is no such setting; there are {known}"
-            )
         _same_type(name, value, getattr(type(settings)(), name))
     return msgspec.structs.replace(settings, **fields)
 

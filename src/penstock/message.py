@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
-from penstock.errors import AlreadySettled, LeaseLost, PenstockError, RequestError
+from penstock.errors import AlreadySettled, InvalidValue, LeaseLost, PenstockError, RequestError
 from penstock.types import LANE_NAMES, Duration, Instant, Priority
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
@@ -342,7 +342,7 @@ class LeaseRun:
         self.end = end
 
 
-def lease_runs(messages: list[Delivered], settler: Settler) -> list[LeaseRun]:
+def lease_runs(messages: list[Any], settler: Settler) -> list[LeaseRun]:
     """Group messages into runs, so that a hundred acks in order become one settlement.
 
     They are marked as answered, all of them or none: one that was answered
@@ -351,11 +351,15 @@ def lease_runs(messages: list[Delivered], settler: Settler) -> list[LeaseRun]:
     runs: list[LeaseRun] = []
     run: LeaseRun | None = None
     for count, message in enumerate(messages):
-        offset = message._record.offset
-        if message._settled or message._delivery.settler is not settler:
+        if (
+            not isinstance(message, Delivered)
+            or message._settled
+            or message._delivery.settler is not settler
+        ):
             refusal = refused(message)
             unanswer(messages[:count])
             raise refusal
+        offset = message._record.offset
         if run is not None and run.delivery is message._delivery and run.end == offset:
             run.end = offset + 1
         else:
@@ -371,8 +375,16 @@ def unanswer(messages: list[Delivered]) -> None:
         message._settled = False
 
 
-def refused(message: Delivered) -> RequestError:
-    """Why this consumer cannot answer the message: it was answered, or somebody else has it."""
+def check_held(message: Any, settler: Settler, name: str) -> None:
+    """Refuse what is no message, or not this consumer's."""
+    if not isinstance(message, Delivered) or message._delivery.settler is not settler:
+        raise refused(message, name)
+
+
+def refused(message: Any, name: str = "messages") -> RequestError:
+    """Why this consumer cannot answer the message: it is none, was answered, or somebody else has it."""
+    if not isinstance(message, Delivered):
+        return InvalidValue(name=name, value=message, why="give what receive returned")
     kind = AlreadySettled if message._settled else LeaseLost
     return kind(topic=message.topic, partition=message.partition, offset=message.offset)
 

@@ -29,29 +29,35 @@ NORMAL: Final = 0
 
 _NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_PIECE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 
 
 def duration_ms(name: str, value: Duration) -> int:
     """A duration in milliseconds; ``name`` is the argument's, for the error."""
+    number = signed_duration_ms(name, value)
+    if not 0 <= number <= DURATION_MS_MAX:
+        raise InvalidValue(name=name, value=value, why="a duration is not negative and at most 1,000 years")
+    return round(number)
+
+
+def signed_duration_ms(name: str, value: Duration) -> float:
+    """A duration of any size and sign, for a caller with limits of its own."""
     match value:
         case timedelta():
             number = value / timedelta(milliseconds=1)
         case bool():
-            raise InvalidValue(
-                name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'"
-            )
+            number = math.nan
         case int() | float():
-            number = value * 1000
+            number = value * 1000.0 if abs(value) < DURATION_MS_MAX else math.copysign(math.inf, value)
         case str():
             number = _duration_text_ms(name, value)
         case _:
-            raise InvalidValue(
-                name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'"
-            )
-    if not math.isfinite(number) or not 0 <= number <= DURATION_MS_MAX:
-        raise InvalidValue(name=name, value=value, why="a duration is not negative and at most 1,000 years")
-    return round(number)
+            number = math.nan
+    if math.isnan(number):
+        raise InvalidValue(
+            name=name, value=value, why="a duration is a timedelta, seconds or text like '30s'"
+        )
+    return number
 
 
 def _duration_text_ms(name: str, text: str) -> float:
@@ -82,6 +88,15 @@ def instant_ms(name: str, value: Instant) -> int:
             name=name, value=value, why="a time is a datetime, seconds since 1970 or RFC 3339 text"
         )
     return round(value * 1000)
+
+
+def whole_number(name: str, value: int, low: int, high: int | None = None) -> int:
+    """Return ``value`` if it is a whole number within its limits; ``name`` is the argument's."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if low <= value and (high is None or value <= high):
+            return value
+    limit = f"at least {low}" if high is None else f"from {low} to {high}"
+    raise InvalidValue(name=name, value=value, why=f"it is a whole number, {limit}")
 
 
 def check_name(kind: str, name: str) -> str:

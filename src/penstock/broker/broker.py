@@ -14,6 +14,7 @@ same broker for asyncio, with the same names; what they share is in ``core``.
 """
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from random import Random
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -27,6 +28,7 @@ from penstock.broker.schedules import Cancelled, ScheduledMessage
 from penstock.broker.tracing import Trace
 from penstock.clock import Clock, SystemClock
 from penstock.config import BrokerConfig, Compression, GroupOptions, Start, TopicOptions
+from penstock.errors import DirectoryUnusable
 from penstock.log.files import Files, MemoryFiles, SystemFiles
 from penstock.message import Message, Receipt, StoredMessage, received
 from penstock.types import Duration, Instant, Priority, duration_ms
@@ -45,6 +47,8 @@ def make_core(
     """A core that is not open yet, with the outside world it was given or the real one."""
     if files is None:
         files = MemoryFiles() if directory is None else SystemFiles()
+    if directory is not None and (not isinstance(directory, str | PathLike) or "\0" in str(directory)):
+        raise DirectoryUnusable(directory=repr(directory), why="give the path of a folder as text")
     return Core(
         directory=MEMORY if directory is None else str(directory),
         files=files,

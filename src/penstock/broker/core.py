@@ -29,14 +29,14 @@ from penstock.broker.schedules import Schedules
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Target, Topic
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.streams import Streams
-from penstock.broker.tracing import Tracing
+from penstock.broker.tracing import Tracing, check_offset
 from penstock.clock import Clock
 from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
 from penstock.errors import InvalidValue, OffsetOutOfRange, PenstockError
 from penstock.log.files import Files
 from penstock.log.log import Log
 from penstock.message import StoredMessage
-from penstock.types import Instant, instant_ms
+from penstock.types import Instant, instant_ms, whole_number
 from penstock.wire.records import Record
 
 logger = logging.getLogger("penstock")
@@ -302,8 +302,7 @@ class Core:
     ) -> list[StoredMessage]:
         """Messages from an offset or a time on, oldest first by time."""
         topic = self.state.topic(name)
-        if not 1 <= limit <= READ_MAX:
-            raise InvalidValue(name="limit", value=limit, why=f"it must be from 1 to {READ_MAX}")
+        whole_number("limit", limit, 1, READ_MAX)
         if offset is not None and number is None and len(topic.partitions) > 1:
             raise InvalidValue(
                 name="offset", value=offset, why="name the partition too; this topic has several"
@@ -327,6 +326,7 @@ class Core:
 
     def _first(self, log: Log, offset: int | None, from_time: Instant | None) -> int:
         if offset is not None:
+            check_offset(offset)
             if not log.start <= offset <= log.end:
                 raise OffsetOutOfRange(offset=offset, start=log.start, end=log.end)
             return offset
@@ -335,8 +335,7 @@ class Core:
     def peek(self, name: str, number: int | None, count: int) -> list[StoredMessage]:
         """The last messages, oldest of them first."""
         topic = self.state.topic(name)
-        if not 1 <= count <= READ_MAX:
-            raise InvalidValue(name="count", value=count, why=f"it must be from 1 to {READ_MAX}")
+        whole_number("count", count, 1, READ_MAX)
         partitions = topic.partitions if number is None else [topic.partition(number)]
         messages = [
             StoredMessage(name, partition.number, record)

@@ -172,7 +172,8 @@ class DeadLetters:
         """Write settlements and the messages that follow from them as one decision; publish them by a job."""
         wall_ms = self._state.clock.wall_ms()
         items = []
-        for name, message in outputs:
+        for output in outputs:
+            name, message = _checked_output(output)
             if message.delay is not None or message.deliver_at is not None or message.dedup_id is not None:
                 why = "an output that is published with an ack has no delay, deliver_at or dedup_id"
                 raise InvalidValue(name="publish", value=message, why=why)
@@ -218,6 +219,7 @@ class DeadLetters:
 
     def list(self, name: str, limit: int) -> Iterator[DeadLetter]:
         """The dead letters of a topic that were not redriven, oldest first in each partition."""
+        whole_number("limit", limit, 1)
         source = self._state.topic(name)
         topic = self._state.topics.get(source.settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX)
         if topic is None:
@@ -255,10 +257,8 @@ class DeadLetters:
         group: str | None,
     ) -> Steps[Redrive]:
         """Publish dead letters to their topic again: all, or those of one error fingerprint or group."""
-        if limit < 1:
-            raise InvalidValue(name="limit", value=limit, why="ask for at least 1")
-        if per_second is not None and per_second <= 0:
-            raise InvalidValue(name="rate", value=per_second, why="it is messages a second, more than 0")
+        whole_number("limit", limit, 1)
+        _check_rate(per_second)
         source = self._state.topic(name)
         chosen = islice(self._matching(name, error, group), limit)
         if dry_run:
@@ -314,6 +314,22 @@ class DeadLetters:
                 now_ms = self._state.clock.steady_ms()
                 home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
         return True
+
+
+def _checked_output(output: object) -> tuple[str, Message]:
+    match output:
+        case (name, Message() as message):
+            return name, message
+        case _:
+            raise InvalidValue(name="publish", value=output, why="give pairs of a topic's name and a Message")
+
+
+def _check_rate(per_second: float | None) -> None:
+    if per_second is None:
+        return
+    number = isinstance(per_second, int | float) and not isinstance(per_second, bool)
+    if not number or not 0 < per_second < math.inf:
+        raise InvalidValue(name="rate", value=per_second, why="it is messages a second, more than 0")
 
 
 def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:

@@ -14,8 +14,9 @@ from penstock.broker.state import Consumer, Group, GroupPartition, Partition, St
 from penstock.broker.steps import Durable, Steps
 from penstock.config import GroupOptions, GroupSettings, Start, settings_with, start_text
 from penstock.delivery import events
+from penstock.delivery.backoff import Backoff
 from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
-from penstock.types import Instant, check_name
+from penstock.types import Instant, check_name, whole_number
 
 
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class Groups:
             check_name("group", name)
         group = topic.groups.get(name)
         settings = settings_with(group.settings if group is not None else GroupSettings(), options)
+        _check_backoff(settings)
         if group is None:
             group = Group(topic, name, settings)
             self._write(topic, group)
@@ -121,8 +123,8 @@ class Groups:
         if identity is not None:
             check_name("consumer", identity)
         limit = self._state.config.in_flight_max
-        if in_flight_max is not None and not 1 <= in_flight_max <= limit:
-            raise InvalidValue(name="max_in_flight", value=in_flight_max, why=f"it must be from 1 to {limit}")
+        if in_flight_max is not None:
+            whole_number("max_in_flight", in_flight_max, 1, limit)
         # The visibility timeout is the consumer's own; it becomes the group's only when the group is made.
         if group_name in topic.groups and "visibility_timeout" in options:
             shared: GroupOptions = {**options}
@@ -260,6 +262,14 @@ class Groups:
         for record in partition.log.records(start, min(start + 1000, partition.log.high)):
             return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
         return 0.0
+
+
+def _check_backoff(settings: GroupSettings) -> None:
+    """Before it is written: a journal with a backoff that nobody can read could not be replayed."""
+    try:
+        Backoff.decode(settings.backoff)
+    except InvalidValue as error:
+        raise InvalidValue(name="backoff", value=settings.backoff, why=str(error)) from None
 
 
 def start_offset(partition: Partition, start: str) -> int:

@@ -15,6 +15,7 @@ System headers, which the broker adds to the caller's own:
 ``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -34,7 +35,15 @@ from penstock.errors import (
 )
 from penstock.message import Message, RawHeaders, Receipt
 from penstock.schedule.schedule import Schedule
-from penstock.types import Duration, Instant, duration_ms, instant_ms, lane_number
+from penstock.types import (
+    DURATION_MS_MAX,
+    Duration,
+    Instant,
+    duration_ms,
+    instant_ms,
+    lane_number,
+    signed_duration_ms,
+)
 from penstock.wire.murmur import partition_of
 from penstock.wire.records import (
     DEDUP,
@@ -150,8 +159,9 @@ class Publishing:
                 raise EmptyMessage(topic=topic.name)
         elif type(value) is not bytes:
             value = _as_bytes(value)
-        raw_key = message.key
-        key = raw_key.encode() if isinstance(raw_key, str) else raw_key
+        key = message.key
+        if key is not None and type(key) is not bytes:
+            key = _key_bytes(key)
         prepared = Prepared(self._place(topic, message, key, anywhere), key, value)
         if message.headers:
             prepared.headers = _raw_headers(message.headers)
@@ -185,10 +195,7 @@ class Publishing:
             headers.append((EXPIRES_AT, str(expires_ms).encode()))
             prepared.attributes |= EXPIRES
         if message.dedup_id is not None:
-            if not isinstance(message.dedup_id, str) or not 0 < len(message.dedup_id) <= DEDUP_ID_LENGTH_MAX:
-                why = f"it is text of 1 to {DEDUP_ID_LENGTH_MAX} characters"
-                raise InvalidValue(name="dedup_id", value=message.dedup_id, why=why)
-            headers.append((DEDUP_ID, message.dedup_id.encode()))
+            headers.append((DEDUP_ID, _dedup_bytes(message.dedup_id)))
             prepared.attributes |= DEDUP
             prepared.dedup_id = message.dedup_id
         prepared.headers = headers
@@ -390,16 +397,13 @@ def due_ms(topic: Topic, delay: Duration | None, deliver_at: Instant | None, now
         if due - now_ms > limit_ms:
             raise DelayOutOfRange(delay_ms=due - now_ms, limit_ms=limit_ms)
         return max(due, now_ms)  # A time that has passed is due now.
-    try:
-        wanted_ms = duration_ms("delay", delay if delay is not None else 0)
-    except InvalidValue:
-        if isinstance(delay, int | float) and not isinstance(delay, bool) and delay == delay:
-            bounded = max(min(delay, 1e15), -1e15)
-            raise DelayOutOfRange(delay_ms=round(bounded * 1000), limit_ms=limit_ms) from None
-        raise
-    if wanted_ms > limit_ms:
-        raise DelayOutOfRange(delay_ms=wanted_ms, limit_ms=limit_ms)
-    return now_ms + wanted_ms
+    if delay is None:
+        raise InvalidValue(name="delay", value=delay, why="give delay or deliver_at")
+    wanted_ms = signed_duration_ms("delay", delay)
+    if not 0 <= wanted_ms <= limit_ms:
+        bounded = max(min(wanted_ms, DURATION_MS_MAX), -DURATION_MS_MAX)
+        raise DelayOutOfRange(delay_ms=math.floor(bounded), limit_ms=limit_ms)
+    return now_ms + round(wanted_ms)
 
 
 def schedule_id(topic: str, partition: int, number: int) -> str:
@@ -451,12 +455,39 @@ def _as_bytes(value: object) -> bytes:
     raise InvalidValue(name="value", value=value, why="a value is bytes; encode text or JSON first")
 
 
+def _key_bytes(key: object) -> bytes:
+    if isinstance(key, bytearray | memoryview):
+        return bytes(key)
+    try:
+        if isinstance(key, str):
+            return key.encode()
+    except UnicodeEncodeError:
+        pass
+    raise InvalidValue(name="key", value=key, why="a key is text or bytes")
+
+
+def _dedup_bytes(dedup_id: object) -> bytes:
+    try:
+        if isinstance(dedup_id, str) and 0 < len(dedup_id) <= DEDUP_ID_LENGTH_MAX:
+            return dedup_id.encode()
+    except UnicodeEncodeError:
+        pass
+    why = f"it is text of 1 to {DEDUP_ID_LENGTH_MAX} characters"
+    raise InvalidValue(name="dedup_id", value=dedup_id, why=why)
+
+
 def _raw_headers(headers: Mapping[str, str | bytes]) -> RawHeaders:
+    if not isinstance(headers, Mapping):
+        raise InvalidValue(name="headers", value=headers, why="give a mapping of text to text or bytes")
     raw: RawHeaders = []
     for name, value in headers.items():
-        if not isinstance(name, str) or not isinstance(value, str | bytes):
+        try:
+            if not isinstance(name, str) or not isinstance(value, str | bytes):
+                raise TypeError
+            name.encode()
+            raw.append((name, value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value))
+        except (TypeError, UnicodeEncodeError):
             raise InvalidValue(
                 name="headers", value={name: value}, why="names are text, values are text or bytes"
-            )
-        raw.append((name, value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value))
+            ) from None
     return raw

@@ -49,8 +49,7 @@ class Queues:
 
     def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
         """Up to ``messages_max`` messages, as soon as there is one; none after ``wait_ms``."""
-        if messages_max < 1:
-            raise InvalidValue(name="max_messages", value=messages_max, why="ask for at least 1")
+        whole_number("max_messages", messages_max, 1)
         limit = min(messages_max, self._state.config.receive_messages_max)
         topic = consumer.group.topic
         deadline_ms = -1
@@ -468,7 +467,8 @@ class Queues:
         return consumer.group.topic
 
     def _held(self, topic: Topic, consumer: Consumer, message: Delivered) -> tuple[Partition, GroupPartition]:
-        if message.settled or message.delivery.settler is not consumer.settler:
+        check_held(message, consumer.settler, "message")
+        if message.settled:
             raise refused(message)
         partition = topic.partitions[message.partition]
         member = partition.groups[message.group]
@@ -559,9 +559,12 @@ def describe_error(error: BaseException | str | None) -> tuple[str, str]:
     """Class and message of an error, bounded."""
     if error is None:
         return "", ""
-    if isinstance(error, BaseException):
-        return type(error).__name__, str(error)[:ERROR_LENGTH_MAX]
-    return "", str(error)[:ERROR_LENGTH_MAX]
+    name = type(error).__name__ if isinstance(error, BaseException) else ""
+    try:
+        text = str(error)[:ERROR_LENGTH_MAX]
+    except Exception:  # noqa: BLE001 - whatever an error does when asked for its words, the nack goes on.
+        text = "(it has no words)"
+    return name, text.encode("utf-8", "backslashreplace").decode()[:ERROR_LENGTH_MAX]
 
 
 def fingerprint(error_class: str, message: str) -> str:

@@ -24,7 +24,7 @@ from penstock.errors import InvalidValue, PenstockError
 from penstock.message import Message, StoredMessage
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
-from penstock.types import LANE_NAMES, Duration, Instant
+from penstock.types import LANE_NAMES, Duration, Instant, whole_number
 from penstock.wire.records import SCHEDULED, BatchBuilder, lane_of
 
 SCHEDULE_ID: Final = "x-schedule-id"
@@ -141,6 +141,7 @@ class Schedules:
 
     def list(self, name: str, limit: int) -> Iterator[ScheduledMessage]:
         """What waits, in the order it was accepted."""
+        whole_number("limit", limit, 1)
         count = 0
         for partition in self._state.topic(name).partitions:
             if partition.schedule is None:

@@ -13,8 +13,9 @@ from penstock.broker.recovery import open_journal
 from penstock.broker.state import Consumer, Group, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.delivery import events
-from penstock.errors import Closed, GroupKindMismatch, InvalidValue, MemberUnknown, NotAssigned
-from penstock.message import Delivered, Delivery
+from penstock.errors import Closed, GroupKindMismatch, MemberUnknown, NotAssigned
+from penstock.message import Delivered, Delivery, check_held
+from penstock.types import whole_number
 
 READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
 
@@ -34,8 +35,7 @@ class Streams:
 
     def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
         """The next messages of the consumer's partitions, in the order of each."""
-        if messages_max < 1:
-            raise InvalidValue(name="max_messages", value=messages_max, why="ask for at least 1")
+        whole_number("max_messages", messages_max, 1)
         limit = min(messages_max, self._state.config.receive_messages_max)
         deadline_ms = self._state.clock.steady_ms() + wait_ms
         while True:
@@ -114,8 +114,8 @@ class Streams:
             raise GroupKindMismatch(operation="commit", kind="queue", group=group.name)
         offsets: dict[int, int] = {} if messages else dict(consumer.positions)
         for message in messages or []:
+            check_held(message, consumer.settler, "messages")
             offsets[message.partition] = max(offsets.get(message.partition, 0), message.offset + 1)
-            message.mark_settled()
         now_ms = self._state.clock.steady_ms()
         for number, offset in offsets.items():
             self._check_owner(consumer, number)
@@ -127,6 +127,8 @@ class Streams:
                 self._state.commit.mark(journal.log)
                 group.acked += offset - member.committed
                 member.committed = offset
+        for message in messages or []:
+            message.mark_settled()
         group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
         for number in offsets:
             yield from journal_durable(group.topic.partitions[number])

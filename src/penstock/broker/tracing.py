@@ -117,6 +117,7 @@ class Tracing:
         topic = self._state.topic(name)
         partition = topic.partition(number)
         log = partition.log
+        check_offset(offset)
         if not log.start <= offset < log.end:
             raise OffsetOutOfRange(offset=offset, start=log.start, end=log.end)
         records = log.records(offset, offset + 1)
@@ -174,6 +175,12 @@ class Tracing:
                 told = msgspec.structs.replace(told, event=SENT[0] if told.group else SENT[1])
             timeline.append(told)
         return timeline
+
+
+def check_offset(offset: int) -> None:
+    """Refuse what is no number; whether there is such an offset is for the log to say."""
+    if not isinstance(offset, int) or isinstance(offset, bool):
+        raise InvalidValue(name="offset", value=offset, why="it is a whole number")
 
 
 def parse_id(identity: str) -> tuple[str, int, int]:
