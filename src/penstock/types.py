@@ -92,9 +92,9 @@ def instant_ms(name: str, value: Instant) -> int:
 
 def whole_number(name: str, value: int, low: int, high: int | None = None) -> int:
     """Return ``value`` if it is a whole number within its limits; ``name`` is the argument's."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        if low <= value and (high is None or value <= high):
-            return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole and low <= value and (high is None or value <= high):
+        return value
     limit = f"at least {low}" if high is None else f"from {low} to {high}"
     raise InvalidValue(name=name, value=value, why=f"it is a whole number, {limit}")
 

@@ -13,6 +13,7 @@ message that goes back is meant for the group it failed in; other groups of
 the topic have had it, and skip it.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -30,6 +31,7 @@ from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, TopicSettings
 from penstock.delivery import events
 from penstock.errors import InvalidValue, PenstockError
 from penstock.message import Message, RawHeaders, StoredMessage
+from penstock.types import whole_number
 from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
 
 REDRIVE: Final = "__redrive"

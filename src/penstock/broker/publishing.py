@@ -159,9 +159,8 @@ class Publishing:
                 raise EmptyMessage(topic=topic.name)
         elif type(value) is not bytes:
             value = _as_bytes(value)
-        key = message.key
-        if key is not None and type(key) is not bytes:
-            key = _key_bytes(key)
+        raw_key = message.key
+        key = raw_key if raw_key is None or type(raw_key) is bytes else _key_bytes(raw_key)
         prepared = Prepared(self._place(topic, message, key, anywhere), key, value)
         if message.headers:
             prepared.headers = _raw_headers(message.headers)

@@ -29,8 +29,18 @@ from penstock.broker.steps import Arrival, Steps
 from penstock.delivery import events
 from penstock.delivery.engine import HELD, LOST, Lease
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
-from penstock.message import Delivered, Delivery, LeaseRun, Message, lease_runs, plain, refused, unanswer
-from penstock.types import Duration, duration_ms
+from penstock.message import (
+    Delivered,
+    Delivery,
+    LeaseRun,
+    Message,
+    check_held,
+    lease_runs,
+    plain,
+    refused,
+    unanswer,
+)
+from penstock.types import Duration, duration_ms, whole_number
 from penstock.wire.records import EXPIRES, REDRIVEN, Record
 
 REDRIVE_GROUP: Final = "x-redrive-group"
@@ -49,7 +59,8 @@ class Queues:
 
     def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
         """Up to ``messages_max`` messages, as soon as there is one; none after ``wait_ms``."""
-        whole_number("max_messages", messages_max, 1)
+        if type(messages_max) is not int or messages_max < 1:
+            whole_number("max_messages", messages_max, 1)  # Raises: the quick look has found something.
         limit = min(messages_max, self._state.config.receive_messages_max)
         topic = consumer.group.topic
         deadline_ms = -1
