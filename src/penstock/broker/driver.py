@@ -182,6 +182,7 @@ class LoopDriver:
         self._core = core
         self._state = core.state
         self._durable: list[tuple[Durable, asyncio.Future[None]]] = []
+        self._kicking = False  # A kick is due at the end of this turn of the loop.
         self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
         self._active = 0
         self._closing = False
