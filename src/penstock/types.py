@@ -48,7 +48,8 @@ def signed_duration_ms(name: str, value: Duration) -> float:
         case bool():
             number = math.nan
         case int() | float():
-            number = value * 1000.0 if abs(value) < DURATION_MS_MAX else math.copysign(math.inf, value)
+            # What is too large for a float on the way is infinite; what is no number stays none.
+            number = math.copysign(math.inf, value) if abs(value) > DURATION_MS_MAX else value * 1000.0
         case str():
             number = _duration_text_ms(name, value)
         case _:
