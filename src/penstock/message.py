@@ -351,11 +351,7 @@ def lease_runs(messages: list[Any], settler: Settler) -> list[LeaseRun]:
     runs: list[LeaseRun] = []
     run: LeaseRun | None = None
     for count, message in enumerate(messages):
-        if (
-            not isinstance(message, Delivered)
-            or message._settled
-            or message._delivery.settler is not settler
-        ):
+        if not isinstance(message, Delivered) or message._settled or message._delivery.settler is not settler:
             refusal = refused(message)
             unanswer(messages[:count])
             raise refusal
