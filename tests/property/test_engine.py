@@ -442,8 +442,8 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
     # Without a lease.
 
     @precondition(lambda self: self.model.exhausted)
-    @rule(part=st.booleans(), pick=PICKS)
-    def bury(self, part: bool, pick: Random) -> None:
+    @rule(part=st.booleans(), fail=st.booleans(), pick=PICKS)
+    def bury(self, part: bool, fail: bool, pick: Random) -> None:
         taken = self.engine.take_exhausted()
         if taken is None:
             assert not self.engine.exhausted
@@ -453,6 +453,10 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         if part:
             end = pick.randint(start, end)
         self.free(start, end)
+        if fail:
+            self.engine.return_exhausted()
+            waiting = [offset for start, end, _ in self.engine.exhausted for offset in range(start, end)]
+            assert waiting == self.model.exhausted
 
     @precondition(lambda self: self.rarely())
     @rule(pick=PICKS)
@@ -599,7 +603,7 @@ def walk_one_step(machine: AnyOrderOfCalls, random: Random) -> None:
         (3, held, lambda: machine.extend(random, number(-5, 40), coin(random), coin(random))),
         (1, held, lambda: machine.release(random, coin(random), number(0, 20))),
         (5, held, lambda: machine.expire(number(0, 20), coin(random))),
-        (4, bool(machine.model.exhausted), lambda: machine.bury(coin(random), random)),
+        (4, bool(machine.model.exhausted), lambda: machine.bury(coin(random), coin(random), random)),
         (1, True, lambda: machine.purge(random)),
         (1, coin(random), lambda: machine.seek(random)),
         (1, True, lambda: machine.retention(random)),

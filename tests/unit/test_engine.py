@@ -338,6 +338,19 @@ def test_a_burial_cut_short_by_a_crash_begins_again() -> None:
     assert list(restored.exhausted) == [(1, 3, 2)]
 
 
+def test_what_could_not_be_buried_is_taken_again_first() -> None:
+    engine = engine_at(attempts_max=1)
+    for _ in range(3):
+        engine.release(lend(engine, 2).number, 0, True)
+    engine.take_exhausted()
+    engine.take_exhausted()
+    engine.settle_free(0, 1)
+
+    engine.return_exhausted()
+
+    assert list(engine.exhausted) == [(1, 2, 2), (2, 4, 2), (4, 6, 2)]
+
+
 # Parked offsets.
 
 
