@@ -76,3 +76,13 @@ def test_large_numbers_fit() -> None:
     near.add(due_ms, number)
 
     assert near.pop(due_ms, always) == (due_ms, number)
+
+
+def test_a_second_is_not_put_in_order_before_its_turn() -> None:
+    """A long backlog after an outage must not be in the heap at once, where it takes six times the memory."""
+    near = NearTimes()
+    for second in range(100):
+        near.add(second * 1_000, second)
+
+    assert near.pop(100_000, always) == (0, 0)
+    assert len(near._slots) == 99

@@ -150,15 +150,15 @@ def apply_fired(timetable: Timetable, fired: Fired) -> None:
         timetable.move(fired.number, fired.next_ms)
 
 
-def next_occurrence(due: Due, now_ms: int) -> int:
-    """When an entry that fires now is due again; -1 if it is not recurring, or has no further time.
+def next_occurrence(due: Due, fired_ms: int) -> int:
+    """When an entry that has fired is due again; -1 if it is not recurring, or has no further time.
 
     Occurrences that were missed are not made up for: the next one is in the future.
     """
     if due.cron is None:
         return -1
     try:
-        return cron.next_ms(due.cron, due.timezone or "UTC", max(now_ms, due.due_ms))
+        return cron.next_ms(due.cron, due.timezone or "UTC", fired_ms)
     except InvalidValue:
         return (
             -1

@@ -185,7 +185,7 @@ class Schedule:
             items = self._timetable.pop_due(now_ms, min(READ_TOGETHER, limit - len(self._taken)))
             if not items:
                 break
-            for due in self._read(items):
+            for due in self._read(items):  # One that was moved there and back may come twice.
                 self._taken[due.number] = due
                 size_bytes += due.size_bytes
         return list(self._taken.values())
@@ -205,7 +205,7 @@ class Schedule:
         for number, data_offset in pairs:
             assert data_offset >= self._accounted, "data offsets rise"
             due = self._taken.pop(number)
-            fired = Fired(number, data_offset, next_occurrence(due, now_ms))
+            fired = Fired(number, data_offset, next_occurrence(due, max(now_ms, due.due_ms)))
             recovery.apply_fired(self._timetable, fired)
             if fired.next_ms < 0:
                 self._settled([number])
@@ -214,8 +214,7 @@ class Schedule:
         self._write_owed(now_ms)
 
     def _read(self, items: list[tuple[int, int]]) -> list[Due]:
-        """The entries of these items, in that order; an item may come twice, so not those that are taken."""
-        items = [item for item in items if item[1] not in self._taken]
+        """The entries of these items, in that order."""
         found: dict[int, Due] = {}
         try:
             for number in sorted(number for _, number in items):  # The order that is cheap to read.
