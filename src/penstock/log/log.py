@@ -45,8 +45,8 @@ from penstock.log.rewrite import RewriteReport, SegmentRewrite
 from penstock.log.segment import INDEX, LANES, Segment
 from penstock.wire.records import LANE_MASK, Record, lane_of, place_batch
 
-# From byte 8 of a batch on: length, epoch, magic, crc, attributes, last offset delta, base and max timestamp.
-_HEAD: Final = Struct(">iibIhiqq")
+# From byte 8 of a batch on: length, (9 bytes), attributes, last offset delta, (8 bytes), max timestamp.
+_HEAD: Final = Struct(">i9xhi8xq")
 _unpack_head: Final = _HEAD.unpack_from
 
 
@@ -130,7 +130,7 @@ class Log(LogReader):
         if file is None or file.size != position or position + size > self._segment_bytes or self.failed:
             active, file = self._make_ready(size)
             position = active.size
-        length, _, _, _, attributes, delta, _, timestamp = _unpack_head(batch, 8)
+        length, attributes, delta, timestamp = _unpack_head(batch, 8)
         assert length + 12 == size, "a batch is as long as it says"
         before = self.last_timestamp
         assert timestamp >= before, "L3"
