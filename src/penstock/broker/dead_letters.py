@@ -320,7 +320,7 @@ class DeadLetters:
 
 def _checked_output(output: object) -> tuple[str, Message]:
     match output:
-        case (name, Message() as message):
+        case (str() as name, Message() as message):
             return name, message
         case _:
             raise InvalidValue(name="publish", value=output, why="give pairs of a topic's name and a Message")
