@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.errors import StorageFailed
+from penstock.errors import Closed, StorageFailed
 from penstock.log.commit import GroupCommit
 from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
@@ -261,4 +261,51 @@ def test_a_waiter_that_is_interrupted_lets_the_others_go_on() -> None:
         with pytest.raises(KeyboardInterrupt):
             first.result(PATIENCE_S)
         second.result(PATIENCE_S)
+    assert log.high == 2
+
+
+def test_waiting_for_a_log_that_nobody_marked_syncs_it() -> None:
+    log = Log.open(MemoryFiles(), "d", LogConfig())
+    log.append(encode_values([b"x"], 1000))
+    GroupCommit().wait(log, log.written)
+    assert log.high == 1
+
+
+def test_who_waits_for_a_log_that_is_abandoned_is_told() -> None:
+    files = GatedFiles()
+    busy = Log.open(files, "busy", LogConfig())
+    log = Log.open(MemoryFiles(), "d", LogConfig())
+    commit = GroupCommit()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(commit.wait, busy, publish(busy, commit))
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        second = pool.submit(commit.wait, log, publish(log, commit))
+        log.abandon()
+        files.gate.release()
+        first.result(PATIENCE_S)
+        with pytest.raises(Closed):
+            second.result(PATIENCE_S)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_listener_that_raises_does_not_stop_the_disk_thread_for_good() -> None:
+    log = Log.open(MemoryFiles(), "d", LogConfig())
+    commit = GroupCommit()
+    raised = threading.Event()
+
+    def fail() -> None:
+        raised.set()
+        raise ValueError
+
+    commit.listeners.append(fail)
+    publish(log, commit)
+    commit.kick()
+    thread = commit._thread
+    assert raised.wait(PATIENCE_S)
+    if thread is not None:
+        thread.join(PATIENCE_S)
+    commit.listeners.clear()
+    publish(log, commit)
+    commit.kick()
+    commit.close()
     assert log.high == 2

@@ -225,10 +225,12 @@ def test_an_interrupt_at_any_line_of_an_append_leaves_no_trace() -> None:
 def test_a_closed_log_takes_nothing() -> None:
     log = open_log()
     publish(log, b"a")
+    log.roll()
     log.close()
     log.close()
-    with pytest.raises(Closed):
-        publish(log, b"b")
+    for call in (lambda: publish(log, b"b"), lambda: log.records(0, 1), lambda: log.read(0, 100)):
+        with pytest.raises(Closed):
+            call()
 
 
 # --- segments -----------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class GroupCommit:
         while log.durable < written:
             if log.failed is not None:
                 raise log.failed
+            self.mark(log)
             self._take_turn(_Waiter(log, written))
 
     def kick(self) -> None:
@@ -96,10 +97,15 @@ class GroupCommit:
                 self._thread.start()
 
     def _run(self) -> None:
-        while self._kicks.get():
-            self._kicked = False
-            while self._dirty:
-                self._take_turn(_Waiter(None, 0))
+        try:
+            while self._kicks.get():
+                self._kicked = False
+                while self._dirty:
+                    self._take_turn(_Waiter(None, 0))
+        except BaseException:
+            # A listener raised: a bug, which the interpreter reports.  The next kick starts a new thread.
+            self._thread = None
+            raise
 
     def _take_turn(self, waiter: _Waiter) -> None:
         """Lead a round, now or when it is this one's turn; or return when a round of another has done it."""

@@ -248,7 +248,7 @@ class Log(LogReader):
                     self._store_index(active)
             finally:
                 for segment in self._segments:
-                    segment.release()
+                    segment.close()
 
     def abandon(self) -> None:
         """Close the files as a crash would: for an open that failed, or a topic that is deleted."""
@@ -256,7 +256,7 @@ class Log(LogReader):
             if self.failed is None and self.durable < self.written:
                 self.failed = Closed(what=f"log {self.path}")  # For those who wait for a sync.
             for segment in self._segments:
-                segment.release()
+                segment.close()
 
     def _store_index(self, segment: Segment) -> None:
         assert segment.index is not None

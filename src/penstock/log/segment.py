@@ -13,7 +13,7 @@ a thousand small objects, not a thousand open files.
 
 from typing import Final, NoReturn
 
-from penstock.errors import CorruptionError
+from penstock.errors import Closed, CorruptionError
 from penstock.log.files import File, Files
 from penstock.log.index import IndexHead, LaneRange, SegmentIndex, decode_index, encode_index, encode_lanes
 
@@ -33,7 +33,7 @@ class Segment:
     """One segment.  Plain data; ``Log`` keeps it right."""
 
     __slots__ = (
-        "base_offset", "file", "files", "index", "indexed", "max_timestamp",
+        "base_offset", "closed", "file", "files", "index", "indexed", "max_timestamp",
         "next_offset", "path", "sealed", "size",
     )  # fmt: skip
 
@@ -45,6 +45,7 @@ class Segment:
         self.size = 0  # In bytes: the end of the last batch.
         self.max_timestamp = 0  # Of its records; 0 if it has none.
         self.sealed = False
+        self.closed = False  # For good, with its log.
         self.file: File | None = None  # None: closed.
         self.index: SegmentIndex | None = None  # None: not loaded.
         self.indexed = 0  # While active: from this position on the next batch gets an entry.
@@ -57,6 +58,8 @@ class Segment:
     def opened(self) -> File:
         """The file, opened if it was not."""
         if self.file is None:
+            if self.closed:
+                raise Closed(what="log")
             self.file = self.files.open(self.log_path, create=False)
         return self.file
 
@@ -88,6 +91,11 @@ class Segment:
         self.index = None
         if file is not None:
             file.close()
+
+    def close(self) -> None:
+        """Release it for good."""
+        self.closed = True
+        self.release()
 
     def remove(self) -> None:
         """Remove the files: the batches first, since an index without them means nothing."""
