@@ -302,7 +302,7 @@ def test_a_negative_or_absurd_delay_is_refused(broker: TestBroker, delay: Any) -
     assert broker.scheduled_count("orders") == 1
 
 
-BAD_DURATIONS = [
+BAD_DURATIONS: list[Any] = [
     "",
     "5",
     "soon",

@@ -1,6 +1,7 @@
 """Consuming: leases, answers, visibility timeouts, how many messages a consumer may hold."""
 
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -14,8 +15,8 @@ from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 
 
-def values(messages: "list[Delivered] | list[object]") -> list[bytes]:
-    return [message.value for message in messages if isinstance(message, Delivered)]
+def values(messages: Sequence[Delivered]) -> list[bytes]:
+    return [message.value for message in messages]
 
 
 def open_with(penstock: TestBroker, count: int, partitions: int = 1) -> None:

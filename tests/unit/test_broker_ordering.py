@@ -1,16 +1,17 @@
 """Ordered queue groups: equal keys one after the other, different keys side by side."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from random import Random
 
-from penstock import Message
+from penstock import Message, ReceivedMessage, StoredMessage
 from penstock.log.files import MemoryFiles
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 
 
-def texts(messages: list[object]) -> list[str]:
-    return [message.value.decode() for message in messages]  # type: ignore[attr-defined]
+def texts(messages: Sequence[StoredMessage]) -> list[str]:
+    return [message.value.decode() for message in messages]
 
 
 def fill(broker: TestBroker, *values: str) -> None:
@@ -24,13 +25,13 @@ def test_equal_keys_are_never_in_flight_together(penstock: TestBroker) -> None:
     consumer = penstock.consumer("orders", ordered=True)
 
     first = consumer.receive(10)
-    assert texts(list(first)) == ["red 1", "blue 1", "green 1"]
+    assert texts(first) == ["red 1", "blue 1", "green 1"]
     assert consumer.receive(10) == []
     first[0].ack()
     second = consumer.receive(10)
-    assert texts(list(second)) == ["red 2"]
+    assert texts(second) == ["red 2"]
     consumer.ack([first[1], first[2], second[0]])
-    assert sorted(texts(list(consumer.receive(10)))) == ["blue 2", "red 3"]
+    assert sorted(texts(consumer.receive(10))) == ["blue 2", "red 3"]
 
 
 def test_a_slow_key_does_not_stop_the_others(penstock: TestBroker) -> None:
@@ -46,7 +47,7 @@ def test_a_slow_key_does_not_stop_the_others(penstock: TestBroker) -> None:
 
     assert seen == [f"k{number} x" for number in range(50)]
     slow.ack()
-    assert texts(list(consumer.receive(10))) == ["slow 2"]
+    assert texts(consumer.receive(10)) == ["slow 2"]
 
 
 def test_a_poison_message_stops_only_its_own_key_until_it_is_buried(penstock: TestBroker) -> None:
@@ -74,7 +75,7 @@ def test_a_timed_out_message_still_holds_its_key(penstock: TestBroker) -> None:
     penstock.advance("10s")
 
     other = penstock.consumer("orders")
-    assert texts(list(other.receive(10))) == ["red 1"]
+    assert texts(other.receive(10)) == ["red 1"]
 
 
 def test_a_released_message_still_comes_before_its_followers(penstock: TestBroker) -> None:
@@ -85,7 +86,7 @@ def test_a_released_message_still_comes_before_its_followers(penstock: TestBroke
 
     again = penstock.consumer("orders").receive(10)
 
-    assert sorted(texts(list(again))) == ["blue 1", "red 1"]
+    assert sorted(texts(again)) == ["blue 1", "red 1"]
 
 
 def test_messages_without_a_key_wait_for_nobody(penstock: TestBroker) -> None:
@@ -106,7 +107,7 @@ def test_a_rejected_and_an_expired_message_free_their_key(penstock: TestBroker) 
     penstock.advance("5s")
     first.reject("no")
 
-    assert texts(list(consumer.receive(10))) == ["3"]
+    assert texts(consumer.receive(10)) == ["3"]
 
 
 def test_order_holds_over_a_restart_with_messages_in_flight() -> None:
@@ -116,7 +117,7 @@ def test_order_holds_over_a_restart_with_messages_in_flight() -> None:
         fill(broker, "red 1", "red 2", "blue 1", "red 3")
         consumer = broker.consumer("orders", ordered=True)
         messages = consumer.receive(10)
-        assert texts(list(messages)) == ["red 1", "blue 1"]
+        assert texts(messages) == ["red 1", "blue 1"]
         messages[1].ack()
 
     with TestBroker.open("data", files=files, clock=clock) as broker:
@@ -135,7 +136,7 @@ def test_order_holds_over_a_crash_with_a_retry_waiting() -> None:
     fill(broker, "red 1", "red 2", "blue 1")
     consumer = broker.consumer("orders", ordered=True)
     consumer.receive()[0].nack(delay="1m")
-    assert texts(list(consumer.receive(10))) == ["blue 1"]
+    assert texts(consumer.receive(10)) == ["blue 1"]
 
     disk.kill()
     with TestBroker.open("data", files=disk, clock=clock) as broker:
@@ -146,7 +147,7 @@ def test_order_holds_over_a_crash_with_a_retry_waiting() -> None:
         [message] = consumer.receive(10, wait="1m")
         assert (message.value, message.attempt) == (b"red 1", 2)
         message.ack()
-        assert texts(list(consumer.receive(10))) == ["red 2"]
+        assert texts(consumer.receive(10)) == ["red 2"]
 
 
 def test_a_seek_lets_every_key_begin_again(penstock: TestBroker) -> None:
@@ -157,7 +158,7 @@ def test_a_seek_lets_every_key_begin_again(penstock: TestBroker) -> None:
 
     penstock.seek("orders", "default", "earliest")
 
-    assert texts(list(consumer.receive(10))) == ["red 1", "blue 1"]
+    assert texts(consumer.receive(10)) == ["red 1", "blue 1"]
 
 
 def test_under_random_answers_every_key_is_worked_in_order_and_alone(penstock: TestBroker) -> None:
@@ -167,7 +168,7 @@ def test_under_random_answers_every_key_is_worked_in_order_and_alone(penstock: T
         penstock.consumer("orders", ordered=True, max_attempts=1000, backoff=["1s", "5s"]) for _ in range(3)
     ]
     chance = Random(1)
-    held: dict[bytes | None, object] = {}
+    held: dict[bytes | None, ReceivedMessage] = {}
     done: dict[bytes | None, list[int]] = defaultdict(list)
 
     while sum(map(len, done.values())) < 60:
@@ -177,11 +178,11 @@ def test_under_random_answers_every_key_is_worked_in_order_and_alone(penstock: T
             held[message.key] = message
         for message in list(held.values()):
             if chance.random() < 0.7:
-                del held[message.key]  # type: ignore[attr-defined]
+                del held[message.key]
                 if chance.random() < 0.5:
-                    message.nack()  # type: ignore[attr-defined]
+                    message.nack()
                 else:
-                    done[message.key].append(int(message.value.split()[1]))  # type: ignore[attr-defined]
-                    message.ack()  # type: ignore[attr-defined]
+                    done[message.key].append(int(message.value.split()[1]))
+                    message.ack()
 
     assert all(numbers == sorted(numbers) for numbers in done.values())

@@ -1,0 +1,399 @@
+"""What every broker does, sync or async, in memory or on disk.
+
+Each claim in one test, in few words; the corners of each are in tests/unit.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import pytest
+
+from penstock import Message
+from penstock.errors import (
+    AlreadySettled,
+    Closed,
+    GroupKindMismatch,
+    InvalidName,
+    LeaseLost,
+    QueueFull,
+    TopicNotFound,
+)
+from penstock.testing import TestBroker
+
+
+class Opener(Protocol):
+    """The fixture ``world``."""
+
+    def open(self) -> TestBroker: ...
+
+
+def test_what_is_published_is_received(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    receipt = broker.publish("orders", b"one", key="k", headers={"h": "v"}, priority="high", partition=1)
+
+    [message] = broker.consumer("orders", group="g").receive()
+
+    assert (receipt.topic, receipt.partition, receipt.offset) == ("orders", 1, 0)
+    assert (message.id, message.key, message.value) == (receipt.id, b"k", b"one")
+    assert (message.headers, message.priority, message.attempt) == ({"h": "v"}, "high", 1)
+
+
+def test_a_batch_is_published_in_order(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+
+    receipts = broker.publish_batch("orders", [b"0", Message(b"1"), Message(b"2", delay="1h")])
+
+    assert [receipt.offset for receipt in receipts] == [0, 1, None]
+    assert [message.value for message in broker.read("orders")] == [b"0", b"1"]
+
+
+def test_acked_is_done(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [b"0", b"1", b"2"])
+    consumer = broker.consumer("orders")
+    first, second, third = consumer.receive(3)
+
+    first.ack()
+    consumer.ack([second, third])
+
+    assert consumer.receive(wait="1h") == []
+    assert broker.depth("orders", "default") == 0
+
+
+def test_a_message_block_answers(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [b"good", b"bad"])
+    consumer = broker.consumer("orders", max_attempts=1)
+    good, bad = consumer.receive(2)
+
+    with good:
+        pass
+    with pytest.raises(ValueError, match="no good"):
+        with bad:
+            raise ValueError("no good")
+
+    assert [letter.error for letter in broker.dead_letters("orders")] == ["ValueError: no good"]
+    assert broker.depth("orders", "default") == 0
+
+
+def test_a_loop_over_a_consumer_ends_with_it(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [b"0", b"1"])
+    consumer = broker.consumer("orders")
+    seen = []
+
+    for message in consumer:
+        with message:
+            seen.append(message.value)
+        if len(seen) == 2:
+            consumer.close()
+
+    assert seen == [b"0", b"1"]
+
+
+def test_an_unanswered_message_comes_again(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x")
+    consumer = broker.consumer("orders", visibility_timeout="30s")
+    [message] = consumer.receive()
+    message.extend("40s")
+
+    assert consumer.receive(wait="39s") == []
+    [again] = consumer.receive(wait="1s")
+    with pytest.raises(LeaseLost):
+        message.ack()
+
+    assert again.attempt == 2
+
+
+def test_a_failing_message_is_retried_and_then_buried(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"poison", key="k", headers={"own": "1"})
+    consumer = broker.consumer("orders", backoff=["1s", "10s"])
+
+    waits = []
+    for _ in range(4):
+        began_ms = broker.clock.steady_ms()
+        [message] = consumer.receive(wait="1h")
+        waits.append(broker.clock.steady_ms() - began_ms)
+        message.nack(error=KeyError("x"))
+
+    assert waits == [0, 1000, 10_000, 10_000]
+    [letter] = broker.dead_letters("orders")
+    assert (letter.attempts, letter.source, letter.reason) == (4, "orders:0:0", "nacked")
+    assert (letter.message.key, letter.message.value) == (b"k", b"poison")
+    assert letter.message.headers["own"] == "1"
+    assert broker.redrive("orders", dry_run=True).matched == 1
+    assert broker.redrive("orders").redriven == 1
+    assert [message.value for message in consumer.receive()] == [b"poison"]
+
+
+def test_a_rejected_message_is_buried_at_once(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x")
+    consumer = broker.consumer("orders")
+
+    consumer.receive()[0].reject("not JSON")
+
+    assert [letter.error for letter in broker.dead_letters("orders")] == ["not JSON"]
+
+
+def test_a_second_answer_is_refused(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x")
+    [message] = broker.consumer("orders").receive()
+    message.ack()
+
+    with pytest.raises(AlreadySettled):
+        message.ack()
+
+
+def test_groups_are_independent(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [b"0", b"1"])
+    one, other = broker.consumer("orders", group="a"), broker.consumer("orders", group="b", start="latest")
+    one.ack(one.receive(2))
+    broker.publish("orders", b"2")
+
+    assert [message.value for message in other.receive(10)] == [b"2"]
+    assert [broker.depth("orders", name) for name in broker.groups("orders")] == [1, 1]
+
+
+def test_the_highest_lane_is_first(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    for lane in ("low", "normal", "high"):
+        broker.publish("orders", lane.encode(), priority=lane)
+
+    assert [message.value for message in broker.consumer("orders").receive(3)] == [b"high", b"normal", b"low"]
+
+
+def test_equal_keys_of_an_ordered_group_wait_for_each_other(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [Message(value, key=value[:1]) for value in (b"r1", b"r2", b"b1")])
+    consumer = broker.consumer("orders", ordered=True)
+
+    first = consumer.receive(10)
+    assert [message.value for message in first] == [b"r1", b"b1"]
+    first[0].ack()
+    assert [message.value for message in consumer.receive(10)] == [b"r2"]
+
+
+def test_a_repeat_within_the_window_is_a_duplicate(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    first = broker.publish("orders", b"x", dedup_id="a")
+
+    assert broker.publish("orders", b"x", dedup_id="a").offset == first.offset
+    broker.advance("5m")
+    assert not broker.publish("orders", b"x", dedup_id="a").duplicate
+
+
+def test_what_outlived_its_time_is_not_delivered(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [Message(b"short", ttl="1s"), Message(b"long", ttl="1h")])
+    broker.advance("1s")
+
+    assert [message.value for message in broker.consumer("orders").receive(10)] == [b"long"]
+
+
+def test_a_delayed_message_comes_when_it_is_due(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    kept = broker.publish("orders", b"kept", delay="30m")
+    gone = broker.publish("orders", b"gone", delay="20m")
+    moved = broker.publish("orders", b"moved", deliver_at=datetime(2026, 1, 1, 9, tzinfo=UTC))
+    consumer = broker.consumer("orders", visibility_timeout="10h")
+
+    assert broker.cancel(gone.id) == "cancelled"
+    assert broker.reschedule(moved.id, delay="40m")
+    assert broker.scheduled_count("orders") == len(broker.scheduled("orders")) == 2
+    assert [message.value for message in consumer.receive(10, wait="1h")] == [b"kept"]
+    assert broker.clock.steady_ms() - kept.timestamp == 1_800_000
+    assert [message.value for message in consumer.receive(10, wait="1h")] == [b"moved"]
+    assert broker.cancel(kept.id) == "delivered"
+
+
+def test_a_recurring_message_comes_again_and_again(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    schedule_id = broker.schedule("orders", b"tick", cron="*/20 * * * *", timezone="Europe/Berlin")
+
+    broker.advance("1h")
+    assert broker.cancel(schedule_id) == "cancelled"
+    broker.advance("1h")
+
+    assert len(broker.read("orders")) == 3
+
+
+def test_a_group_can_be_moved_and_purged(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    for number in range(4):
+        broker.publish("orders", b"%d" % number)
+        broker.advance("1s")
+    consumer = broker.consumer("orders")
+    consumer.ack(consumer.receive(4))
+
+    broker.seek("orders", "default", 3)
+    assert [message.value for message in consumer.receive(10)] == [b"3"]
+    broker.seek("orders", "default", datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=2))
+    assert [message.value for message in consumer.receive(10)] == [b"2", b"3"]
+    broker.seek("orders", "default", "earliest")
+    assert broker.describe_group("orders", "default").lag_seconds == 4
+    assert broker.purge("orders", "default") == 4
+    assert consumer.receive() == []
+
+
+def test_a_full_topic_refuses(broker: TestBroker) -> None:
+    broker.create_topic("orders", depth_max=1)
+    consumer = broker.consumer("orders")
+    broker.publish("orders", b"0")
+
+    with pytest.raises(QueueFull):
+        broker.publish("orders", b"1")
+    consumer.ack(consumer.receive())
+    assert broker.publish("orders", b"1").offset == 1
+
+
+def test_an_ack_may_publish(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.create_topic("invoices")
+    broker.publish("orders", b"x")
+    consumer = broker.consumer("orders")
+    [message] = consumer.receive()
+
+    with pytest.raises(TopicNotFound):
+        consumer.ack(message, publish=[("missing", Message(b"y"))])
+    consumer.ack(message, publish=[("invoices", Message(b"y"))])
+
+    assert [stored.value for stored in broker.read("invoices")] == [b"y"]
+    assert broker.depth("orders", "default") == 0
+
+
+def test_at_most_once_is_settled_on_delivery(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x")
+    consumer = broker.consumer("orders", delivery="at-most-once")
+
+    assert len(consumer.receive()) == 1
+    assert consumer.receive(wait="1h") == []
+
+
+def test_a_stream_group_reads_in_order_and_commits(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    broker.publish_batch("orders", [Message(b"%d" % n, partition=n % 2) for n in range(6)])
+    first = broker.consumer("orders", group="s", kind="stream", consumer_id="a")
+    messages = first.receive(10)
+    first.commit()
+    with pytest.raises(GroupKindMismatch):
+        messages[0].nack()
+    second = broker.consumer("orders", group="s", kind="stream", consumer_id="b")
+    for _ in range(2):
+        first.receive()
+        second.receive()
+
+    assert sorted(first.assignment + second.assignment) == [0, 1]
+    assert broker.depth("orders", "s") == 0
+    assert sorted(message.value for message in messages) == [b"%d" % n for n in range(6)]
+
+
+def test_a_producer_is_idempotent(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    producer = broker.producer(compression="zstd")
+
+    assert [producer.publish("orders", b"x" * 100).offset for _ in range(3)] == [0, 1, 2]
+    assert producer.producer_id != broker.producer().producer_id
+
+
+def test_gomqs_words(broker: TestBroker) -> None:
+    queue = broker.queue("orders")
+    queue.publish(b"x")
+    assert queue.depth() == queue.stats().messages == 1
+    queue.subscribe().receive()[0].ack()
+    assert queue.purge() == 0
+    news = broker.topic("news")
+    reader = news.subscribe("reader")
+    news.publish(b"y")
+    assert [message.value for message in reader.receive()] == [b"y"]
+    assert news.subscriber_count() == 1
+    news.unsubscribe("reader")
+    assert news.subscriber_count() == 0
+
+
+def test_a_trace_tells_the_journey(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"x", delay="1s")
+    consumer = broker.consumer("orders", consumer_id="worker", backoff=["1s"])
+    consumer.receive(wait="1s")[0].nack(error="no")
+    consumer.receive(wait="1s")[0].ack()
+
+    trace = broker.trace("orders", partition=0, offset=0)
+
+    assert [event.event for event in trace.events] == [
+        "scheduled", "published", "delivered", "nacked", "redelivered", "acked", "retained until",
+    ]  # fmt: skip
+
+
+def test_looking_changes_nothing(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish_batch("orders", [b"%d" % number for number in range(5)])
+    broker.create_group("orders", "g")
+
+    assert [message.value for message in broker.peek("orders", 2)] == [b"3", b"4"]
+    assert [message.value for message in broker.read("orders", offset=1, limit=2)] == [b"1", b"2"]
+    assert broker.depth("orders", "g") == 5
+
+
+def test_topics_come_and_go(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.alter_topic("orders", partitions=3)
+    assert (broker.topics(), len(broker.describe_topic("orders").partitions)) == (["orders"], 3)
+    with pytest.raises(InvalidName):
+        broker.create_topic("../orders")
+
+    broker.delete_topic("orders")
+
+    assert broker.topics() == []
+    with pytest.raises(TopicNotFound):
+        broker.publish("orders", b"x")
+
+
+def test_a_closed_broker_says_so(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    consumer = broker.consumer("orders")
+    broker.close()
+
+    with pytest.raises(Closed):
+        broker.publish("orders", b"x")
+    with pytest.raises(Closed):
+        consumer.receive()
+
+
+# Only on disk.
+
+
+def test_everything_is_there_after_a_restart(world: Opener) -> None:
+    with world.open() as broker:
+        broker.create_topic("orders", partitions=2)
+        broker.publish_batch("orders", [Message(b"%d" % number, partition=0) for number in range(4)])
+        broker.publish("orders", b"later", delay="1h", partition=1, dedup_id="later")
+        consumer = broker.consumer("orders", max_attempts=2, backoff=["1m"], visibility_timeout="10h")
+        messages = consumer.receive(4)
+        messages[0].ack()
+        messages[1].nack(error="no")
+        messages[2].reject("never")
+
+    with world.open() as broker:
+        consumer = broker.consumer("orders")
+        assert [(m.value, m.attempt) for m in consumer.receive(10)] == [(b"3", 1)]
+        assert [(m.value, m.attempt) for m in consumer.receive(10, wait="1m")] == [(b"1", 2)]
+        assert [letter.message.value for letter in broker.dead_letters("orders")] == [b"2"]
+        assert broker.publish("orders", b"later", dedup_id="later").duplicate
+        assert [m.value for m in consumer.receive(10, wait="1h")] == [b"later"]
+        names = [event.event for event in broker.trace("orders", 0, 0).events]
+        assert names[:3] == ["published", "delivered", "acked"]
+
+
+def test_what_one_kind_of_broker_wrote_the_other_reads(tmp_path: object, world: Opener) -> None:
+    with world.open() as broker:
+        broker.create_topic("orders")
+        broker.publish("orders", b"x")
+
+    with TestBroker.open(str(tmp_path)) as broker:
+        assert [message.value for message in broker.read("orders")] == [b"x"]
