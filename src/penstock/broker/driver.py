@@ -182,6 +182,7 @@ class LoopDriver:
         self._core = core
         self._state = core.state
         self._durable: list[tuple[Durable, asyncio.Future[None]]] = []
+        self._kick_coming = False
         self._kicking = False  # A kick is due at the end of this turn of the loop.
         self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
         self._active = 0
@@ -248,8 +249,18 @@ class LoopDriver:
         future: asyncio.Future[None] = self._loop.create_future()
         self._durable.append((wanted, future))
         self._state.commit.mark(wanted.log)  # Whoever wrote may have left that to whoever waits.
-        self._state.commit.kick()
+        if not self._kick_coming:
+            self._kick_coming = True
+            self._loop.call_soon(self._kick)
         await future
+
+    def _kick(self) -> None:
+        """At the end of a turn of the loop, so that all who wrote in it share one sync.
+
+        A kick by the first of them would have the disk thread start before the others have written.
+        """
+        self._kick_coming = False
+        self._state.commit.kick()
 
     async def _until_arrival(self, wanted: Arrival) -> None:
         waiter = LoopWaiter(self._loop.create_future())
