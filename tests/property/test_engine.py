@@ -524,7 +524,12 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         assert engine.waiting_retry == len(model.where(Waiting))
         below = [offset for offset, state in model.states.items() if offset < self.high]
         assert engine.lag(self.high) == len(below) - sum(model.states[offset] == Done() for offset in below)
-        assert engine.next_due_ms() == model.next_due_ms()
+        if self.looks():
+            assert engine.next_due_ms() == model.next_due_ms()
+
+    def looks(self) -> bool:
+        """Not every time: looking tidies up inside, and something could rely on that."""
+        return len(self.calls) % 4 == 0
 
     @invariant()
     def every_offset_is_in_its_one_state(self) -> None:
@@ -545,6 +550,8 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     @invariant()
     def ready_is_what_lease_would_lend(self) -> None:
+        if not self.looks():
+            return
         fresh = any(offset < self.high for offset in self.model.where(Fresh))
         due = bool(self.model.next_retries(1, self.now_ms)[0])
         # To look beyond what is durable is allowed, and lends nothing of it.

@@ -245,6 +245,17 @@ def test_a_lease_may_be_answered_and_extended_until_it_is_given_back() -> None:
     assert engine.expired(1_500) == [lease]
 
 
+def test_a_short_lease_after_a_long_one_that_ended_expires_in_time() -> None:
+    engine = engine_at()
+    long = engine.lease(1, HIGH, 0, 60_000, 1)
+    assert long is not None
+    engine.settle(long.number, 0, 1)
+
+    short = lend(engine, 1)
+
+    assert engine.expired(1_000) == [short]
+
+
 def test_many_leases_expire_in_the_order_of_their_deadlines() -> None:
     engine = engine_at()
     leases = [lend(engine, 1, now_ms=now_ms) for now_ms in range(100)]
