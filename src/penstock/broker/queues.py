@@ -7,11 +7,10 @@
                   └──> visibility timeout ──┴──> due again ──> receive ...
                                             └──> attempts used up ──> dead letter
 
-The rules are the engine's (``delivery/engine.py``).  This module reads the
-records, leaves out what has expired or is not for this group, writes every
-decision to the journal before the engine hears of it, and keeps an ordered
-group's keys in line.  What used up its attempts is buried by a job of
-``dead_letters.py``, which is queued here.
+The rules are the engine's (``delivery/engine.py``); what goes out is found by
+``leases.py``.  This module waits for it, and takes the answers: each is written
+to the journal before the engine hears of it.  What used up its attempts is
+buried by a job of ``dead_letters.py``, which is queued here.
 """
 
 import hashlib
@@ -20,32 +19,25 @@ from typing import Any, Final
 
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.groups import journal_durable
-from penstock.broker.journal import Journal
-from penstock.broker.publishing import EXPIRES_AT
-from penstock.broker.recovery import PARKED_MS
+from penstock.broker.leases import Leases, journal_of
 from penstock.broker.replay import finish, remember_failure
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic
-from penstock.broker.steps import Arrival, Steps
+from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.delivery import events
-from penstock.delivery.engine import HELD, LOST, Lease
+from penstock.delivery.engine import HELD, LOST
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
 from penstock.message import (
     Delivered,
-    Delivery,
     LeaseRun,
     Message,
     check_held,
     lease_runs,
-    plain,
     refused,
     unanswer,
 )
 from penstock.types import Duration, duration_ms, whole_number
-from penstock.wire.records import EXPIRES, REDRIVEN, Record
 
-REDRIVE_GROUP: Final = "x-redrive-group"
 ERROR_LENGTH_MAX: Final = 2000  # Characters of an error that are kept; the rest is in the consumer's own log.
-READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 
 
 class Queues:
@@ -54,6 +46,7 @@ class Queues:
     def __init__(self, state: State, dead_letters: DeadLetters) -> None:
         self._state = state
         self._dead_letters = dead_letters
+        self._leases = Leases(state, dead_letters)
 
     # Handing out.
 
@@ -66,11 +59,15 @@ class Queues:
         deadline_ms = -1
         while True:
             self._check(consumer)
-            messages = self._take(topic, consumer, min(limit, consumer.in_flight_max - consumer.in_flight))
+            room = min(limit, consumer.in_flight_max - consumer.in_flight)
+            messages = self._leases.take(topic, consumer, room)
             if messages:
                 if consumer.group.settings.delivery == "at-most-once":
                     yield from self._settle_first(topic, messages)
                 return messages
+            if self._leases.looks_left == 0:
+                yield GiveWay()  # There was much that nobody gets; go on after others had a turn.
+                continue
             now_ms = self._state.clock.steady_ms()
             if deadline_ms < 0:
                 deadline_ms = now_ms + wait_ms
@@ -83,220 +80,6 @@ class Queues:
             raise Closed(what="broker")
         if consumer.closed:
             raise Closed(what="consumer")
-
-    def _take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
-        """What the partitions have for the consumer, beginning with another one each time."""
-        now_ms = self._state.clock.steady_ms()
-        messages: list[Any] = []
-        count = len(topic.partitions)
-        bytes_left = self._state.config.receive_bytes_max
-        for step in range(count):
-            partition = topic.partitions[(consumer.turn + step) % count]
-            try:
-                bytes_left = self._take_from(partition, consumer, limit, bytes_left, messages, now_ms)
-            except PenstockError:
-                if not messages:
-                    raise
-                break  # What was taken before is handed over; the damage is there at the next call.
-            if len(messages) >= limit or bytes_left <= 0:
-                break
-        consumer.turn += 1
-        return messages
-
-    def _take_from(
-        self, partition: Partition, consumer: Consumer, limit: int, bytes_left: int, messages: list[Any],
-        now_ms: int,
-    ) -> int:  # fmt: skip
-        """Add messages of one partition; returns how many bytes there is still room for."""
-        group = consumer.group
-        member = partition.groups[group.name]
-        average_bytes = partition.log.average_bytes if limit > 1 else 1
-        while len(messages) < limit and bytes_left > 0:
-            room = min(limit - len(messages), bytes_left // average_bytes + 1)
-            lease = self._lease(partition, member, consumer, room, now_ms)
-            if lease is None:
-                break
-            records = self._read(partition, member, lease, now_ms)
-            if not records:
-                continue  # All of it had expired, or is not for this group.
-            bytes_left -= average_bytes * len(records)
-            consumer.in_flight += len(records)
-            group.delivered += len(records)
-            delivery = Delivery(
-                partition.topic.name, partition.number, group.name, lease.number, lease.start, lease.end,
-                lease.attempt, consumer.settler,
-            )  # fmt: skip
-            messages += consumer.wrap(delivery, records)
-        return bytes_left
-
-    def _lease(
-        self, partition: Partition, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int
-    ) -> Lease | None:
-        if member.gate is not None:
-            lease = self._lease_ordered(partition, member, consumer, now_ms)
-        else:
-            lease = member.engine.lease(
-                limit, partition.log.high, now_ms, consumer.visibility_ms, consumer.number
-            )
-        if lease is not None:
-            self._note_lease(partition, member, lease, consumer, now_ms)
-        return lease
-
-    def _note_lease(
-        self, partition: Partition, member: GroupPartition, lease: Lease, consumer: Consumer, now_ms: int
-    ) -> None:
-        event = events.Leased(
-            member.number,
-            lease.number,
-            lease.start,
-            lease.end,
-            lease.attempt,
-            lease.deadline_ms,
-            consumer.identity,
-        )
-        _journal(partition).note(event, now_ms)
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
-        if self._state.flush.alarm_ms < 0:
-            self._state.alarms.set(self._state.flush, now_ms + 1000)
-
-    def _lease_ordered(
-        self, partition: Partition, member: GroupPartition, consumer: Consumer, now_ms: int
-    ) -> Lease | None:
-        """One message whose key is free; those whose key is busy are set aside in line."""
-        gate, engine = member.gate, member.engine
-        assert gate is not None
-        deadline_ms = now_ms + consumer.visibility_ms
-        while member.unparked:
-            offset = member.unparked.popleft()
-            attempt = engine.waiting_attempt(offset)
-            if attempt > 0:  # Else it was settled or skipped while it stood in line.
-                return engine.restore_lease(
-                    engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
-                )
-        while True:
-            high = partition.log.high if gate.waiting < self._state.config.deferred_max else 0
-            lease = engine.lease(1, high, now_ms, consumer.visibility_ms, consumer.number)
-            if lease is None:
-                return None
-            records = partition.log.records(lease.start, lease.end)
-            key = records[0].key if records else None
-            if key is None or gate.holds(lease.start) or gate.admit(lease.start, key):
-                return lease
-            self._note_lease(partition, member, lease, consumer, now_ms)
-            self._back(
-                partition,
-                member,
-                lease,
-                lease.start,
-                lease.end,
-                lease.attempt,
-                PARKED_MS,
-                events.DEFERRED,
-                now_ms,
-            )
-
-    def _back(
-        self, partition: Partition, member: GroupPartition, lease: Lease, start: int, end: int,
-        attempt: int, due_ms: int, why: int, now_ms: int,
-    ) -> None:  # fmt: skip
-        """Note and do: these offsets will be delivered again."""
-        event = events.GivenBack(
-            member.number, lease.number, start, end, attempt, due_ms, why, failed_attempt=lease.attempt
-        )
-        _journal(partition).note(event, now_ms)
-        member.engine.give_back(lease.number, start, end, attempt, due_ms)
-        remember_failure(member, event, self._state.clock.wall_ms())
-
-    def _read(self, partition: Partition, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
-        """The records of a lease that this group should get; the others are settled here."""
-        try:
-            records = partition.log.records(lease.start, lease.end)
-        except PenstockError:
-            return self._read_around(partition, member, lease, now_ms)
-        ttl_ms = partition.topic.settings.ttl_ms
-        if ttl_ms is None and plain(records, lease.end - lease.start):
-            return records
-        return self._fitting(partition, member, lease, records, now_ms)
-
-    def _read_around(
-        self, partition: Partition, member: GroupPartition, lease: Lease, now_ms: int
-    ) -> list[Record]:
-        """Some of the lease cannot be read: give that back for later, and return the rest."""
-        good: list[Record] = []
-        failure: PenstockError | None = None
-        for offset in range(lease.start, lease.end):
-            try:
-                records = partition.log.records(offset, offset + 1)
-                if not records:
-                    self._skip(partition, member, lease, offset, offset + 1, events.SKIPPED, now_ms)
-                good += [record for record in records if self._fits(partition, member, lease, record, now_ms)]
-            except PenstockError as error:
-                failure = error
-                again_ms = now_ms + READ_RETRY_MS
-                self._back(
-                    partition, member, lease, offset, offset + 1, lease.attempt, again_ms,
-                    events.RELEASED, now_ms,
-                )  # fmt: skip
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
-        if failure is not None and not good:
-            raise failure
-        return good
-
-    def _fitting(
-        self, partition: Partition, member: GroupPartition, lease: Lease, records: list[Record], now_ms: int
-    ) -> list[Record]:
-        fitting: list[Record] = []
-        position = lease.start
-        for record in records:
-            self._skip(partition, member, lease, position, record.offset, events.SKIPPED, now_ms)
-            position = record.offset + 1
-            if self._fits(partition, member, lease, record, now_ms):
-                fitting.append(record)
-        self._skip(partition, member, lease, position, lease.end, events.SKIPPED, now_ms)
-        return fitting
-
-    def _fits(
-        self, partition: Partition, member: GroupPartition, lease: Lease, record: Record, now_ms: int
-    ) -> bool:
-        """Whether the group should get the record; if not, it is settled here."""
-        offset = record.offset
-        if record.attributes & REDRIVEN:
-            wanted = _header(record, REDRIVE_GROUP)
-            if wanted not in (b"", member.group.encode()):
-                self._skip(partition, member, lease, offset, offset + 1, events.SKIPPED, now_ms)
-                return False
-        if _expired(record, partition.topic.settings.ttl_ms, self._state.clock.wall_ms()):
-            self._expire(partition, member, lease, offset, now_ms)
-            return False
-        return True
-
-    def _skip(
-        self,
-        partition: Partition,
-        member: GroupPartition,
-        lease: Lease,
-        start: int,
-        end: int,
-        how: int,
-        now_ms: int,
-    ) -> None:
-        """Settle what nobody will see: compacted away, meant for another group, expired."""
-        if start < end:
-            _journal(partition).note(events.Settled(member.number, lease.number, start, end, how), now_ms)
-            member.engine.settle(lease.number, start, end)
-            finish(member, start, end)
-
-    def _expire(
-        self, partition: Partition, member: GroupPartition, lease: Lease, offset: int, now_ms: int
-    ) -> None:
-        group = partition.topic.groups[member.group]
-        group.expired += 1
-        if not partition.topic.settings.dead_letter_expired:
-            self._skip(partition, member, lease, offset, offset + 1, events.EXPIRED, now_ms)
-            return
-        last = member.settings.max_attempts + 1
-        self._back(partition, member, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
-        self._dead_letters.bury_soon(member)
 
     def _settle_first(self, topic: Topic, messages: list[Any]) -> Steps[None]:
         """At most once: settled, and durably so, before anyone sees the message."""
@@ -358,14 +141,14 @@ class Queues:
             events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
             for run in held
         ]
-        self._decide(partition, decisions, now_ms)
+        self._decide(member, decisions, now_ms)
         for run in held:
             self._settle(member, group, run.delivery.lease, run.start, run.end)
             group.acked += run.end - run.start
         return missed
 
-    def _decide(self, partition: Partition, decisions: list[events.AnyEvent], now_ms: int) -> None:
-        journal = _journal(partition)
+    def _decide(self, member: GroupPartition, decisions: list[events.AnyEvent], now_ms: int) -> None:
+        journal = journal_of(member)
         journal.commit(decisions, now_ms)
         self._state.commit.mark(journal.log)
 
@@ -413,29 +196,27 @@ class Queues:
     ) -> Steps[None]:
         """Deliver the message again later, or bury it if this was its last attempt."""
         topic = self._open_topic(consumer, "nack")
-        partition, member = self._held(topic, consumer, message)
+        member = self._held(topic, consumer, message)
         now_ms = self._state.clock.steady_ms()
         wait_ms = member.backoff.delay_ms(message.attempt, self._state.random.random())
         if delay is not None:
             wait_ms = duration_ms("delay", delay)
-        self._give_back(
-            partition, member, message, message.attempt + 1, now_ms + wait_ms, events.NACKED, error
-        )
+        self._give_back(member, message, message.attempt + 1, now_ms + wait_ms, events.NACKED, error)
         consumer.group.nacked += 1
-        yield from journal_durable(partition)
+        yield from journal_durable(member.partition)
 
     def reject(self, consumer: Consumer, message: Delivered, reason: str) -> Steps[None]:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
-        partition, member = self._held(topic, consumer, message)
+        member = self._held(topic, consumer, message)
         now_ms = self._state.clock.steady_ms()
         last = member.settings.max_attempts + 1
-        self._give_back(partition, member, message, last, now_ms, events.REJECTED, reason)
-        yield from journal_durable(partition)
+        self._give_back(member, message, last, now_ms, events.REJECTED, reason)
+        yield from journal_durable(member.partition)
 
     def _give_back(
-        self, partition: Partition, member: GroupPartition, message: Delivered,
-        attempt: int, due_ms: int, why: int, error: BaseException | str | None,
+        self, member: GroupPartition, message: Delivered, attempt: int, due_ms: int, why: int,
+        error: BaseException | str | None,
     ) -> None:  # fmt: skip
         now_ms = self._state.clock.steady_ms()
         lease = message.delivery.lease
@@ -444,21 +225,22 @@ class Queues:
             member.number, lease, message.offset, message.offset + 1, attempt, due_ms, why,
             error_class, text, fingerprint(error_class, text) if text or error_class else "", message.attempt,
         )  # fmt: skip
-        self._decide(partition, [event], now_ms)
+        topic = member.partition.topic
+        self._decide(member, [event], now_ms)
         message.mark_settled()
-        self._free_consumer(member, partition.topic.groups[member.group], lease, 1)
+        self._free_consumer(member, topic.groups[member.group], lease, 1)
         member.engine.give_back(lease, message.offset, message.offset + 1, attempt, due_ms)
         remember_failure(member, event, self._state.clock.wall_ms())
         if member.engine.exhausted:
             self._dead_letters.bury_soon(member)
         self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
         if due_ms <= now_ms:
-            partition.topic.wake()
+            topic.wake()
 
     def extend(self, consumer: Consumer, message: Delivered, duration: Duration) -> Steps[None]:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
-        partition, member = self._held(topic, consumer, message)
+        member = self._held(topic, consumer, message)
         extension_ms = duration_ms("duration", duration)
         if not 1 <= extension_ms <= 12 * 3600 * 1000:
             raise InvalidValue(
@@ -466,7 +248,8 @@ class Queues:
             )
         now_ms = self._state.clock.steady_ms()
         deadline_ms = now_ms + extension_ms
-        _journal(partition).note(events.Extended(member.number, message.delivery.lease, deadline_ms), now_ms)
+        event = events.Extended(member.number, message.delivery.lease, deadline_ms)
+        journal_of(member).note(event, now_ms)
         member.engine.extend(message.delivery.lease, deadline_ms)
         self._state.alarms.set(member, deadline_ms)
         yield from ()
@@ -477,16 +260,15 @@ class Queues:
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(self, topic: Topic, consumer: Consumer, message: Delivered) -> tuple[Partition, GroupPartition]:
+    def _held(self, topic: Topic, consumer: Consumer, message: Delivered) -> GroupPartition:
         check_held(message, consumer.settler, "message")
         if message.settled:
             raise refused(message)
-        partition = topic.partitions[message.partition]
-        member = partition.groups[message.group]
+        member = topic.partitions[message.partition].groups[message.group]
         error = _missing(member, LeaseRun(message.delivery, message.offset, message.offset + 1))
         if error is not None:
             raise error
-        return partition, member
+        return member
 
     # Time.
 
@@ -501,8 +283,8 @@ class Queues:
                 if consumer is not None:
                     consumer.in_flight -= end - start
                 group.timed_out += end - start
-                self._back(
-                    partition, member, lease, start, end, lease.attempt + 1, now_ms, events.TIMED_OUT, now_ms
+                self._leases.take_back(
+                    member, lease, start, end, lease.attempt + 1, now_ms, events.TIMED_OUT, now_ms
                 )
         if member.engine.exhausted:
             self._dead_letters.bury_soon(member)
@@ -522,22 +304,16 @@ class Queues:
         for partition in consumer.group.topic.partitions:
             member = partition.groups.get(consumer.group.name)
             if member is not None:
-                self._release(partition, member, consumer.number, now_ms)
+                self._release(member, consumer.number, now_ms)
         consumer.group.topic.wake()
 
-    def _release(self, partition: Partition, member: GroupPartition, number: int, now_ms: int) -> None:
+    def _release(self, member: GroupPartition, number: int, now_ms: int) -> None:
         for lease in [lease for lease in member.engine.leases.values() if lease.consumer == number]:
             for start, end in lease.unsettled():
-                self._back(
-                    partition, member, lease, start, end, lease.attempt, now_ms, events.RELEASED, now_ms
+                self._leases.take_back(
+                    member, lease, start, end, lease.attempt, now_ms, events.RELEASED, now_ms
                 )
         self._state.alarms.set(self._state.flush, now_ms + 1000)
-
-
-def _journal(partition: Partition) -> Journal:
-    """The partition's journal, which was begun with its first group."""
-    assert partition.journal is not None
-    return partition.journal
 
 
 def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
@@ -547,23 +323,6 @@ def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
         return None
     kind = LeaseLost if answer == LOST and not member.engine.done.contains(run.start) else AlreadySettled
     return kind(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
-
-
-def _header(record: Record, name: str) -> bytes:
-    """A header the broker added: the last of that name, because the message's own come before."""
-    for known, value in reversed(record.headers):
-        if known == name:
-            return value or b""
-    return b""
-
-
-def _expired(record: Record, ttl_ms: int | None, wall_ms: int) -> bool:
-    if ttl_ms is not None and record.timestamp + ttl_ms <= wall_ms:
-        return True
-    if not record.attributes & EXPIRES:
-        return False
-    expires_at = _header(record, EXPIRES_AT)
-    return expires_at.isdigit() and int(expires_at) <= wall_ms
 
 
 def describe_error(error: BaseException | str | None) -> tuple[str, str]:

@@ -1,0 +1,251 @@
+"""Handing messages of queue groups out, and taking ranges back.
+
+    partitions ──> lease a range ──> read its records ──> leave out ──> messages
+                        │                                     │
+                        │ ordered groups: one message,        └── compacted away, expired,
+                        │ whose key is free                       meant for another group: settled here
+                        └── noted in the journal
+
+A lease is only noted: losing it in a crash costs an attempt count.  What is
+left out is settled on the way, so a group never waits for it.  A range that
+cannot be read is offered again later, and what is around it goes out.
+
+Cost: one lease and one journal record for each range, whatever its length.  A
+step looks at ``LOOKS_MAX`` ranges that had nothing for the consumer at most,
+so that a long stretch of expired messages does not keep the others waiting.
+"""
+
+from typing import Any, Final
+
+from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.journal import Journal
+from penstock.broker.publishing import EXPIRES_AT
+from penstock.broker.recovery import PARKED_MS
+from penstock.broker.replay import finish, remember_failure
+from penstock.broker.state import Consumer, GroupPartition, State, Topic
+from penstock.delivery import events
+from penstock.delivery.engine import Lease
+from penstock.errors import PenstockError
+from penstock.message import Delivery, plain
+from penstock.wire.records import EXPIRES, REDRIVEN, Record
+
+REDRIVE_GROUP: Final = "x-redrive-group"
+READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
+LOOKS_MAX: Final = 1000  # Some milliseconds of work.
+
+
+class Leases:
+    """The leases of all queue groups."""
+
+    def __init__(self, state: State, dead_letters: DeadLetters) -> None:
+        self._state = state
+        self._dead_letters = dead_letters
+        self.looks_left = 0  # Of the current step; 0 after it: there may be more to find.
+
+    def take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
+        """What the partitions have for the consumer, beginning with another one each time."""
+        now_ms = self._state.clock.steady_ms()
+        messages: list[Any] = []
+        count = len(topic.partitions)
+        bytes_left = self._state.config.receive_bytes_max
+        self.looks_left = LOOKS_MAX
+        for step in range(count):
+            member = topic.partitions[(consumer.turn + step) % count].groups[consumer.group.name]
+            try:
+                bytes_left = self._take_from(member, consumer, limit, bytes_left, messages, now_ms)
+            except PenstockError:
+                if not messages:
+                    raise
+                break  # What was taken before is handed over; the damage is there at the next call.
+            if len(messages) >= limit or bytes_left <= 0:
+                break
+        consumer.turn += 1
+        return messages
+
+    def _take_from(
+        self, member: GroupPartition, consumer: Consumer, limit: int, bytes_left: int, messages: list[Any],
+        now_ms: int,
+    ) -> int:  # fmt: skip
+        """Add messages of one partition; returns how many bytes there is still room for."""
+        partition = member.partition
+        average_bytes = partition.log.average_bytes if limit > 1 else 1
+        while len(messages) < limit and bytes_left > 0 and self.looks_left > 0:
+            room = min(limit - len(messages), bytes_left // average_bytes + 1)
+            lease = self._lease(member, consumer, room, now_ms)
+            if lease is None:
+                break
+            records = self._read(member, lease, now_ms)
+            if not records:
+                self.looks_left -= 1
+                continue  # All of it had expired, or is not for this group.
+            bytes_left -= average_bytes * len(records)
+            consumer.in_flight += len(records)
+            consumer.group.delivered += len(records)
+            delivery = Delivery(
+                partition.topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
+                lease.attempt, consumer.settler,
+            )  # fmt: skip
+            messages += consumer.wrap(delivery, records)
+        return bytes_left
+
+    def _lease(self, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int) -> Lease | None:
+        if member.gate is not None:
+            lease = self._lease_ordered(member, consumer, now_ms)
+        else:
+            high = member.partition.log.high
+            lease = member.engine.lease(limit, high, now_ms, consumer.visibility_ms, consumer.number)
+        if lease is not None:
+            self._note(member, lease, consumer, now_ms)
+        return lease
+
+    def _note(self, member: GroupPartition, lease: Lease, consumer: Consumer, now_ms: int) -> None:
+        event = events.Leased(
+            member.number, lease.number, lease.start, lease.end, lease.attempt, lease.deadline_ms,
+            consumer.identity,
+        )  # fmt: skip
+        journal_of(member).note(event, now_ms)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if self._state.flush.alarm_ms < 0:
+            self._state.alarms.set(self._state.flush, now_ms + 1000)
+
+    def _lease_ordered(self, member: GroupPartition, consumer: Consumer, now_ms: int) -> Lease | None:
+        """One message whose key is free; those whose key is busy are set aside in line."""
+        gate, engine, log = member.gate, member.engine, member.partition.log
+        assert gate is not None
+        deadline_ms = now_ms + consumer.visibility_ms
+        while member.unparked:
+            offset = member.unparked.popleft()
+            attempt = engine.waiting_attempt(offset)
+            if attempt > 0:  # Else it was settled or skipped while it stood in line.
+                return engine.restore_lease(
+                    engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
+                )
+        while True:
+            high = log.high if gate.waiting < self._state.config.deferred_max else 0
+            lease = engine.lease(1, high, now_ms, consumer.visibility_ms, consumer.number)
+            if lease is None:
+                return None
+            records = log.records(lease.start, lease.end)
+            key = records[0].key if records else None
+            if key is None or gate.holds(lease.start) or gate.admit(lease.start, key):
+                return lease
+            self._note(member, lease, consumer, now_ms)
+            self.take_back(
+                member, lease, lease.start, lease.end, lease.attempt, PARKED_MS, events.DEFERRED, now_ms
+            )
+
+    def take_back(
+        self, member: GroupPartition, lease: Lease, start: int, end: int, attempt: int, due_ms: int, why: int,
+        now_ms: int,
+    ) -> None:  # fmt: skip
+        """Note and do: these offsets of the lease will be delivered again as ``attempt``."""
+        event = events.GivenBack(
+            member.number, lease.number, start, end, attempt, due_ms, why, failed_attempt=lease.attempt
+        )
+        journal_of(member).note(event, now_ms)
+        member.engine.give_back(lease.number, start, end, attempt, due_ms)
+        remember_failure(member, event, self._state.clock.wall_ms())
+
+    # What a lease holds.
+
+    def _read(self, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
+        """The records of a lease that this group should get; the others are settled here."""
+        partition = member.partition
+        try:
+            records = partition.log.records(lease.start, lease.end)
+        except PenstockError:
+            return self._read_around(member, lease, now_ms)
+        if partition.topic.settings.ttl_ms is None and plain(records, lease.end - lease.start):
+            return records
+        return self._fitting(member, lease, records, now_ms)
+
+    def _read_around(self, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
+        """Some of the lease cannot be read: give that back for later, and return the rest."""
+        good: list[Record] = []
+        failure: PenstockError | None = None
+        for offset in range(lease.start, lease.end):
+            try:
+                records = member.partition.log.records(offset, offset + 1)
+                if not records:
+                    self._skip(member, lease, offset, offset + 1, events.SKIPPED, now_ms)
+                good += [record for record in records if self._fits(member, lease, record, now_ms)]
+            except PenstockError as error:
+                failure = error
+                again_ms = now_ms + READ_RETRY_MS
+                self.take_back(
+                    member, lease, offset, offset + 1, lease.attempt, again_ms, events.RELEASED, now_ms
+                )
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if failure is not None and not good:
+            raise failure
+        return good
+
+    def _fitting(
+        self, member: GroupPartition, lease: Lease, records: list[Record], now_ms: int
+    ) -> list[Record]:
+        fitting: list[Record] = []
+        position = lease.start
+        for record in records:
+            self._skip(member, lease, position, record.offset, events.SKIPPED, now_ms)
+            position = record.offset + 1
+            if self._fits(member, lease, record, now_ms):
+                fitting.append(record)
+        self._skip(member, lease, position, lease.end, events.SKIPPED, now_ms)
+        return fitting
+
+    def _fits(self, member: GroupPartition, lease: Lease, record: Record, now_ms: int) -> bool:
+        """Whether the group should get the record; if not, it is settled here."""
+        offset = record.offset
+        if record.attributes & REDRIVEN:
+            wanted = _header(record, REDRIVE_GROUP)
+            if wanted not in (b"", member.group.encode()):
+                self._skip(member, lease, offset, offset + 1, events.SKIPPED, now_ms)
+                return False
+        if _expired(record, member.partition.topic.settings.ttl_ms, self._state.clock.wall_ms()):
+            self._expire(member, lease, offset, now_ms)
+            return False
+        return True
+
+    def _skip(
+        self, member: GroupPartition, lease: Lease, start: int, end: int, how: int, now_ms: int
+    ) -> None:
+        """Settle what nobody will see: compacted away, meant for another group, expired."""
+        if start < end:
+            event = events.Settled(member.number, lease.number, start, end, how)
+            journal_of(member).note(event, now_ms)
+            member.engine.settle(lease.number, start, end)
+            finish(member, start, end)
+
+    def _expire(self, member: GroupPartition, lease: Lease, offset: int, now_ms: int) -> None:
+        topic = member.partition.topic
+        topic.groups[member.group].expired += 1
+        if not topic.settings.dead_letter_expired:
+            self._skip(member, lease, offset, offset + 1, events.EXPIRED, now_ms)
+            return
+        last = member.settings.max_attempts + 1
+        self.take_back(member, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
+        self._dead_letters.bury_soon(member)
+
+
+def journal_of(member: GroupPartition) -> Journal:
+    """The journal of the group's partition, which was begun with its first group."""
+    journal = member.partition.journal
+    assert journal is not None
+    return journal
+
+
+def _header(record: Record, name: str) -> bytes:
+    """A header the broker added: the last of that name, because the message's own come before."""
+    for known, value in reversed(record.headers):
+        if known == name:
+            return value or b""
+    return b""
+
+
+def _expired(record: Record, ttl_ms: int | None, wall_ms: int) -> bool:
+    if ttl_ms is not None and record.timestamp + ttl_ms <= wall_ms:
+        return True
+    if not record.attributes & EXPIRES:
+        return False
+    expires_at = _header(record, EXPIRES_AT)
+    return expires_at.isdigit() and int(expires_at) <= wall_ms
