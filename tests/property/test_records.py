@@ -93,6 +93,17 @@ def test_records_survive_a_batch(records: list[Record], attributes: int) -> None
     assert rewrite_batch(header, decoded) == batch
 
 
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=50), st.integers(0, 3000))
+def test_values_together_are_as_values_one_by_one(values: list[bytes], before: int) -> None:
+    one_by_one, together = BatchBuilder(), BatchBuilder()
+    for builder in (one_by_one, together):
+        builder.add(None, None, [], offset_delta=before)
+    for value in values:
+        one_by_one.add(None, value, [])
+    together.add_values(values)
+    assert together.build(1, 1) == one_by_one.build(1, 1)
+
+
 @given(record_lists(), attribute_bits, st.data())
 def test_a_part_is_a_slice_of_the_whole(records: list[Record], attributes: int, data: st.DataObject) -> None:
     batch = bytes(batch_of(records, attributes))

@@ -179,6 +179,31 @@ def test_offsets_may_have_gaps_but_never_go_back() -> None:
     assert check_batch(batch).next_offset == 110
 
 
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 1_015, 1_016, 1_017, 1_024, 8_191, 8_192, 70_000])
+@pytest.mark.parametrize("codec", [0, 4])
+def test_values_may_come_between_other_records(length: int, codec: int) -> None:
+    values = [b"x" * length, b"", b"y" * length]
+    one_by_one, together = BatchBuilder(), BatchBuilder()
+    for builder in (one_by_one, together):
+        builder.add(b"key", b"first", [("h", b"v")], offset_delta=5)
+    for value in values:
+        one_by_one.add(None, value, [])
+    together.add_values(values)
+    together.add_values([])
+    for builder in (one_by_one, together):
+        builder.add(b"key", b"last", [], timestamp_delta=7)
+
+    assert (together.count, together.size) == (one_by_one.count, one_by_one.size)
+    assert together.build(0, 7, codec) == one_by_one.build(0, 7, codec)
+
+
+def test_values_may_be_more_than_are_prepared_for() -> None:
+    values = [b"%d" % number for number in range(1_100)]
+    batch = encode_values(values, 50)
+    assert [record.value for record in decode_batch(bytes(batch))] == values
+    assert check_batch(bytes(batch)).count == 1_100
+
+
 def test_values_alone_are_a_batch_like_any_other() -> None:
     values = [b"", b"a", b"b" * 300]
     builder = BatchBuilder()

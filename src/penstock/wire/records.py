@@ -200,12 +200,28 @@ _NO_BYTES: Final = _encode_varint(-1)
 _ZERO: Final = _encode_varint(0)
 _AT_BASE: Final = b"\x00" + _ZERO  # Record attributes (none are defined) and a timestamp delta of 0.
 _HEADER_SPACE: Final = bytes(HEADER_BYTES)
+# Pieces that records of a value alone are made of; see the two functions below.
+_ENDS_AND_BEGINS: Final[list[bytes]] = [_ZERO + _VARINTS[number] + _AT_BASE for number in range(_VARINTS_MAX)]
+_DELTAS_NO_KEY: Final[list[bytes]] = [_VARINTS[number] + _NO_BYTES for number in range(_VARINTS_MAX)]
 
 
 def _varint(number: int) -> bytes:
     if 0 <= number < _VARINTS_MAX:
         return _VARINTS[number]
     return _encode_varint(number)
+
+
+def _end_and_begin(size: int) -> bytes:
+    """The end of a record without headers, and the beginning of the next, which takes ``size`` bytes."""
+    if 0 <= size < _VARINTS_MAX:
+        return _ENDS_AND_BEGINS[size]
+    return _ZERO + _encode_varint(size) + _AT_BASE
+
+
+def _delta_no_key(delta: int) -> bytes:
+    if 0 <= delta < _VARINTS_MAX:
+        return _DELTAS_NO_KEY[delta]
+    return _encode_varint(delta) + _NO_BYTES
 
 
 @final
@@ -253,6 +269,31 @@ class BatchBuilder:
         self._next_delta = offset_delta + 1
         self.count += 1
         self.size += size + len(length)
+
+    def add_values(self, values: list[bytes]) -> None:
+        """Add a record for each value, as ``add(None, value, [])`` does, in half the pieces and the time."""
+        if not values:
+            return
+        pieces = self._pieces
+        begin = len(pieces)
+        delta = self._next_delta
+        total = 0
+        for value in values:
+            length = _varint(len(value))
+            place = _delta_no_key(delta)
+            size = len(place) + len(length) + len(value) + 3  # 3: attributes, time, no headers.
+            border = _end_and_begin(size)
+            pieces.append(border)
+            pieces.append(place)
+            pieces.append(length)
+            pieces.append(value)
+            total += size + len(border) - 3  # 3: what the border holds besides the record's length.
+            delta += 1
+        pieces[begin] = pieces[begin][1:]  # Before the first there is none to end ...
+        pieces.append(_ZERO)  # ... and the last ends here.
+        self.count += len(values)
+        self._next_delta = delta
+        self.size += total
 
     def build(
         self,
@@ -320,8 +361,7 @@ def _seal(batch: bytearray) -> None:
 def encode_values(values: list[bytes], base_timestamp: int, attributes: int = 0) -> bytearray:
     """A batch of values without keys and headers, all of one time: the quick way for many."""
     builder = BatchBuilder()
-    for value in values:
-        builder.add(None, value, _NO_HEADERS)
+    builder.add_values(values)
     return builder.build(base_timestamp, base_timestamp, attributes)
 
 
