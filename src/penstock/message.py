@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
 from penstock.errors import AlreadySettled, InvalidValue, LeaseLost, PenstockError, RequestError
-from penstock.types import LANE_NAMES, Duration, Instant, Priority
+from penstock.types import LANE_NAMES, Duration, Instant, Priority, Unchecked
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
 RawHeaders = list[tuple[str, bytes | None]]
@@ -32,25 +32,26 @@ class Message:
 
     def __init__(
         self,
-        value: bytes | None,
-        key: str | bytes | None = None,
+        value: bytes | Unchecked | None,
+        key: str | bytes | Unchecked | None = None,
         headers: Mapping[str, str | bytes] | None = None,
-        priority: Priority = 0,
+        priority: Priority | Unchecked = 0,
         ttl: Duration | None = None,
         delay: Duration | None = None,
         deliver_at: Instant | None = None,
-        dedup_id: str | None = None,
-        partition: int | None = None,
+        dedup_id: str | Unchecked | None = None,
+        partition: int | Unchecked | None = None,
     ) -> None:
-        self.value = value
-        self.key = key
+        # Not looked at before they are published, where the topic's limits are known.
+        self.value: Any = value
+        self.key: Any = key
         self.headers = headers
-        self.priority = priority
+        self.priority: Any = priority
         self.ttl = ttl
         self.delay = delay
         self.deliver_at = deliver_at
-        self.dedup_id = dedup_id
-        self.partition = partition
+        self.dedup_id: Any = dedup_id
+        self.partition: Any = partition
 
     def __repr__(self) -> str:
         return f"Message({self.value!r}, key={self.key!r})"

@@ -12,13 +12,27 @@ duration or an instant is always an ``int`` of milliseconds (``_ms``).
 import math
 import re
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.errors import InvalidName, InvalidValue, UnknownPriority
 
 Duration = timedelta | float | int | str
 Instant = datetime | float | int | str
 Priority = str | int
+
+
+
+class Unchecked(Protocol):
+    """In a union of types: let the callee look at the argument itself.
+
+    A compiled function checks its arguments against their annotations and
+    raises a TypeError that names no argument.  Nothing is of this type, so for
+    a type checker the union is as if it were not there; compiled, the argument
+    is any object, and is refused where the interpreted one is, in our words.
+    """
+
+    def nothing_is_unchecked(self) -> None: ...
+
 
 NAME_LENGTH_MAX: Final = 200  # With ".dlq" and a suffix it stays under the 255 bytes of a file name.
 DURATION_MS_MAX: Final = 1000 * 365 * 24 * 3600 * 1000  # A thousand years: beyond it, a mistake.

@@ -17,7 +17,7 @@ System headers, which the broker adds to the caller's own:
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.recovery import open_schedule
@@ -82,7 +82,7 @@ class Publishing:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def publish(self, name: str, message: Message) -> Steps[Receipt]:
+    def publish(self, name: Any, message: Message) -> Steps[Receipt]:
         """Take one message; the receipt comes when it is as durable as the topic promises."""
         topic = self._state.topic(name)
         if topic.settings.depth_max is not None:
@@ -101,7 +101,7 @@ class Publishing:
         yield from self._until_durable(topic, receipt)
         return receipt
 
-    def publish_batch(self, name: str, messages: Iterable[Message | bytes]) -> Steps[list[Receipt]]:
+    def publish_batch(self, name: Any, messages: Iterable[Any]) -> Steps[list[Receipt]]:
         """Take many messages; one receipt each, in their order."""
         topic = self._state.topic(name)
         batch = [message if isinstance(message, Message) else Message(message) for message in messages]
@@ -116,10 +116,12 @@ class Publishing:
                 yield from self._partition_durable(partition)
         return receipts
 
-    def append(self, name: str, number: int, data: bytes) -> Steps[Receipt]:
+    def append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
         """Take a record batch as it is; a producer's repeat is answered with the first one's place."""
         topic = self._state.topic(name)
         partition = topic.partition(number)
+        if type(data) is not bytes:
+            raise InvalidValue(name="batch", value=data, why="a record batch is bytes")
         header = check_batch(data)
         if header.size != len(data):
             raise InvalidValue(
@@ -475,7 +477,7 @@ def _dedup_bytes(dedup_id: object) -> bytes:
     raise InvalidValue(name="dedup_id", value=dedup_id, why=why)
 
 
-def _raw_headers(headers: Mapping[str, str | bytes]) -> RawHeaders:
+def _raw_headers(headers: Any) -> RawHeaders:
     if not isinstance(headers, Mapping):
         raise InvalidValue(name="headers", value=headers, why="give a mapping of text to text or bytes")
     raw: RawHeaders = []

@@ -50,7 +50,7 @@ class Queues:
 
     # Handing out.
 
-    def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
+    def receive(self, consumer: Consumer, messages_max: Any, wait_ms: int) -> Steps[list[Any]]:
         """Up to ``messages_max`` messages, as soon as there is one; none after ``wait_ms``."""
         if type(messages_max) is not int or messages_max < 1:
             whole_number("max_messages", messages_max, 1)  # Raises: the quick look has found something.
@@ -91,7 +91,7 @@ class Queues:
     # Answers.
 
     def ack(
-        self, consumer: Consumer, messages: list[Delivered], outputs: list[tuple[str, Message]]
+        self, consumer: Consumer, messages: list[Any], outputs: list[tuple[str, Message]]
     ) -> Steps[None]:
         """Settle these messages, and publish ``outputs`` in the same breath."""
         topic = self._open_topic(consumer, "ack")
@@ -190,7 +190,7 @@ class Queues:
     def nack(
         self,
         consumer: Consumer,
-        message: Delivered,
+        message: Any,
         delay: Duration | None,
         error: BaseException | str | None,
     ) -> Steps[None]:
@@ -205,7 +205,7 @@ class Queues:
         consumer.group.nacked += 1
         yield from journal_durable(member.partition)
 
-    def reject(self, consumer: Consumer, message: Delivered, reason: str) -> Steps[None]:
+    def reject(self, consumer: Consumer, message: Any, reason: Any) -> Steps[None]:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
         member = self._held(topic, consumer, message)
@@ -237,7 +237,7 @@ class Queues:
         if due_ms <= now_ms:
             topic.wake()
 
-    def extend(self, consumer: Consumer, message: Delivered, duration: Duration) -> Steps[None]:
+    def extend(self, consumer: Consumer, message: Any, duration: Duration) -> Steps[None]:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
         member = self._held(topic, consumer, message)
@@ -260,7 +260,7 @@ class Queues:
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(self, topic: Topic, consumer: Consumer, message: Delivered) -> GroupPartition:
+    def _held(self, topic: Topic, consumer: Consumer, message: Any) -> GroupPartition:
         check_held(message, consumer.settler, "message")
         if message.settled:
             raise refused(message)

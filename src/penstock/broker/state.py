@@ -149,13 +149,13 @@ class Topic:
         self.duplicates = 0
         self.deleted = False
 
-    def partition(self, number: int) -> Partition:
+    def partition(self, number: Any) -> Partition:
         """The partition of that number, or the error for the caller."""
         if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(self.partitions):
             return self.partitions[number]
         raise PartitionNotFound(topic=self.name, partition=number, last=len(self.partitions) - 1)
 
-    def group(self, name: str) -> Group:
+    def group(self, name: Any) -> Group:
         """The group of that name, or the error for the caller."""
         try:
             return self.groups[name]
@@ -252,7 +252,7 @@ class State:
         if self.topic(topic.name) is not topic:
             raise TopicNotFound(topic=topic.name)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: Any) -> Topic:
         """The topic of that name, or the error for the caller."""
         if self.closed:
             raise Closed(what="broker")
