@@ -264,7 +264,8 @@ class Queues:
         check_held(message, consumer.settler, "message")
         if message.settled:
             raise refused(message)
-        member = topic.partitions[message.partition].groups[message.group]
+        partition = topic.partitions[message.partition]
+        member: GroupPartition = partition.groups[message.group]
         error = _missing(member, LeaseRun(message.delivery, message.offset, message.offset + 1))
         if error is not None:
             raise error
