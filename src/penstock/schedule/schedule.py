@@ -28,9 +28,10 @@ entry needs are removed.  What cannot be derived from the entries that stay is
 written once more first, and the data log is synced, because an entry may only be
 forgotten when its message cannot be lost any more.
 
-Costs: ``add`` one append and about 5 us; ``take_due`` about 10 us an entry, and
-the read of its record; opening reads the whole log, 3 us an entry; memory as
-said in ``timetable.py``.
+Costs, with the codec compiled: ``add`` one append, 12 us in all; taking and firing
+an entry 20 us, or 50 us if its record lies far from the others' (times of a round
+are shared by up to 1,000 entries); opening reads the whole log, 6 to 10 us an
+entry; memory as said in ``timetable.py``, 13 MB for a million due within the hour.
 """
 
 from collections.abc import Iterator
