@@ -71,12 +71,10 @@ def test_twins_take_and_answer_the_same(sync: type[Any], asynchronous: type[Any]
     others = public(asynchronous)
     for name, member in public(sync).items():
         twin = others[name]
-        assert type(member) is type(twin), name
-        if not callable(function_of(member)):
-            continue
         one, other = function_of(member), function_of(twin)
         if not inspect.isfunction(one):
             continue  # Compiled: it has no annotations to compare.
+        assert type(member) is type(twin), name
         ours, theirs = inspect.signature(one).parameters, inspect.signature(other).parameters
         shape = [(p.name, p.kind, p.default) for p in ours.values()]
         assert [(p.name, p.kind, p.default) for p in theirs.values()] == shape, f"{sync.__name__}.{name}"
@@ -90,7 +88,7 @@ def test_twins_take_and_answer_the_same(sync: type[Any], asynchronous: type[Any]
 def test_twins_are_documented_alike(sync: type[Any], asynchronous: type[Any]) -> None:
     others = public(asynchronous)
     for name, member in public(sync).items():
-        if callable(function_of(member)) and not name.startswith("__"):
+        if inspect.isfunction(function_of(member)) and not name.startswith("__"):
             assert function_of(member).__doc__, f"{sync.__name__}.{name} has no docstring"
             assert function_of(others[name]).__doc__, f"{asynchronous.__name__}.{name} has no docstring"
 
