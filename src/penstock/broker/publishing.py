@@ -33,7 +33,7 @@ from penstock.errors import (
     PenstockError,
     QueueFull,
 )
-from penstock.message import Message, RawHeaders, Receipt
+from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.schedule.schedule import Schedule
 from penstock.types import (
     DURATION_MS_MAX,
@@ -48,14 +48,19 @@ from penstock.wire.murmur import partition_of
 from penstock.wire.records import (
     DEDUP,
     EXPIRES,
+    REDRIVEN,
+    SCHEDULED,
     BatchBuilder,
     check_batch,
+    encode_values,
     lane_attributes,
     stamp_batch,
 )
 
 EXPIRES_AT: Final = "x-expires-at"
 DEDUP_ID_LENGTH_MAX: Final = 200  # Bytes; ids are kept in memory for the whole window.
+# What a batch says about headers that only the broker adds: nobody else may say it.
+OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
 CODECS: Final[dict[Compression, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NO_HEADERS: Final[RawHeaders] = []
@@ -104,12 +109,22 @@ class Publishing:
     def publish_batch(self, name: Any, messages: Iterable[Any]) -> Steps[list[Receipt]]:
         """Take many messages; one receipt each, in their order."""
         topic = self._state.topic(name)
-        batch = [message if isinstance(message, Message) else Message(message) for message in messages]
+        batch = list(messages)
         if topic.settings.depth_max is not None:
             yield from self._wait_for_room(topic, len(batch))
         now_ms = self._state.clock.wall_ms()
         anywhere = self._any_partition(topic)
-        prepared = [self._prepare(topic, message, now_ms, anywhere) for message in batch]
+        values = bare_values(batch, topic.settings.message_bytes_max)
+        if values:
+            receipts = self._append_values(topic, anywhere, values, now_ms)
+            yield from self._partition_durable(anywhere)
+            return receipts
+        prepared = [
+            self._prepare(
+                topic, message if isinstance(message, Message) else Message(message), now_ms, anywhere
+            )
+            for message in batch
+        ]
         receipts = self._write(topic, prepared, now_ms)
         if topic.settings.durability == "fsync":
             for partition in {item.partition.number: item.partition for item in prepared}.values():
@@ -139,7 +154,7 @@ class Publishing:
                 topic.duplicates += 1
                 yield from self._partition_durable(partition)
                 return Receipt(name, number, offset, header.max_timestamp, None, True)
-        offset, timestamp = self._append_foreign(partition, bytearray(data))
+        offset, timestamp = self._append_foreign(partition, bytearray(data), OURS)
         yield from self._partition_durable(partition)
         return Receipt(name, number, offset, timestamp)
 
@@ -253,6 +268,16 @@ class Publishing:
             topic.dedup.add(item.dedup_id, partition.number, offset, timestamp, False)
         return Receipt(topic.name, partition.number, offset, timestamp)
 
+    def _append_values(
+        self, topic: Topic, partition: Partition, values: list[bytes], now_ms: int
+    ) -> list[Receipt]:
+        """Values that want nothing special: most of what is published in batches, and the quick way."""
+        timestamp = max(now_ms, partition.log.last_timestamp)
+        attributes = CODECS[topic.settings.compression]
+        offset = partition.log.append(encode_values(values, timestamp, attributes))
+        self.appended(partition, len(values))
+        return receipts_from(topic.name, partition.number, offset, timestamp, len(values))
+
     def _append_many(
         self, topic: Topic, partition: Partition, items: list[Prepared], now_ms: int
     ) -> tuple[int, int]:
@@ -260,9 +285,8 @@ class Publishing:
         timestamp = max(now_ms, log.last_timestamp)
         builder = BatchBuilder()
         attributes = CODECS[topic.settings.compression]
-        add = builder.add
         for item in items:
-            add(item.key, item.value, item.headers)
+            builder.add(item.key, item.value, item.headers)
             attributes |= item.attributes
         offset = log.append(builder.build(timestamp, timestamp, attributes))
         self.appended(partition, len(items))
@@ -273,11 +297,11 @@ class Publishing:
                     topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
         return offset, timestamp
 
-    def _append_foreign(self, partition: Partition, batch: bytearray) -> tuple[int, int]:
+    def _append_foreign(self, partition: Partition, batch: bytearray, cleared: int = 0) -> tuple[int, int]:
         """Append a batch that was encoded elsewhere: the log's own time keeps timestamps from falling."""
         log = partition.log
         timestamp = max(self._state.clock.wall_ms(), log.last_timestamp)
-        stamp_batch(batch, timestamp)
+        stamp_batch(batch, timestamp, cleared)
         offset = log.append(batch)
         header = check_batch(bytes(batch))
         if header.producer_id >= 0:
@@ -451,19 +475,19 @@ def group_lag(partition: Partition, group: str, high: int) -> int:
 
 
 def _as_bytes(value: object) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise InvalidValue(name="value", value=value, why="a value is bytes; encode text or JSON first")
 
 
 def _key_bytes(key: object) -> bytes:
-    if isinstance(key, bytearray | memoryview):
-        return bytes(key)
     try:
         if isinstance(key, str):
             return key.encode()
     except UnicodeEncodeError:
         pass
+    if isinstance(key, (bytearray, memoryview)):
+        return bytes(key)
     raise InvalidValue(name="key", value=key, why="a key is text or bytes")
 
 
@@ -478,12 +502,12 @@ def _dedup_bytes(dedup_id: object) -> bytes:
 
 
 def _raw_headers(headers: Any) -> RawHeaders:
-    if not isinstance(headers, Mapping):
+    if type(headers) is not dict and not isinstance(headers, Mapping):  # The second alone takes 0.3 us.
         raise InvalidValue(name="headers", value=headers, why="give a mapping of text to text or bytes")
     raw: RawHeaders = []
     for name, value in headers.items():
         try:
-            if not isinstance(name, str) or not isinstance(value, str | bytes):
+            if not isinstance(name, str) or not isinstance(value, (str, bytes)):
                 raise TypeError
             name.encode()
             raw.append((name, value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value))

@@ -370,10 +370,10 @@ def place_batch(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - _SIZE_BEGIN, leader_epoch)
 
 
-def stamp_batch(batch: bytearray, timestamp: int) -> None:
-    """Make a timestamp that of every record (LogAppendTime), and sum the batch again."""
+def stamp_batch(batch: bytearray, timestamp: int, cleared: int = 0) -> None:
+    """Make a timestamp that of every record (LogAppendTime), clear some attributes, sum the batch again."""
     (attributes,) = _INT16.unpack_from(batch, _ATTRIBUTES_AT)
-    _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes | APPEND_TIME)
+    _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes & ~cleared | APPEND_TIME)
     _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp)
     _seal(batch)
 
