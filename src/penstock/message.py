@@ -334,6 +334,37 @@ def received_async(delivery: Delivery, records: list[Record]) -> list[AsyncRecei
     return [AsyncReceivedMessage(delivery, record) for record in records]
 
 
+def bare_values(messages: list[Any], value_bytes_max: int) -> list[bytes] | None:
+    """The values of messages that are nothing but a value of fitting size; None if any is more than that."""
+    values: list[bytes] = []
+    for message in messages:
+        value = message
+        if isinstance(message, Message) and _is_bare(message):
+            value = message.value
+        if type(value) is not bytes or len(value) > value_bytes_max:
+            return None
+        values.append(value)
+    return values
+
+
+def _is_bare(message: Message) -> bool:
+    return (
+        message.key is None
+        and not message.headers
+        and message.priority == 0
+        and message.ttl is None
+        and message.delay is None
+        and message.deliver_at is None
+        and message.dedup_id is None
+        and message.partition is None
+    )
+
+
+def receipts_from(topic: str, partition: int, offset: int, timestamp: int, count: int) -> list[Receipt]:
+    """Receipts of messages that lie one behind the other."""
+    return [Receipt(topic, partition, number, timestamp) for number in range(offset, offset + count)]
+
+
 class LeaseRun:
     """Consecutive offsets of one lease that are settled together."""
 
