@@ -50,7 +50,9 @@ def changes(draw: st.DrawFn) -> tuple[str, Change]:
     at = draw(st.floats(0, 1))
     kind = draw(st.sampled_from(["flip", "cut", "insert", "zero", "double", "remove", "number"]))
     noise = draw(st.binary(min_size=1, max_size=40))
-    length = draw(st.integers(1, 300))
+    # Shorter than a batch: if bytes 0 to 20 of one and the rest of another were brought together, nothing
+    # would tell, since the base offset is outside the checksum (docs/format/log.md).
+    length = draw(st.integers(1, 60))
 
     def change(data: bytes) -> bytes:
         position = int(at * len(data))

@@ -658,7 +658,8 @@ def test_an_abandoned_log_leaves_everything_as_it_is() -> None:
     assert {name: files.read_file(f"d/{name}") for name in files.list("d")} == before
 
 
-def test_a_segment_that_was_joined_to_the_one_before_is_removed_if_a_crash_left_it() -> None:
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_segment_that_was_joined_to_the_one_before_is_removed_if_a_crash_left_it(indexed: bool) -> None:
     disk = CrashDisk()
     config = LogConfig(segment_bytes=300)
     log = Log.open(disk, "d", config)
@@ -667,16 +668,65 @@ def test_a_segment_that_was_joined_to_the_one_before_is_removed_if_a_crash_left_
         log.roll()
     second = f"d/{1:020d}.log"
     leftover = disk.read_file(second)
-    log.rewrite(lambda record: True, log.end)
+    log.rewrite(lambda record: record.offset not in (0, 1), log.end)
     assert not disk.exists(second)
     log.close()
     disk.write_file(second, leftover)
+    if not indexed:
+        disk.remove(f"d/{0:020d}.index")
 
     log = Log.open(disk, "d", config)
 
     assert log.recovery.removed == [second]
     assert log.recovery.damage == []
-    assert values_of(log) == [b"%d" % number * 30 for number in range(4)]
+    assert values_of(log) == [b"2" * 30, b"3" * 30]
+
+
+def test_a_batch_behind_damage_is_believed_only_if_the_next_one_confirms_its_place() -> None:
+    """One batch is damaged, and of the next the base offset, which no checksum covers."""
+    disk = CrashDisk()
+    config = LogConfig(segment_bytes=2000)
+    log = Log.open(disk, "d", config)
+    for number in range(6):
+        publish(log, b"%d" % number * 30)
+    log.roll()
+    publish(log, b"last")
+    size = read_header(log.read(0, 1)).size
+    log.close()
+    path = f"d/{0:020d}.log"
+    disk.damage(path, lambda data: data.replace(b"1" * 30, b"!" * 30))
+    disk.damage(path, lambda data: data[: 2 * size + 7] + b"\x03" + data[2 * size + 8 :])
+    disk.remove(f"d/{0:020d}.index")
+
+    log = Log.open(disk, "d", config)
+
+    for number in (0, 3, 4, 5):
+        assert values_of(log, number, number + 1) == [b"%d" % number * 30]
+    for number in (1, 2):
+        with pytest.raises(CorruptionError):
+            log.records(number, number + 1)
+    assert values_of(log, 6) == [b"last"]
+
+
+def test_segments_that_overlap_are_reported_and_the_later_one_counts() -> None:
+    """No crash does this; a copy of a file put back by hand does."""
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    for number in range(4):
+        publish(log, b"%d" % number, lane=1)
+    log.sync()
+    whole = disk.read_file(f"d/{0:020d}.log")
+    log.cut(2)
+    log.roll()
+    publish(log, b"new", lane=-1)
+    log.close()
+    disk.write_file(f"d/{0:020d}.log", whole)
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert [damage.why for damage in log.recovery.damage] == ["offsets 2 to 3 are in the next segment, too"]
+    assert values_of(log) == [b"0", b"1", b"new"]
+    assert log.lanes.ranges(0, log.end) == [(0, 2, 1), (2, 3, -1)]
 
 
 def test_what_a_killed_process_had_written_is_durable_once_the_log_is_open_again() -> None:

@@ -34,12 +34,11 @@ from penstock.log.index import (
     decode_index_head,
     decode_lanes,
 )
-from penstock.log.scan import Scan, find_batch
+from penstock.log.scan import OFFSET_END, Scan, find_batch
 from penstock.log.segment import CUT, INDEX, LANES, LOG, Segment
+from penstock.wire.records import HEADER_BYTES, read_header
 
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
-
-OFFSET_END: Final = 1 << 63  # Above all offsets.
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
 
@@ -100,7 +99,9 @@ def open_segments(files: Files, directory: str, index_bytes: int) -> Opened:
             segment.remove()
             recovery.removed.append(segment.log_path)
             continue
-        lanes += _open_segment(segment, before, index_bytes, recovery)
+        if segments and segments[-1].next_offset > base:
+            lanes = [(start, min(end, base), lane) for start, end, lane in lanes if start < base]
+        lanes += _open_segment(segment, before, following, index_bytes, recovery)
         before = max(before, segment.max_timestamp)
         segments.append(segment)
     _check_chain(segments, recovery)
@@ -119,7 +120,7 @@ def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
 
 def rebuild_index(segment: Segment, index_bytes: int) -> SegmentIndex:
     """The index of a sealed segment whose stored one turned out to be damaged."""
-    scan, _ = _scan_sealed(segment, 0, index_bytes)
+    scan, _ = _scan_sealed(segment, 0, index_bytes, segment.next_offset)
     return scan.index
 
 
@@ -135,12 +136,14 @@ def _tidy(files: Files, directory: str, recovery: Recovery) -> list[int]:
     return bases
 
 
-def _open_segment(segment: Segment, before: int, index_bytes: int, recovery: Recovery) -> list[LaneRange]:
-    """Bring a segment up; returns its lanes."""
+def _open_segment(
+    segment: Segment, before: int, limit: int, index_bytes: int, recovery: Recovery
+) -> list[LaneRange]:
+    """Bring a segment up; returns its lanes.  ``limit`` is where the next one begins."""
     file = segment.opened()
     lanes = _trust(segment, file)
     if lanes is None:
-        lanes = _rescue(segment, file, before, index_bytes, recovery)
+        lanes = _rescue(segment, file, before, limit, index_bytes, recovery)
     if segment.sealed:
         segment.release()
     else:
@@ -182,11 +185,11 @@ def _read_head(segment: Segment) -> IndexHead | None:
 
 
 def _rescue(
-    segment: Segment, file: File, before: int, index_bytes: int, recovery: Recovery
+    segment: Segment, file: File, before: int, limit: int, index_bytes: int, recovery: Recovery
 ) -> list[LaneRange]:
     """Scan a segment that cannot be trusted."""
     if segment.sealed:
-        scan, damage = _scan_sealed(segment, before, index_bytes)
+        scan, damage = _scan_sealed(segment, before, index_bytes, limit)
         recovery.damage += damage
     else:
         scan = Scan(segment.base_offset, index_bytes, before)
@@ -247,38 +250,57 @@ def _keep(files: Files, file: File, position: int, path: str) -> None:
     files.rename(path + TEMPORARY, path)
 
 
-def _next_batch(file: File, position: int, offset: int) -> int:
+def _next_batch(file: File, position: int, offset: int, limit: int = OFFSET_END) -> int:
     """The position of the first valid batch at or behind ``position``; -1 if there is none."""
     while position < file.size:
-        # Twice a chunk at a time, half a chunk on: a batch across the border is whole in one of them,
+        # Twice a chunk at a time, half of that on: a batch across the border is whole in one of them,
         # unless it is longer than a chunk, and then the ones behind it are found.
-        found = find_batch(file.read(position, 2 * SCAN_BYTES), offset)
+        found = find_batch(file.read(position, 2 * SCAN_BYTES), offset, limit)
         if found >= 0:
             return position + found
         position += SCAN_BYTES
     return -1
 
 
-def _scan_sealed(segment: Segment, before: int, index_bytes: int) -> tuple[Scan, list[DamageFound]]:
-    """Scan a sealed segment, over damage if need be."""
+def _scan_sealed(
+    segment: Segment, before: int, index_bytes: int, limit: int
+) -> tuple[Scan, list[DamageFound]]:
+    """Scan a sealed segment, over damage if need be; ``limit`` is where the next one begins."""
     file = segment.opened()
     scan = Scan(segment.base_offset, index_bytes, before)
     damage: list[DamageFound] = []
     while True:
         scan_file(file, scan)
-        if not scan.why:
+        if not scan.why or scan.next_offset >= limit:  # What is behind a complete chain does not matter.
             return scan, damage
         damage.append(DamageFound(segment.log_path, scan.position, scan.why))
-        following = _next_batch(file, scan.position + 1, scan.next_offset)
-        if following < 0:
-            return scan, damage
-        data = file.read(following, 8)
-        scan.resume(following, int.from_bytes(data, "big"))
+        position = scan.position
+        while True:
+            position = _next_batch(file, position + 1, scan.next_offset, limit)
+            if position < 0:
+                return scan, damage
+            header = read_header(file.read(position, HEADER_BYTES))
+            if _is_followed(file, position + header.size, header.next_offset, limit):
+                break
+        scan.resume(position, header.base_offset, limit)
+
+
+def _is_followed(file: File, position: int, offset: int, limit: int) -> bool:
+    """Does what comes next confirm where a batch behind damage belongs?  Its own checksum does not."""
+    if position == file.size:
+        return offset == limit
+    data = file.read(position, HEADER_BYTES)
+    return len(data) == HEADER_BYTES and int.from_bytes(data[:8], "big") == offset
 
 
 def _check_chain(segments: list[Segment], recovery: Recovery) -> None:
     """Each segment begins where the one before it ended."""
     for segment, following in pairwise(segments):
-        if segment.next_offset != following.base_offset:
-            why = f"offsets {segment.next_offset} to {following.base_offset - 1} are missing"
+        base = following.base_offset
+        if segment.next_offset < base:
+            why = f"offsets {segment.next_offset} to {base - 1} are missing"
             recovery.damage.append(DamageFound(segment.path + LOG, segment.size, why))
+        elif segment.next_offset > base:
+            why = f"offsets {base} to {segment.next_offset - 1} are in the next segment, too"
+            recovery.damage.append(DamageFound(segment.path + LOG, segment.size, why))
+            segment.next_offset = base

@@ -35,6 +35,7 @@ _SIZE_BEGIN: Final = 12  # The length field counts from here.
 _CRC_BEGIN: Final = 21
 _LENGTH_MIN: Final = HEADER_BYTES - _SIZE_BEGIN
 _COPY_BYTES_MAX: Final = 4096  # Up to here a copy to sum is cheaper than a view, which is three objects.
+OFFSET_END: Final = 1 << 62  # Above all offsets.
 _SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
 
 
@@ -138,6 +139,7 @@ class Scan:
         self.lanes: list[LaneRange] = []
         self.why = ""  # What is wrong at ``position``; empty as long as nothing is.
         self.wanted = HEADER_BYTES  # The bytes from ``position`` on that the next step needs.
+        self._limit = OFFSET_END  # After damage: where the next segment begins.
         self._index_bytes = index_bytes
         self._indexed = -index_bytes  # Position of the last entry.
 
@@ -145,7 +147,6 @@ class Scan:
         """Go along ``data``, which begins at ``position``."""
         at = 0
         size = len(data)
-        view = memoryview(data)
         begin = self.position
         offset = self.next_offset
         timestamp = self.last_timestamp
@@ -159,8 +160,11 @@ class Scan:
             if following > size:
                 self.wanted = length + _SIZE_BEGIN
                 break
-            if crc32c(view[at + _CRC_BEGIN : following]) != crc:
+            if _checksum(data, at + _CRC_BEGIN, following) != crc:
                 self.why = "the checksum does not match"
+                break
+            if base + delta >= self._limit:
+                self.why = f"the batch reaches to offset {base + delta}, which is in the next segment"
                 break
             if begin + at - self._indexed >= self._index_bytes:
                 self._indexed = begin + at
@@ -174,8 +178,9 @@ class Scan:
         self.next_offset = offset
         self.last_timestamp = timestamp
 
-    def resume(self, position: int, offset: int) -> None:
-        """Go on behind damage, where the batch of ``offset`` begins."""
+    def resume(self, position: int, offset: int, limit: int) -> None:
+        """Go on behind damage, where the batch of ``offset`` begins; from now on none may reach ``limit``."""
+        self._limit = limit
         self.position = position
         self.next_offset = offset
         self.why = ""
@@ -183,18 +188,19 @@ class Scan:
         self._indexed = position - self._index_bytes  # The first batch behind damage gets an entry.
 
 
-def find_batch(data: bytes, offset: int) -> int:
-    """The place of the first valid batch in ``data`` at or above ``offset``; -1 if there is none."""
+def find_batch(data: bytes, offset: int, limit: int = OFFSET_END) -> int:
+    """The place of the first valid batch in ``data`` with offsets in ``[offset, limit)``; -1 if none."""
     # The high bytes of the base offset are known, and the format byte: the search itself runs in C.
     low = offset.to_bytes(8, "big")
-    high = (offset + _SPAN_MAX).to_bytes(8, "big")
+    high = min(offset + _SPAN_MAX, max(limit, offset)).to_bytes(8, "big")
     same = 0
     while same < 8 and low[same] == high[same]:
         same += 1
     pattern = re.compile(b"(?=%s.{%d}\\x02)" % (re.escape(low[:same]), 16 - same), re.DOTALL)
     for match in pattern.finditer(data):
         try:
-            if check_batch(data, match.start()).base_offset >= offset:
+            header = check_batch(data, match.start())
+            if offset <= header.base_offset and header.next_offset <= limit:
                 return match.start()
         except InvalidBatch:
             continue
