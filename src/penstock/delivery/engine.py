@@ -122,8 +122,8 @@ class DeliveryEngine:
         self._weights = weights
         self._burying: deque[Exhausted] = deque()  # Taken by take_exhausted, not yet settled.
         self._cursors = [floor] * LANE_COUNT
-        self._scans = [floor] * LANE_COUNT  # At or after the cursor: nothing fresh in between (a cache).
-        self._run_ends = [floor] * LANE_COUNT  # From the scan to here, all is of that lane (a cache).
+        self._scans = [floor] * LANE_COUNT  # From the cursor to here nothing is fresh (a cache).
+        self._run_ends = [floor] * LANE_COUNT  # From there to here all is of that lane (a cache).
         self._retries = RetryQueue()
         self._timers: list[tuple[int, int]] = []  # Heap of (deadline, lease number); may hold stale entries.
         self._latest_ms = 0  # No timer is later.
@@ -276,7 +276,6 @@ class DeliveryEngine:
         self.done.raise_floor(offset)
         for slot in range(LANE_COUNT):
             self._cursors[slot] = max(self._cursors[slot], offset)
-            self._scans[slot] = max(self._scans[slot], offset)
         return lost
 
     # Times and counts.
@@ -422,7 +421,7 @@ class DeliveryEngine:
     def _find(self, lane: int, limit: int, high: int) -> tuple[int, int]:
         """The first fresh run of a lane, at most ``limit`` long; empty if there is none."""
         slot = lane + LANE_SHIFT
-        scan = self._scans[slot]
+        scan = max(self._cursors[slot], self._scans[slot])
         done = self.done
         while scan < high:
             start = scan
@@ -433,7 +432,8 @@ class DeliveryEngine:
             if start < done.end:  # Some of it may be done: purged, or settled before it was delivered.
                 start = done.first_missing(start)
             if start < end:
-                self._scans[slot] = start
+                if start > scan:
+                    self._scans[slot] = start
                 end = min(end, start + limit)
                 if start < done.end:
                     end = done.first_present(start, end)
@@ -451,7 +451,6 @@ class DeliveryEngine:
     def _take_fresh(self, lane: int, start: int, end: int) -> None:
         slot = lane + LANE_SHIFT
         self._cursors[slot] = end
-        self._scans[slot] = end
         if self._strides:
             self._charge(slot, end - start)
 
