@@ -21,7 +21,6 @@ Instant = datetime | float | int | str
 Priority = str | int
 
 
-
 class Unchecked(Protocol):
     """In a union of types: let the callee look at the argument itself.
 

@@ -90,9 +90,7 @@ class Queues:
 
     # Answers.
 
-    def ack(
-        self, consumer: Consumer, messages: list[Any], outputs: list[tuple[str, Message]]
-    ) -> Steps[None]:
+    def ack(self, consumer: Consumer, messages: list[Any], outputs: list[tuple[str, Message]]) -> Steps[None]:
         """Settle these messages, and publish ``outputs`` in the same breath."""
         topic = self._open_topic(consumer, "ack")
         runs = lease_runs(messages, consumer.settler)
