@@ -259,7 +259,8 @@ def test_closing_the_broker_gives_back_at_once() -> None:
         assert (message.value, message.attempt) == (b"0", 1)
 
 
-def test_a_crash_gives_back_at_once_with_the_attempt_counted() -> None:
+@pytest.mark.parametrize("crashes", [0, 1, 2])
+def test_a_crash_gives_back_at_once_with_the_attempt_counted(crashes: int) -> None:
     disk = CrashDisk()
     broker = TestBroker.open("data", files=disk)
     broker.create_topic("orders")
@@ -268,6 +269,9 @@ def test_a_crash_gives_back_at_once_with_the_attempt_counted() -> None:
     messages = consumer.receive(2)
     messages[1].ack()
 
+    for _ in range(crashes):
+        disk.kill()
+        broker = TestBroker.open("data", files=disk, clock=broker.clock)
     disk.kill()
     with TestBroker.open("data", files=disk, clock=broker.clock) as broker:
         [message] = broker.consumer("orders").receive(10)

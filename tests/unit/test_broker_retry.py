@@ -187,3 +187,17 @@ def test_a_restart_keeps_the_error_of_an_earlier_attempt() -> None:
     assert letter.error == "ValueError: first"
     assert (letter.reason, letter.attempts) == ("visibility timeout", 2)
     assert (letter.first_failed_ms, letter.last_failed_ms) == (failed_ms, failed_ms + 61_000)
+
+
+def test_nothing_is_kept_of_failures_that_are_over(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"0", b"1", b"2"])
+    consumer = penstock.consumer("orders", max_attempts=2, backoff=["1s"])
+    for message in consumer.receive(3):
+        message.nack(error="no")
+    acked, dead, waiting = consumer.receive(3, wait="1s")
+    acked.ack()
+    dead.nack()
+
+    member = penstock._core.state.topics["orders"].partitions[0].groups["default"]
+    assert list(member.failures) == [waiting.offset]

@@ -142,3 +142,24 @@ def test_lanes_begin_again_after_a_seek(penstock: TestBroker) -> None:
     penstock.seek("orders", "default", "earliest")
 
     assert [message.value for message in consumer.receive(10)] == [b"high", b"low"]
+
+
+@pytest.mark.parametrize("answer", ["ack", "none"])
+def test_a_dead_letter_tells_only_of_failures_since_the_seek(penstock: TestBroker, answer: str) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"x")
+    consumer = penstock.consumer("orders", max_attempts=2, backoff=["1s"], visibility_timeout="1m")
+    consumer.receive()[0].nack(error="long ago")
+    if answer == "ack":
+        consumer.receive(wait="1s")[0].ack()
+    penstock.advance("1h")
+    penstock.seek("orders", "default", "earliest")
+    again_ms = penstock.clock.wall_ms()
+
+    consumer.receive()
+    penstock.advance("1m")
+    consumer.receive()
+    penstock.advance("1m")
+
+    [letter] = penstock.dead_letters("orders")
+    assert (letter.error, letter.first_failed_ms - again_ms) == ("visibility timeout", 60_000)
