@@ -61,16 +61,18 @@ class ThreadDriver:
 
     def run(self, steps: Steps[T]) -> T:
         """Run an operation to its end, waiting where it waits."""
-        try:
-            with self._lock:
-                self._check_open()
+        wanted: Step | None = None
+        with self._lock:
+            self._check_open()
+            try:  # Inside: an exception that leaves a `with` costs as much again.
                 wanted = next(steps)
                 waiter = self._register(wanted)
                 self._active += 1
-        except StopIteration as end:  # It had nothing to wait for.
+            except StopIteration as end:  # It had nothing to wait for.
+                result: T = end.value
+        if wanted is None:
             if self._state.jobs:
                 self._run_jobs()
-            result: T = end.value
             return result
         try:
             self._wait(wanted, waiter)
