@@ -499,6 +499,15 @@ def test_looking_far_ahead_does_not_lend_far_ahead() -> None:
     assert lent(engine, 10, high=4) == (0, 4)
 
 
+def test_looking_over_a_purged_stretch_does_not_lend_beyond_high() -> None:
+    engine = engine_at()
+    assert engine.ready(1_000)
+    engine.settle_free(0, 8)
+
+    assert engine.lease(1, 5, 0, 1_000, 1) is None
+    assert lent(engine, 5, high=12) == (8, 12)
+
+
 def test_weighted_lanes_share_in_proportion() -> None:
     engine = engine_at(lanes=[(0, 100, 1), (200, 300, -1)], weights={1: 6, 0: 3, -1: 1})
 

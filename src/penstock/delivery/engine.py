@@ -421,32 +421,29 @@ class DeliveryEngine:
     def _find(self, lane: int, limit: int, high: int) -> tuple[int, int]:
         """The first fresh run of a lane, at most ``limit`` long; empty if there is none."""
         slot = lane + LANE_SHIFT
-        scan = max(self._cursors[slot], self._scans[slot])
+        first = max(self._cursors[slot], self._scans[slot])
+        scan = first
         done = self.done
         while scan < high:
+            if scan < done.end:  # Some of it may be done: purged, or settled before it was delivered.
+                scan = done.first_missing(scan)
             start = scan
             end = self._run_ends[slot]
             if start + limit > min(end, high):
                 start, end = self.lanes.next_range(lane, scan, high)
                 self._run_ends[slot] = end
-            if start < done.end:  # Some of it may be done: purged, or settled before it was delivered.
-                start = done.first_missing(start)
-            if start < end:
-                if start > scan:
-                    self._scans[slot] = start
+            if start >= end:
+                self._scans[slot] = high
+                return high, high
+            if start == scan:
+                if scan > first:
+                    self._scans[slot] = scan
                 end = min(end, start + limit)
                 if start < done.end:
                     end = done.first_present(start, end)
                 return start, end
-            scan = min(max(start, end), high)
-            self._scans[slot] = scan
+            scan = start  # The run begins later, and may be done there.
         return high, high
-
-    def _rescue_passed(self, lane: int, upto: int) -> None:
-        """Replay: what the cursor passes was in leases that a full disk kept from being written; it waits."""
-        while (passed := self._find(lane, upto, upto))[0] < upto:
-            self._take_fresh(lane, passed[0], passed[1])
-            self._retries.put(passed[0], passed[1], 1, 0)
 
     def _take_fresh(self, lane: int, start: int, end: int) -> None:
         slot = lane + LANE_SHIFT
