@@ -95,14 +95,12 @@ def _remember(partition: Partition, start: int, end: int, since_ms: int, *, sche
     if scheduled:
         assert partition.schedule is not None
         log = partition.schedule.log
+    known = partition.topic.dedup
     for first in range(start, end, 1000):
         for record in log.records(first, min(first + 1000, end)):
             for name, value in record.headers:
-                if name == DEDUP_ID and value is not None and record.timestamp >= since_ms:
-                    partition.topic.dedup.add(
-                        value.decode("utf-8", "replace"),
-                        partition.number,
-                        record.offset,
-                        record.timestamp,
-                        scheduled,
-                    )
+                if name == DEDUP_ID and value is not None and record.timestamp > since_ms:
+                    dedup_id = value.decode("utf-8", "replace")
+                    # The same id may be in two places, if the wall clock was set; the last one counts.
+                    if record.timestamp >= known.time_ms(dedup_id):
+                        known.add(dedup_id, partition.number, record.offset, record.timestamp, scheduled)

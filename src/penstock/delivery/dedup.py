@@ -95,6 +95,11 @@ class DedupWindow:
         if self._order[0] == dedup_id:
             self._first_ms = timestamp_ms
 
+    def time_ms(self, dedup_id: str) -> int:
+        """When the id was last added; -1 if it is not remembered."""
+        place = self._places.get(dedup_id, -1)
+        return _time_ms(place) if place >= 0 else -1
+
     def forget(self, now_ms: int) -> int:
         """Forget every id that is too old, at once; return how many."""
         return self._forget(now_ms, len(self._order))
