@@ -256,6 +256,14 @@ def test_a_short_lease_after_a_long_one_that_ended_expires_in_time() -> None:
     assert engine.expired(1_000) == [short]
 
 
+def test_an_older_lease_extended_to_the_deadline_of_a_newer_one_comes_first() -> None:
+    engine = engine_at()
+    older, newer = lend(engine, 1), lend(engine, 1, now_ms=500)
+    engine.extend(older.number, newer.deadline_ms)
+
+    assert engine.expired(newer.deadline_ms) == [older, newer]
+
+
 def test_many_leases_expire_in_the_order_of_their_deadlines() -> None:
     engine = engine_at()
     leases = [lend(engine, 1, now_ms=now_ms) for now_ms in range(100)]

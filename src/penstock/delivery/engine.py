@@ -544,8 +544,9 @@ class DeliveryEngine:
     def _set_timer(self, lease: Lease) -> None:
         timers = self._timers
         deadline_ms = lease.deadline_ms
+        newest = lease.number + 1 == self.next_number
         # As good as always; and a heap stays one when its maximum is put at the end.
-        if deadline_ms >= self._latest_ms:
+        if deadline_ms > self._latest_ms or (deadline_ms == self._latest_ms and newest):
             self._latest_ms = deadline_ms
             timers.append((deadline_ms, lease.number))
         else:
