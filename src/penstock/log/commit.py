@@ -71,7 +71,7 @@ class GroupCommit:
         while log.durable < written:
             if log.failed is not None:
                 raise log.failed
-            self.mark(log)
+            self.mark(log)  # Whoever wrote may have left that to whoever waits.
             self._take_turn(_Waiter(log, written))
 
     def kick(self) -> None:
@@ -118,8 +118,6 @@ class GroupCommit:
             if not waiter.leads:
                 waiter.wake.acquire()
             if waiter.leads:
-                if waiter.log is not None and not waiter.content():
-                    self.mark(waiter.log)  # Whoever wrote may have left that to whoever waits.
                 self._sync_marked()
         finally:
             # Also when Ctrl-C came: a turn that nobody takes would stop everybody.
