@@ -11,6 +11,7 @@ Speed is never asserted in a test: a shared machine has no speed.
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -102,4 +103,5 @@ def growth(chosen: Sequence[Benchmark], size: SizeName) -> list[list[str]]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that scratch directories go away then too.
     sys.exit(main(sys.argv[1:]))

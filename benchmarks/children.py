@@ -24,9 +24,13 @@ from penstock.wire.records import check_batch
 VALUE = b"x" * 100
 BATCH = 1000
 LEASE = 100
+SMALL_BATCH = (
+    10  # Of about a kilobyte: several between two entries of the index, so it is as dense as it gets.
+)
 WARM_UP = 10  # Batches before the first look: imports, caches and buffers are not growth.
 LOOK_EVERY = 50  # Batches between looks at the memory, so that a peak does not hide.
 DAY_SECONDS = 86_400
+SINGLES_SHARE = 20  # A twentieth of the log that is opened, its end, is written one by one.
 
 
 class Growth:
@@ -53,13 +57,13 @@ def backlog(size: int, directory: str) -> dict[str, float]:
                 consumer.ack(consumer.receive(BATCH))
             growth = Growth()
             started = time.perf_counter()
-            for number in range(size // BATCH):
-                broker.publish_batch("numbers", [VALUE] * BATCH)
+            for number in range(size // SMALL_BATCH):
+                broker.publish_batch("numbers", [VALUE] * SMALL_BATCH)
                 if number % LOOK_EVERY == 0:
                     growth.look()
             growth.look()
             written, write_seconds = growth.highest, time.perf_counter() - started
-            assert broker.depth("numbers", "readers") == size // BATCH * BATCH
+            assert broker.depth("numbers", "readers") == size // SMALL_BATCH * SMALL_BATCH
             started = time.perf_counter()
             batches = 0
             while messages := consumer.receive(BATCH):
@@ -131,15 +135,17 @@ def write_log(size: int, directory: str) -> dict[str, float]:
     broker = penstock.open(directory)
     broker.create_topic("numbers", durability="os", retention=None)
     broker.create_group("numbers", "readers")
-    values = [VALUE] * BATCH
-    written = 0
-    while written < size:
-        for _ in range(10):
-            broker.publish_batch("numbers", values)
-        written = broker.describe_topic("numbers").bytes
-    report({"bytes": written})
+    _write(broker, size - size // SINGLES_SHARE, BATCH)
+    _write(broker, size, 1)  # What opening must check: the smaller the batches, the longer it takes.
+    report({"bytes": broker.describe_topic("numbers").bytes})
     while True:
-        broker.publish_batch("numbers", values)
+        broker.publish_batch("numbers", [VALUE])
+
+
+def _write(broker: penstock.Broker, size: int, batch: int) -> None:
+    while broker.describe_topic("numbers").bytes < size:
+        for _ in range(10 * BATCH // batch):
+            broker.publish_batch("numbers", [VALUE] * batch)
 
 
 def open_log(size: int, directory: str) -> dict[str, float]:

@@ -77,7 +77,8 @@ class Workload:
         for step in (
             self.open, self.create, self.publish, self.delay, self.deduplicate, self.consume, self.answer,
             self.die, self.chain, self.redrive, self.stream, self.seek, self.advance, self.change_schedule,
-            self.compact, self.close, self.open, self.publish_more, self.consume_more, self.upkeep, self.close,
+            self.compact, self.close, self.open, self.publish_more, self.consume_more, self.upkeep,
+            self.close,
         ):  # fmt: skip
             if self.broker is not None or step == self.open:
                 step()
@@ -309,7 +310,11 @@ def check_schedule(broker: TestBroker, ledger: Ledger) -> None:
 
 def check_dead_letters(broker: TestBroker, ledger: Ledger) -> None:
     letters = Counter(
-        (message.headers["x-group"], message.headers["x-source-offset"], message.headers["x-source-partition"])
+        (
+            message.headers["x-group"],
+            message.headers["x-source-offset"],
+            message.headers["x-source-partition"],
+        )
         for message in everything(broker, "orders.dlq")
     )
     assert {place for place, count in letters.items() if count > 1} == set()

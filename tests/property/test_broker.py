@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from penstock.broker.handles import Consumer
 from penstock.config import BrokerConfig
@@ -151,14 +151,13 @@ class Held:
     message: ReceivedMessage
     consumer: Consumer
     group: str
-    life: int
 
 
 class BrokerAgainstModel(RuleBasedStateMachine):
     """See the top of the module."""
 
     held = Bundle("held")
-    consumers = Bundle("consumers")
+    answered = Bundle("answered")
 
     @initialize(attempts=st.integers(1, 3), bury_expired=st.booleans(), snapshots=st.booleans())
     def open_first(self, attempts: int, bury_expired: bool, snapshots: bool) -> None:
@@ -169,9 +168,8 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.config = BrokerConfig(snapshot_bytes=1 if snapshots else 1 << 30)
         self.model = Model()
         self.bury_expired = bury_expired
-        self.life = 0  # Rises with every opening: what was held before is not held any more.
         self.highest_wall_ms = self.clock.wall_ms()
-        self.open_consumers: dict[int, tuple[str, Consumer]] = {}
+        self.consumers: dict[tuple[str, int], Consumer] = {}
         self.broker = self.open()
         self.broker.create_topic(
             TOPIC,
@@ -275,21 +273,11 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     # Consuming.
 
-    @rule(target=consumers, group=st.sampled_from(GROUPS))
-    def join(self, group: str) -> tuple[str, Consumer, int]:
-        consumer = self.broker.consumer(TOPIC, group=group)
-        self.open_consumers[id(consumer)] = (group, consumer)
-        return group, consumer, self.life
-
-    @rule(target=held, who=consumers, limit=st.integers(1, 5))
-    def receive(self, who: tuple[str, Consumer, int], limit: int) -> Any:
-        group, consumer, life = who
-        if life != self.life:
-            return multiple()
-        if id(consumer) not in self.open_consumers:
-            with pytest.raises(Closed):
-                consumer.receive(limit)
-            return multiple()
+    @rule(target=held, group=st.sampled_from(GROUPS), number=st.integers(0, 1), limit=st.integers(1, 5))
+    def receive(self, group: str, number: int, limit: int) -> Any:
+        consumer = self.consumers.get((group, number))
+        if consumer is None:
+            consumer = self.consumers[group, number] = self.broker.consumer(TOPIC, group=group)
         first = consumer._state.turn % PARTITIONS
         messages = consumer.receive(limit)
         expected: list[tuple[int, int, bytes, int]] = []
@@ -298,7 +286,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         assert [(m.partition, m.offset, m.value, m.attempt) for m in messages] == expected
         for message in messages:
             self.lend(self.model.of(group, message.partition, message.offset), message, consumer)
-        return multiple(*(Held(message, consumer, group, self.life) for message in messages))
+        return multiple(*(Held(message, consumer, group) for message in messages))
 
     def expect(
         self, group: str, partition: int, limit: int, expected: list[tuple[int, int, bytes, int]]
@@ -346,9 +334,9 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     def answer(self, held: Held, ask: Callable[[], None]) -> Progress | None:
         """Give an answer; None if it was refused, as it must be if the message is not held any more."""
-        if held.life != self.life:
-            return None
-        if id(held.consumer) not in self.open_consumers:
+        if held.consumer._core is not self.broker._core:
+            return None  # Of a process that is gone.
+        if held.consumer not in self.consumers.values():
             with pytest.raises(Closed):
                 ask()
             return None
@@ -361,14 +349,15 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         self.model.decided(message.partition)
         return self.model.of(held.group, message.partition, message.offset)
 
-    @rule(held=held)
-    def ack(self, held: Held) -> None:
+    @rule(target=answered, held=consumes(held))
+    def ack(self, held: Held) -> Held:
         progress = self.answer(held, held.message.ack)
         if progress is not None:
             progress.state = "done"
+        return held
 
-    @rule(held=held, delay_ms=st.none() | st.integers(0, 20_000))
-    def nack(self, held: Held, delay_ms: int | None) -> None:
+    @rule(target=answered, held=consumes(held), delay_ms=st.none() | st.integers(0, 20_000))
+    def nack(self, held: Held, delay_ms: int | None) -> Held:
         delay = None if delay_ms is None else delay_ms / 1000
         progress = self.answer(held, lambda: held.message.nack(delay=delay, error="no"))
         if progress is not None:
@@ -376,15 +365,23 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             if delay_ms is None:
                 delay_ms = BACKOFF_MS[min(progress.attempt, len(BACKOFF_MS)) - 1]
             self.come_again(held.group, message.partition, message.offset, self.now_ms + delay_ms)
+        return held
 
-    @rule(held=held)
-    def reject(self, held: Held) -> None:
+    @rule(target=answered, held=consumes(held))
+    def reject(self, held: Held) -> Held:
         if self.answer(held, lambda: held.message.reject("bad")) is not None:
             self.bury(held.group, held.message.partition, held.message.offset)
+        return held
+
+    @rule(held=answered)
+    def ack_again(self, held: Held) -> None:
+        if held.consumer._core is self.broker._core:
+            with pytest.raises((AlreadySettled, LeaseLost, Closed)):
+                held.message.ack()
 
     @rule(held=held, duration_ms=st.integers(1, 30_000))
     def extend(self, held: Held, duration_ms: int) -> None:
-        if held.life != self.life or id(held.consumer) not in self.open_consumers or not self.holds(held):
+        if held.consumer not in self.consumers.values() or not self.holds(held):
             return
         held.message.extend(duration_ms / 1000)
         lease = (held.group, held.message.partition, held.message.delivery.lease)
@@ -402,10 +399,10 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             progress.attempt += 1
             progress.due_ms = due_ms
 
-    @rule(who=consumers)
-    def leave(self, who: tuple[str, Consumer, int]) -> None:
-        _, consumer, life = who
-        if life == self.life and self.open_consumers.pop(id(consumer), None) is not None:
+    @rule(group=st.sampled_from(GROUPS), number=st.integers(0, 1))
+    def leave(self, group: str, number: int) -> None:
+        consumer = self.consumers.pop((group, number), None)
+        if consumer is not None:
             consumer.close()
             self.release(id(consumer))
 
@@ -468,31 +465,23 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     # Ends and beginnings.
 
-    @rule()
-    def restart(self) -> None:
-        self.broker.close()
-        self.release(None)
-        self.reopen()
-        for partition in range(PARTITIONS):
-            self.model.decided(partition)
-
-    @rule(seed=st.none() | st.integers(0, 1000))
-    def crash(self, seed: int | None) -> None:
-        """The process is killed, or with a seed the power is cut."""
-        if seed is None:
+    @rule(how=st.sampled_from(["close", "kill", "power cut"]), seed=st.integers(0, 1000))
+    def end(self, how: str, seed: int) -> None:
+        """The process ends, and the next one begins."""
+        if how == "close":
+            self.broker.close()
+            self.release(None)
+        elif how == "kill":
             self.disk.kill()
         else:
             self.disk.power_cut(Random(seed))
-        self.reopen()
-        for place, progress in self.model.progress.items():
-            self.compare_after_crash(place, progress, power=seed is not None)
+        self.consumers.clear()
+        self.broker = self.open()
+        if how != "close":
+            for place, progress in self.model.progress.items():
+                self.compare_after_crash(place, progress, power=how == "power cut")
         for partition in range(PARTITIONS):
             self.model.decided(partition)
-
-    def reopen(self) -> None:
-        self.life += 1
-        self.open_consumers.clear()
-        self.broker = self.open()
 
     def compare_after_crash(self, place: tuple[str, int, int], progress: Progress, *, power: bool) -> None:
         """Everything decided is as it was; of what was only noted, some may be forgotten."""
@@ -569,8 +558,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         for _ in range(3):
             self.advance(61_000)
         for group in GROUPS:
-            who = self.join(group)
-            while received := self.receive(who, 5).values:
+            while received := self.receive(group, 0, 5).values:
                 for held in received:
                     self.ack(held)
             assert self.broker.describe_group(TOPIC, group).lag == 0
