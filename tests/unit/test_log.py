@@ -14,6 +14,8 @@ from penstock.log.log import Log, LogConfig
 from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, OPEN_MAX, WINDOWS_MAX
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 from penstock.wire.records import (
+    DEDUP,
+    EXPIRES,
     BatchBuilder,
     check_batch,
     decode_batch,
@@ -507,6 +509,50 @@ def test_headers_are_walked_while_segments_come_and_go() -> None:
     assert next(walk).base_offset == start
     rest = [header.base_offset for header in walk]
     assert rest == list(range(start + 3, 36, 3))
+
+
+def test_marked_headers_are_those_of_the_walk_that_have_a_mark() -> None:
+    log = open_log()
+    random = Random(7)
+    for number in range(200):
+        builder = BatchBuilder()
+        for _ in range(random.randint(1, 3)):
+            builder.add(None, b"x" * random.randint(0, 40), [])
+        attributes = random.choice([0, 0, 0, DEDUP, EXPIRES, lane_attributes(1)])
+        producer_id = random.choice([-1, -1, -1, 9])
+        log.append(builder.build(1000 + number, 1000 + number, attributes, producer_id, 0, number))
+    assert len(log.segments()) > 3
+
+    for start in (0, 1, log.end // 2, log.end - 1, log.end):
+        every = list(log.headers(start))
+        for bits in (0, DEDUP, DEDUP | EXPIRES):
+            marked = [
+                header.base_offset for header in every if header.attributes & bits or header.producer_id >= 0
+            ]
+            assert [header.base_offset for header in log.marked_headers(start, bits)] == marked
+
+
+def test_marked_headers_of_a_log_without_marks_are_none() -> None:
+    assert list(filled(40).marked_headers(0, DEDUP)) == []
+
+
+def test_marked_headers_are_walked_across_batches_larger_than_a_chunk() -> None:
+    log = open_log(LogConfig(durability="os"))
+    for number in range(5):
+        log.append(encode_values([b"x" * CHUNK_BYTES], 1000, DEDUP if number == 3 else 0))
+    assert [header.base_offset for header in log.marked_headers(0, DEDUP)] == [3]
+
+
+def test_marked_headers_stop_at_damage() -> None:
+    files = MemoryFiles()
+    log = Log.open(files, "log", LogConfig(durability="os"))
+    for _ in range(5):
+        log.append(encode_values([b"x"], 1000))
+    place = log.segments()[0].bytes // 5 * 3
+    (path,) = [f"log/{name}" for name in files.list("log") if name.endswith(".log")]
+    files._contents[path][place + 16] = 9  # The format of the fourth batch.
+    with pytest.raises(CorruptionError):
+        list(log.marked_headers(0, DEDUP))
 
 
 def test_a_log_of_many_segments_keeps_few_files_open() -> None:

@@ -40,7 +40,7 @@ def save_digest(partition: Partition) -> None:
 def load_digest(partition: Partition) -> None:
     """Restore producers and the last dedup offset: from the digest, and from the batches after it."""
     start = _read(partition)
-    for header in partition.log.headers(start):
+    for header in partition.log.marked_headers(start, DEDUP):
         if header.base_offset < start:
             continue
         if header.attributes & DEDUP:
@@ -81,7 +81,7 @@ def load_dedup_ids(state: State, partition: Partition) -> None:
     since_ms = state.clock.wall_ms() - topic.settings.dedup_window_ms
     log = partition.log
     if partition.dedup_last >= log.start:
-        for header in log.headers(log.offset_at(since_ms)):
+        for header in log.marked_headers(log.offset_at(since_ms), DEDUP):
             # A message that was delayed is remembered from when it was accepted: see the schedule, below.
             if header.attributes & DEDUP and not header.attributes & SCHEDULED:
                 _remember(partition, header.base_offset, header.next_offset, since_ms, scheduled=False)

@@ -27,7 +27,7 @@ from penstock.errors import InvalidBatch, OffsetOutOfRange
 from penstock.log.files import File
 from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
-from penstock.log.scan import Damage, decode, skip_to, whole
+from penstock.log.scan import Damage, decode, skip_plain, skip_to, whole
 from penstock.log.segment import Segment, raise_corruption
 from penstock.wire.records import HEADER_BYTES, Header, Record, read_header
 
@@ -36,6 +36,7 @@ SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly alwa
 AHEAD: Final = 64  # Records decoded at a time for one who reads on: one by one costs four times as much.
 WINDOWS_MAX: Final = 4  # Readers at different places of one log that do not disturb each other.
 HINTS_MAX: Final = 64
+EVERY_BATCH: Final = -1  # In place of attribute bits.
 OPEN_MAX: Final = 4  # Sealed segments kept open: as many as there are windows.
 
 _offset_of = attrgetter("offset")
@@ -228,13 +229,25 @@ class LogReader:
 
     def headers(self, offset: int) -> Iterator[Header]:
         """The headers of the batches from the one that holds ``offset`` on; nothing is decoded or summed."""
+        return self._headers(offset, EVERY_BATCH)
+
+    def marked_headers(self, offset: int, attributes: int) -> Iterator[Header]:
+        """Only those with one of these attribute bits or a producer's number, in a third of the time."""
+        return self._headers(offset, attributes)
+
+    def _headers(self, offset: int, attributes: int) -> Iterator[Header]:
         while offset < self.end:
             segment, position, base = self._locate(max(offset, self.start))
-            for header in self._segment_headers(segment, position, base):
+            changes = self._changes
+            for header in self._segment_headers(segment, position, base, attributes):
                 offset = header.next_offset
                 yield header
+            if changes == self._changes:
+                offset = segment.next_offset
 
-    def _segment_headers(self, segment: Segment, position: int, base: int) -> Iterator[Header]:
+    def _segment_headers(
+        self, segment: Segment, position: int, base: int, attributes: int
+    ) -> Iterator[Header]:
         """As far as the segment reaches, or until positions become void."""
         changes = self._changes
         data = b""
@@ -244,6 +257,10 @@ class LogReader:
                 position += at
                 data = self._use(segment).read(position, min(CHUNK_BYTES, segment.size - position))
                 at = 0
+            if attributes != EVERY_BATCH:
+                at, base = skip_plain(data, at, base, attributes, segment.next_offset)
+                if base >= segment.next_offset or (at > 0 and at + HEADER_BYTES > len(data)):
+                    continue
             try:
                 header = read_header(data, at)
             except InvalidBatch as error:

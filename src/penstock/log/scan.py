@@ -6,6 +6,7 @@ a batch does not cover its base offset (a broker sets that without summing
 again), so the chain is what protects it: every walk here checks it.
 
     skip_to     along the headers to the batch that holds an offset
+    skip_plain  along the headers to a batch that somebody must look at
     whole       how far whole batches reach
     decode      batches to records, checksums checked
     Scan        checksums of a whole segment, collecting its index and lanes
@@ -29,6 +30,7 @@ from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, 
 _CHAIN: Final = Struct(
     ">qi4xbI2xi"
 )  # base offset, length, (epoch), magic, crc, (attributes), last offset delta
+_MARKS: Final = Struct(">qi4xb4xhi16xq")  # attributes instead of the checksum, and the producer id
 _HEADER: Final = Struct(">qi4xbIhi8xq")  # the same with attributes, (base timestamp) and max timestamp
 _MAGIC: Final = 2
 _SIZE_BEGIN: Final = 12  # The length field counts from here.
@@ -69,6 +71,24 @@ def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset))
         if base + delta >= target:
+            break
+        offset = base + delta + 1
+        at += length + _SIZE_BEGIN
+    return at, offset
+
+
+def skip_plain(data: bytes, at: int, offset: int, attributes: int, limit: int) -> tuple[int, int]:
+    """Skip the batches that no producer has numbered and that have none of these attribute bits.
+
+    Where the next one begins, and with which offset; as in ``skip_to`` it may
+    lie behind the end of data.  Damage, and a batch that reaches ``limit``, is not skipped.
+    """
+    last = len(data) - HEADER_BYTES
+    while at <= last:
+        base, length, magic, bits, delta, producer_id = _MARKS.unpack_from(data, at)
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0 or base + delta >= limit:
+            break
+        if bits & attributes or producer_id >= 0:
             break
         offset = base + delta + 1
         at += length + _SIZE_BEGIN
