@@ -258,7 +258,9 @@ def test_a_short_lease_after_a_long_one_that_ended_expires_in_time() -> None:
 
 def test_an_older_lease_extended_to_the_deadline_of_a_newer_one_comes_first() -> None:
     engine = engine_at()
-    older, newer = lend(engine, 1), lend(engine, 1, now_ms=500)
+    older = lend(engine, 1)
+    engine.expired(1_000)  # So that the newer one's timer is the first.
+    newer = lend(engine, 1, now_ms=1_000)
     engine.extend(older.number, newer.deadline_ms)
 
     assert engine.expired(newer.deadline_ms) == [older, newer]
@@ -583,6 +585,20 @@ def test_a_replay_after_retention_finds_the_lane_by_the_last_offset() -> None:
     replayed.skip_to(5)
 
     assert lent(replayed, 20, high=20) == (10, 20)
+
+
+def test_a_replay_after_retention_takes_a_retry_from_where_it_waits() -> None:
+    """Its lane is forgotten, so that by its offset it would look fresh in the normal lane."""
+    lanes = LaneIndex()
+    lanes.add(1, 3, 1)
+    lanes.drop_before(2)
+    engine = DeliveryEngine(0, lanes, 3)
+
+    engine.restore_lease(1, 1, 3, 1, 1_000, 1)
+    engine.give_back(1, 1, 2, 2, 500)
+    engine.restore_lease(2, 1, 2, 2, 1_500, 1)
+
+    assert (engine.waiting_retry, engine.in_flight) == (0, 2)
 
 
 def test_the_end_is_above_everything_the_engine_knows() -> None:
