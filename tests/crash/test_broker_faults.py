@@ -22,7 +22,7 @@ from random import Random
 
 import pytest
 
-from penstock.config import BrokerConfig
+from penstock.config import BrokerConfig, TopicOptions
 from penstock.errors import PenstockError
 from penstock.log.files import Files
 from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
@@ -103,16 +103,17 @@ class Workload:
 
     def create(self) -> None:
         broker = self.live()
-        for name, make in {
-            "orders": lambda: broker.create_topic("orders", partitions=2, retention=None),
-            "out": lambda: broker.create_topic("out", retention=None),
-            "state": lambda: broker.create_topic("state", compact=True, segment_bytes=4096, retention=None),
-            "short": lambda: broker.create_topic("short", segment_bytes=4096, retention="1m"),
-        }.items():
+        topics: dict[str, TopicOptions] = {
+            "orders": {"partitions": 2, "retention": None},
+            "out": {"retention": None},
+            "state": {"compact": True, "segment_bytes": 4096, "retention": None},
+            "short": {"segment_bytes": 4096, "retention": "1m"},
+        }
+        for name, options in topics.items():
             for _ in range(2):
                 if name not in self.ledger.topics:
                     with self.attempt():
-                        make()
+                        broker.create_topic(name, **options)
                         self.ledger.topics.add(name)
 
     def _publish(self, value: bytes, **options: object) -> Receipt | None:

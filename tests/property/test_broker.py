@@ -318,11 +318,14 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             progress.state = "done"
 
     def bury(self, group: str, partition: int, offset: int) -> None:
+        self.buried(group, partition, offset)
+        self.model.decided(partition)
+
+    def buried(self, group: str, partition: int, offset: int) -> None:
         progress = self.model.of(group, partition, offset)
         self.model.dead[group, partition, offset, progress.attempt] += 1
         self.model.listed[group, partition, offset] += 1
         progress.state = "done"
-        self.model.decided(partition)
 
     # Answers.
 
@@ -496,14 +499,14 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                 # Only a message whose last delivery was cut short is settled by a crash.
                 assert self.attempts + 1 in possible
                 progress.attempt = self.attempts
-                self.bury(*place)
+                self.buried(*place)
             return
         attempt = engine.waiting_attempt(offset)
         assert max(attempt, 1) in possible
         due_ms = next((due for start, end, due in engine.waiting_ranges() if start <= offset < end), 0)
-        if progress.state == "waiting" and not unsure:
+        if progress.state == "waiting" and progress.due_ms > self.now_ms:
             assert due_ms == progress.due_ms
-        elif attempt:
+        else:
             assert due_ms <= self.now_ms
         progress.state = "waiting" if attempt else "fresh"
         progress.attempt = max(attempt, 1)

@@ -46,8 +46,8 @@ from penstock.log.segment import INDEX, LANES, Segment
 from penstock.wire.records import LANE_MASK, Record, lane_of, place_batch
 
 # From byte 8 of a batch on: length, (9 bytes), attributes, last offset delta, (8 bytes), max timestamp.
-_HEAD: Final = Struct(">i9xhi8xq")
-_unpack_head: Final = _HEAD.unpack_from
+# The type says that numbers come out, so that compiled code holds them in machine words.
+_unpack_head: Final[Callable[[bytearray, int], tuple[int, int, int, int]]] = Struct(">i9xhi8xq").unpack_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ in batches of 170 bytes, the worst case, is scanned in about 1.5 s.
 """
 
 import re
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -27,11 +28,16 @@ from penstock.errors import InvalidBatch
 from penstock.log.index import LaneRange, SegmentIndex
 from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, decode_batch, lane_of
 
-_CHAIN: Final = Struct(
-    ">qi4xbI2xi"
-)  # base offset, length, (epoch), magic, crc, (attributes), last offset delta
-_MARKS: Final = Struct(">qi4xb4xhi16xq")  # attributes instead of the checksum, and the producer id
-_HEADER: Final = Struct(">qi4xbIhi8xq")  # the same with attributes, (base timestamp) and max timestamp
+# The types say that numbers come out, so that compiled code holds them in machine words.
+_Unpack5 = Callable[[bytes, int], tuple[int, int, int, int, int]]
+_Unpack6 = Callable[[bytes, int], tuple[int, int, int, int, int, int]]
+_Unpack7 = Callable[[bytes, int], tuple[int, int, int, int, int, int, int]]
+# Base offset, length, (epoch), magic, crc, (attributes), last offset delta.
+_unpack_chain: Final[_Unpack5] = Struct(">qi4xbI2xi").unpack_from
+# The same with attributes instead of the checksum, (timestamps) and the producer id.
+_unpack_marks: Final[_Unpack6] = Struct(">qi4xb4xhi16xq").unpack_from
+# The same with checksum and attributes, (base timestamp) and max timestamp.
+_unpack_header: Final[_Unpack7] = Struct(">qi4xbIhi8xq").unpack_from
 _MAGIC: Final = 2
 _SIZE_BEGIN: Final = 12  # The length field counts from here.
 _CRC_BEGIN: Final = 21
@@ -67,7 +73,7 @@ def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
     at = 0
     last = len(data) - HEADER_BYTES
     while at <= last and offset <= target:
-        base, length, magic, _, delta = _CHAIN.unpack_from(data, at)
+        base, length, magic, _, delta = _unpack_chain(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset))
         if base + delta >= target:
@@ -85,7 +91,7 @@ def skip_plain(data: bytes, at: int, offset: int, attributes: int, limit: int) -
     """
     last = len(data) - HEADER_BYTES
     while at <= last:
-        base, length, magic, bits, delta, producer_id = _MARKS.unpack_from(data, at)
+        base, length, magic, bits, delta, producer_id = _unpack_marks(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0 or base + delta >= limit:
             break
         if bits & attributes or producer_id >= 0:
@@ -100,7 +106,7 @@ def whole(data: bytes, offset: int, high: int) -> tuple[int, int]:
     at = 0
     size = len(data)
     while size - at >= HEADER_BYTES and offset < high:
-        base, length, magic, _, delta = _CHAIN.unpack_from(data, at)
+        base, length, magic, _, delta = _unpack_chain(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset))
         if at + length + _SIZE_BEGIN > size:
@@ -125,7 +131,7 @@ def decode(data: bytes, at: int, offset: int, end: int, records: list[Record]) -
     first = at
     size = len(data)
     while offset < end and size - at >= HEADER_BYTES:
-        base, length, magic, crc, delta = _CHAIN.unpack_from(data, at)
+        base, length, magic, crc, delta = _unpack_chain(data, at)
         following = at + length + _SIZE_BEGIN
         why = ""
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
@@ -172,7 +178,7 @@ class Scan:
         timestamp = self.last_timestamp
         self.wanted = HEADER_BYTES
         while size - at >= HEADER_BYTES:
-            base, length, magic, crc, attributes, delta, newest = _HEADER.unpack_from(data, at)
+            base, length, magic, crc, attributes, delta, newest = _unpack_header(data, at)
             if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
                 self.why = _complaint(base, length, magic, delta, offset)
                 break
