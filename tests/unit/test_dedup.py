@@ -41,6 +41,13 @@ def test_an_id_published_again_after_its_window_is_known_at_its_new_place() -> N
     assert len(window) == 1
 
 
+def test_the_time_of_an_id_is_known_while_it_is_remembered() -> None:
+    window = DedupWindow(1_000, 10)
+    window.add("order-1", 0, 1, 700)
+
+    assert (window.time_ms("order-1"), window.time_ms("order-2")) == (700, -1)
+
+
 def test_at_the_limit_the_oldest_id_goes_early_and_is_counted() -> None:
     window = DedupWindow(1_000, 2)
     window.add("a", 0, 1, 0)
