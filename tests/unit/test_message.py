@@ -38,7 +38,7 @@ def test_values_and_messages_with_nothing_but_a_value_are_bare() -> None:
         None,
         1,
     ],
-    ids=repr,
+    ids=lambda more: type(more).__name__,
 )
 def test_one_message_that_is_more_makes_the_batch_no_longer_bare(more: Any) -> None:
     assert bare_values([b"a", more], 1) is None

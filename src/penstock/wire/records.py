@@ -31,6 +31,7 @@ bits 11 to 14 promise about the records' headers: that is their writers' part.
 ``docs/format/record-batch.md`` has the format byte by byte.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, final
 
@@ -73,6 +74,10 @@ _UINT64_MAX: Final = (1 << 64) - 1
 _COPY_BYTES_MAX: Final = 4096  # Up to here a copy to sum is cheaper than a view, which is three objects.
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
+# The type says that numbers come out, so that compiled code holds them in machine words.
+_unpack_header: Final[
+    Callable[[Buffer, int], tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]]
+] = _HEADER.unpack_from
 _PLACE: Final = Struct(">qii")  # Base offset, size and leader epoch: what lies before the checksum.
 _INT16: Final = Struct(">h")
 _INT64: Final = Struct(">q")
@@ -406,7 +411,7 @@ def read_header(data: Buffer, position: int = 0) -> Header:
     (
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
-    ) = _HEADER.unpack_from(data, position)  # fmt: skip
+    ) = _unpack_header(data, position)  # fmt: skip
     if magic != _MAGIC:
         raise InvalidBatch(why=f"its format is {magic}, and only {_MAGIC} is supported")
     header = Header(
@@ -438,7 +443,10 @@ def _check_header(header: Header) -> None:
 def check_batch(data: Buffer, position: int = 0) -> Header:
     """The header of the batch at a position of data, all of which is there and matches its checksum."""
     header = _read_whole(data, position)
-    crc = crc32c(memoryview(data)[position + _CRC_BEGIN : position + header.size])
+    if header.size <= _COPY_BYTES_MAX:
+        crc = crc32c(data[position + _CRC_BEGIN : position + header.size])
+    else:
+        crc = crc32c(memoryview(data)[position + _CRC_BEGIN : position + header.size])
     if crc != header.crc:
         raise InvalidBatch(why=f"its checksum is {crc:08x}, not {header.crc:08x}")
     return header
