@@ -566,3 +566,14 @@ def test_nothing_of_all_this_has_changed_anything(broker: TestBroker) -> None:
 
     assert [message.value for message in broker.read("orders")] == [b"0", b"1", b"2"]
     assert broker.depth("orders", "g") == 3
+
+
+def test_a_reason_is_text(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"a")
+    [message] = penstock.consumer("orders").receive()
+
+    with pytest.raises(InvalidValue, match="say in text"):
+        message.reject(None)  # type: ignore[arg-type]
+
+    message.ack()

@@ -206,6 +206,8 @@ class Queues:
     def reject(self, consumer: Consumer, message: Any, reason: Any) -> Steps[None]:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
+        if not isinstance(reason, str):
+            raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
         member = self._held(topic, consumer, message)
         now_ms = self._state.clock.steady_ms()
         last = member.settings.max_attempts + 1
