@@ -173,8 +173,8 @@ class Child:
                 assert not places & settled, "delivered twice"
                 settled |= places
                 self.settle(consumer, messages)
-        messages = [m for number in range(PARTITIONS) for m in self.stored(TOPIC, number, 0)]
-        values = Counter(message.value for message in messages)
+        stored = [message for number in range(PARTITIONS) for message in self.stored(TOPIC, number, 0)]
+        values = Counter(message.value for message in stored)
         assert [value for value, count in values.items() if count > 1] == []
         assert self._ledger.delayed <= set(values)
         outputs = Counter(message.value for message in self.stored("out", 0, 0))

@@ -213,7 +213,8 @@ class Workload:
             self.live().create_group("orders", "mover")
             self.ledger.seeking = True
             self.live().seek("orders", "mover", 2, partition=0)
-            self.ledger.sought = 2
+            # A log that failed before it had so many messages takes the group only to its end.
+            self.ledger.sought = self.live().describe_group("orders", "mover").partitions[0].floor
 
     def advance(self) -> None:
         with self.attempt():
