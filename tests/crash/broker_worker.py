@@ -179,7 +179,7 @@ class Child:
         assert self._ledger.delayed <= set(values)
         outputs = Counter(message.value for message in self.stored("out", 0, 0))
         assert outputs == Counter(value for value in values if value[:1] == b"c")
-        poisonous = {m.id for m in messages if m.value[:1] == b"x"}
+        poisonous = {m.id for m in stored if m.value[:1] == b"x"}
         letters = Counter(letter.source for letter in self._broker.dead_letters(TOPIC, 1_000_000))
         assert letters == Counter(poisonous)
         self._broker.close()
