@@ -254,6 +254,37 @@ def test_threads_publish_and_consume_at_once_and_nothing_is_lost(tmp_path: Path,
         assert broker.depth("orders", "default") == 0
 
 
+def test_closing_waits_for_a_disk_thread_that_has_something_to_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = penstock.open(str(tmp_path / "data"))
+    broker.create_topic("t", durability="os")
+    commit = broker._core.state.commit
+    closing = threading.Event()
+    synced = threading.Event()
+
+    def tell_late() -> None:
+        synced.set()
+        closing.wait(10)
+
+    end_thread = commit.close
+
+    def close() -> None:
+        closing.set()  # Now the disk thread goes on to what it tells the broker, which takes its lock.
+        end_thread()
+
+    commit.listeners.insert(0, tell_late)
+    monkeypatch.setattr(commit, "close", close)
+    broker.publish("t", b"x")
+    commit.mark(broker._core.state.topics["t"].partitions[0].log)
+    commit.kick()
+    assert synced.wait(10)
+    closer = threading.Thread(target=broker.close, daemon=True)
+    closer.start()
+    closer.join(10)
+    assert not closer.is_alive(), "close and the disk thread wait for each other"
+
+
 def test_a_real_broker_keeps_real_time() -> None:
     with penstock.open() as broker:
         broker.create_topic("orders")

@@ -129,6 +129,8 @@ class ThreadDriver:
                 logger.warning("will try again: %s", error)
 
     def _after_sync(self) -> None:
+        if self._closing:  # Everybody was woken, and close may hold the lock until this thread has ended.
+            return
         with self._lock:
             self._state.hear()
 
@@ -163,6 +165,7 @@ class ThreadDriver:
         self._ring.set()
         if self._timekeeper.is_alive() and threading.current_thread() is not self._timekeeper:
             self._timekeeper.join(timeout_ms / 1000)
+        self._state.commit.close()  # Without the lock, which its thread may be waiting for (_after_sync).
         with self._lock:
             self._core.close()
 
