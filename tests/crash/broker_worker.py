@@ -233,9 +233,12 @@ def main(directory: str, rounds: int, seed: int) -> None:
             os.close(reading)
             live(directory, writing, ledger, number, last=last)
         os.close(writing)
-        listen(reading, pid, ledger, 60 if last else random.random() * ROUND_SECONDS)
-        os.close(reading)
-        _, status = os.waitpid(pid, 0)
+        try:
+            listen(reading, pid, ledger, 60 if last else random.random() * ROUND_SECONDS)
+        finally:
+            os.kill(pid, signal.SIGKILL)  # It is not reaped yet, so the number is still its own.
+            _, status = os.waitpid(pid, 0)
+            os.close(reading)
         if last and status:
             raise SystemExit(f"the last child ended with {status}")
     counts = (

@@ -8,8 +8,11 @@ published with an ack is there exactly if the ack holds; a rejected message is
 one dead letter.
 """
 
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,12 +30,18 @@ def test_a_broker_that_is_killed_hundreds_of_times_breaks_no_promise(tmp_path: P
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # So that nothing is left of it, whatever happens.
         )
         for number in range(WORKERS)
     ]
-    for process in processes:
-        output, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors[-3000:]
+    try:
+        results = [(process.communicate(timeout=240), process.returncode) for process in processes]
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    for (output, errors), code in results:
+        assert code == 0, errors[-3000:]
         opened, published, delayed, acked, rejected = (int(word) for word in output.split())
         # It did work between the kills; most lives were long enough to open and compare.
         assert opened > KILLS // 4
