@@ -12,7 +12,9 @@ from penstock.errors import PenstockError
 from penstock.version import __version__
 
 if TYPE_CHECKING:
-    from penstock import aio, errors, testing
+    import penstock.aio as aio
+    import penstock.errors as errors
+    import penstock.testing as testing
     from penstock.broker.broker import Broker, Queue, TopicHandle
     from penstock.broker.core import PartitionInfo, TopicInfo
     from penstock.broker.dead_letters import DeadLetter, Redrive
