@@ -182,7 +182,7 @@ class Settler(Protocol):
 
     def nack(self, message: Any, *, delay: Duration | None, error: BaseException | str | None) -> Any: ...
 
-    def reject(self, message: Any, reason: str) -> Any: ...
+    def reject(self, message: Any, reason: Any) -> Any: ...
 
     def extend(self, message: Any, duration: Duration) -> Any: ...
 
@@ -261,7 +261,7 @@ class ReceivedMessage(Delivered):
         """The work failed; deliver again after ``delay``, or after the group's backoff."""
         self._delivery.settler.nack(self, delay=delay, error=error)
 
-    def reject(self, reason: str) -> None:
+    def reject(self, reason: str | Unchecked) -> None:
         """The message is no good; straight to the dead letters."""
         self._delivery.settler.reject(self, reason)
 
@@ -299,7 +299,7 @@ class AsyncReceivedMessage(Delivered):
         """The work failed; deliver again after ``delay``, or after the group's backoff."""
         return cast("Awaitable[None]", self._delivery.settler.nack(self, delay=delay, error=error))
 
-    def reject(self, reason: str) -> Awaitable[None]:
+    def reject(self, reason: str | Unchecked) -> Awaitable[None]:
         """The message is no good; straight to the dead letters."""
         return cast("Awaitable[None]", self._delivery.settler.reject(self, reason))
 

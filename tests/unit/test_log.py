@@ -13,6 +13,7 @@ from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, OPEN_MAX, WINDOWS_MAX
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
+from penstock.version import compiled
 from penstock.wire.records import (
     DEDUP,
     EXPIRES,
@@ -201,6 +202,7 @@ class InterruptAtLine:
         return self.trace
 
 
+@pytest.mark.skipif(compiled(), reason="compiled code has no lines to interrupt between")
 def test_an_interrupt_at_any_line_of_an_append_leaves_no_trace() -> None:
     for number in range(1, 100):
         log = open_log(LogConfig(index_bytes=1))
