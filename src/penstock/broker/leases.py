@@ -20,11 +20,11 @@ from typing import Any, Final
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.journal import Journal
 from penstock.broker.publishing import EXPIRES_AT
-from penstock.broker.recovery import PARKED_MS
 from penstock.broker.replay import finish, remember_failure
 from penstock.broker.state import Consumer, GroupPartition, State, Topic
 from penstock.delivery import events
 from penstock.delivery.engine import Lease
+from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
 from penstock.message import Delivery, plain
 from penstock.wire.records import EXPIRES, REDRIVEN, Record

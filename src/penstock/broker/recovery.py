@@ -18,10 +18,9 @@ from penstock.broker.replay import apply, load_snapshot, remember_failure, snaps
 from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.config import TopicSettings
 from penstock.delivery import events
+from penstock.delivery.retries import PARKED_MS
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.schedule import Schedule
-
-PARKED_MS = 1 << 53  # Due time of a message that waits for its key: never by itself.
 
 
 def log_config(settings: TopicSettings) -> LogConfig:
