@@ -16,6 +16,7 @@ its start.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +32,7 @@ from penstock.wire.records import BatchBuilder
 
 SNAPSHOT_VERSION: Final = 1
 SEGMENT_BYTES: Final = 16 * 1024 * 1024  # Small, so that retention of the journal is fine-grained.
-PENDING_MAX: Final = 1000  # Events; then they are written even if nobody waits for them.
+PENDING_MAX: Final = 1000  # Events; then they are written even if nobody waits for them, or nothing is lent.
 READ_RECORDS: Final = 10_000  # Replayed at a time, which bounds memory.
 
 
@@ -53,10 +54,19 @@ class Journal:
         return len(self._pending)
 
     def note(self, event: AnyEvent, now_ms: int) -> None:
-        """Remember an event for the next flush."""
+        """Remember an event for the next flush.
+
+        None is ever dropped: replay hands out what a lease had taken only if it hears of every lease.
+        """
         self._pending.append((now_ms, events.encode(event)))
+        if len(self._pending) % PENDING_MAX == 0:
+            with suppress(PenstockError):  # A full disk: it stays noted, and ``make_room`` says so.
+                self.flush()
+
+    def make_room(self) -> None:
+        """Before more is handed out: write what was noted if it is much; raises while that is impossible."""
         if len(self._pending) >= PENDING_MAX:
-            self._write_or_drop()
+            self.flush()
 
     def commit(self, decisions: list[AnyEvent], now_ms: int) -> None:
         """Write these decisions now (with all that was noted), or raise and forget just them."""
@@ -85,13 +95,6 @@ class Journal:
             builder.add(None, data, [], latest - base)
         self.log.append(builder.build(base, latest))
         self._pending = []
-
-    def _write_or_drop(self) -> None:
-        """Keep the buffer bounded: on a full disk the oldest are forgotten, which costs attempt counts."""
-        try:
-            self.flush()
-        except PenstockError:
-            del self._pending[: PENDING_MAX // 2]
 
     def events(self, offset: int) -> Iterator[tuple[int, int, AnyEvent]]:
         """(offset, time, event) of everything written at or after ``offset``."""

@@ -68,6 +68,7 @@ class Leases:
     ) -> int:  # fmt: skip
         """Add messages of one partition; returns how many bytes there is still room for."""
         partition = member.partition
+        journal_of(member).make_room()
         average_bytes = partition.log.average_bytes if limit > 1 else 1
         while len(messages) < limit and bytes_left > 0 and self.looks_left > 0:
             room = min(limit - len(messages), bytes_left // average_bytes + 1)
@@ -125,7 +126,15 @@ class Leases:
             lease = engine.lease(1, high, now_ms, consumer.visibility_ms, consumer.number)
             if lease is None:
                 return None
-            records = log.records(lease.start, lease.end)
+            try:
+                records = log.records(lease.start, lease.end)
+            except PenstockError:
+                self._note(member, lease, consumer, now_ms)
+                again_ms = now_ms + READ_RETRY_MS
+                self.take_back(
+                    member, lease, lease.start, lease.end, lease.attempt, again_ms, events.RELEASED, now_ms
+                )
+                raise
             key = records[0].key if records else None
             if key is None or gate.holds(lease.start) or gate.admit(lease.start, key):
                 return lease

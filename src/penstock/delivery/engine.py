@@ -347,7 +347,6 @@ class DeliveryEngine:
             # By its last offset: retention may since have cut the lane index above the first one.
             lane = self._lane_of(end - 1)
             if taken == start and start >= self._cursors[lane + LANE_SHIFT]:
-                self._keep_passed(lane, start)
                 self._take_fresh(lane, start, end)
             else:
                 self._forget_waiting(taken, end)
@@ -451,12 +450,6 @@ class DeliveryEngine:
         self._cursors[slot] = end
         if self._strides:
             self._charge(slot, end - start)
-
-    def _keep_passed(self, lane: int, upto: int) -> None:
-        """Replay: what the cursor passes was in leases that a full disk kept from being written; it waits."""
-        while (passed := self._find(lane, upto, upto))[0] < upto:
-            self._retries.put(passed[0], passed[1], 1, 0)
-            self._cursors[lane + LANE_SHIFT] = self._scans[lane + LANE_SHIFT] = passed[1]
 
     def _charge(self, slot: int, size: int) -> None:
         """Weighted lanes: note that a lane was served.
