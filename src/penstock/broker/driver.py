@@ -20,7 +20,7 @@ caller does not stop it.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from penstock.broker.core import Core
@@ -240,15 +240,14 @@ class LoopDriver:
                 result: T = end.value
                 return result
             if isinstance(wanted, Durable):
-                await self._until_durable(wanted)
+                if wanted.log.durable < wanted.written:
+                    await self._until_durable(wanted)
             elif isinstance(wanted, Arrival):
                 await self._until_arrival(wanted)
             else:
                 await asyncio.sleep(0)
 
-    async def _until_durable(self, wanted: Durable) -> None:
-        if wanted.log.durable >= wanted.written:
-            return
+    def _until_durable(self, wanted: Durable) -> Awaitable[None]:
         if wanted.log.failed is not None:
             raise wanted.log.failed
         future: asyncio.Future[None] = self._loop.create_future()
@@ -257,7 +256,7 @@ class LoopDriver:
         if not self._kick_coming:
             self._kick_coming = True
             self._loop.call_soon(self._kick)
-        await future
+        return future
 
     def _kick(self) -> None:
         """At the end of a turn of the loop, so that all who wrote in it share one sync.
