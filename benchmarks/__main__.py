@@ -4,7 +4,8 @@
     python -m benchmarks --quick                 small sizes: does it run, roughly how fast
     python -m benchmarks --only publish-batch    just that one (again for more)
     python -m benchmarks --growth                each at a size and at ten times that size
-    python -m benchmarks --page                  also write the table into docs/benchmarks/core.md
+    python -m benchmarks --page                  also write docs/benchmarks/core.md; what was not
+                                                 measured this time comes from the last time
     python -m benchmarks --list                  the names
 
 Speed is never asserted in a test: a shared machine has no speed.
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         report.save(results[-1])
     print(report.table(results))
     if options.page:
-        report.write_page(results, size)
+        loaded = [report.load(benchmark, benchmark.sizes[size]) for benchmark in BENCHMARKS]
+        report.write_page([result for result in loaded if result is not None], size)
     return 0
 
 

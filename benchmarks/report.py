@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT, describe
-from benchmarks.model import Result, SizeName, number
+from benchmarks.model import Benchmark, Result, Round, SizeName, number
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "benchmarks" / "core.md"
@@ -80,6 +80,16 @@ def save(result: Result, folder: Path = RESULTS) -> Path:
     path = folder / f"{result.benchmark.name}.json"
     path.write_text(json.dumps({"machine": describe(), **as_json(result)}, indent=2) + "\n")
     return path
+
+
+def load(benchmark: Benchmark, size: int, folder: Path = RESULTS) -> Result | None:
+    """What was saved of an earlier run at that size, if it was."""
+    path = folder / f"{benchmark.name}.json"
+    if not path.exists():
+        return None
+    saved = json.loads(path.read_text())
+    rounds = [Round(**each) for each in saved["rounds"]]
+    return Result(benchmark=benchmark, size=size, rounds=rounds) if saved["size"] == size else None
 
 
 def write_page(

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS, growth, main, measure
 from benchmarks.machine import Foreign, describe, resident_bytes
 from benchmarks.model import Benchmark, Result, Round, Rounds, Target, number
-from benchmarks.report import BEGIN, COLUMNS, END, PAGE, save, table, write_page
+from benchmarks.report import BEGIN, COLUMNS, END, PAGE, load, save, table, write_page
 from penstock.version import version_line
 
 IN_A_PROCESS_OF_ITS_OWN = {"backlog-memory", "in-flight-memory", "scheduled-memory", "reopen"}
@@ -139,6 +139,14 @@ def test_results_are_saved_one_file_each(tmp_path: Path) -> None:
     assert saved["measured"] == 2
     assert [each["measured"] for each in saved["rounds"]] == [1, 3]
     assert saved["machine"]["penstock"] == version_line()
+
+
+def test_a_saved_result_is_loaded_if_it_is_of_that_size(tmp_path: Path) -> None:
+    result = measure(toy(None), 1, rounds=2)
+    save(result, tmp_path)
+    assert load(result.benchmark, 1, tmp_path) == result
+    assert load(result.benchmark, 2, tmp_path) is None
+    assert load(result.benchmark, 1, tmp_path / "nowhere") is None
 
 
 def test_the_page_keeps_its_words_and_gets_a_new_table(tmp_path: Path) -> None:
