@@ -10,14 +10,17 @@ closed, and opening only walks from there.  The file is derived: a missing or
 damaged one costs time, nothing else.
 """
 
+import logging
 from typing import Final
 
 import msgspec
 from crc32c import crc32c
 
 from penstock.broker.state import Partition, State
-from penstock.errors import PenstockError
+from penstock.errors import CorruptionError, PenstockError
 from penstock.wire.records import DEDUP, SCHEDULED
+
+logger = logging.getLogger("penstock")
 
 DEDUP_ID: Final = "x-dedup-id"
 VERSION: Final = 1
@@ -40,6 +43,16 @@ def save_digest(partition: Partition) -> None:
 def load_digest(partition: Partition) -> None:
     """Restore producers and the last dedup offset: from the digest, and from the batches after it."""
     start = _read(partition)
+    try:
+        _walk(partition, start)
+    except CorruptionError as error:
+        # One damaged batch must not keep the others from being read.
+        logger.warning("producers and dedup ids of %s may not be complete: %s", partition.directory, error)
+        partition.dedup_last = partition.log.end - 1
+    partition.digest_segments = partition.log.segment_count
+
+
+def _walk(partition: Partition, start: int) -> None:
     for header in partition.log.marked_headers(start, DEDUP):
         if header.base_offset < start:
             continue
@@ -54,7 +67,6 @@ def load_digest(partition: Partition) -> None:
                 header.base_offset,
                 header.max_timestamp,
             )
-    partition.digest_segments = partition.log.segment_count
 
 
 def _read(partition: Partition) -> int:
@@ -79,15 +91,22 @@ def load_dedup_ids(state: State, partition: Partition) -> None:
     """Fill the topic's dedup window with the ids of this partition that are young enough."""
     topic = partition.topic
     since_ms = state.clock.wall_ms() - topic.settings.dedup_window_ms
-    log = partition.log
-    if partition.dedup_last >= log.start:
-        for header in log.marked_headers(log.offset_at(since_ms), DEDUP):
-            # A message that was delayed is remembered from when it was accepted: see the schedule, below.
-            if header.attributes & DEDUP and not header.attributes & SCHEDULED:
-                _remember(partition, header.base_offset, header.next_offset, since_ms, scheduled=False)
+    if partition.dedup_last >= partition.log.start:
+        try:
+            _load_published(partition, since_ms)
+        except CorruptionError as error:
+            logger.warning("dedup ids of %s may not be complete: %s", partition.directory, error)
     if partition.schedule is not None:
         entries = partition.schedule.log
         _remember(partition, entries.offset_at(since_ms), entries.end, since_ms, scheduled=True)
+
+
+def _load_published(partition: Partition, since_ms: int) -> None:
+    log = partition.log
+    for header in log.marked_headers(log.offset_at(since_ms), DEDUP):
+        # A message that was delayed is remembered from when it was accepted: see the schedule.
+        if header.attributes & DEDUP and not header.attributes & SCHEDULED:
+            _remember(partition, header.base_offset, header.next_offset, since_ms, scheduled=False)
 
 
 def _remember(partition: Partition, start: int, end: int, since_ms: int, *, scheduled: bool) -> None:
