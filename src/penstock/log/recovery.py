@@ -192,6 +192,11 @@ def _rescue(
         scan, damage = _scan_sealed(segment, before, index_bytes, limit)
         recovery.damage += damage
     else:
+        head = _read_head(segment)
+        if head is not None and head.segment_bytes > file.size:
+            # Closing syncs the segment before it writes the index, and nothing shortens it after.
+            why = f"it has {file.size} bytes, and had {head.segment_bytes} when it was closed"
+            recovery.damage.append(DamageFound(segment.log_path, file.size, why))
         scan = Scan(segment.base_offset, index_bytes, before)
         scan_file(file, scan)
         _cut(segment, file, scan, recovery)
