@@ -1,99 +1,292 @@
-"""A byte that changed on disk is noticed: right data or a clear error, in every kind of file."""
+"""Bytes of any file of a data directory change behind the broker's back.
 
-from collections.abc import Iterator
+Opening either works, with right data, or is refused with an error that says
+what is damaged.  Right data means: every message that is returned is the one
+that was published at that offset; what cannot be returned is an error, or was
+cut from the end of a log that was not closed, which recovery reports; nothing
+acked is delivered again, unless the journal itself was cut so.  Never another
+exception, never a hang, never a wrong message.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.errors import PenstockError
-from penstock.log.files import MemoryFiles
+from penstock.config import BrokerConfig
+from penstock.errors import CorruptionError, DirectoryUnusable, PenstockError
+from penstock.log.log import Log
+from penstock.message import Message
 from penstock.testing import ManualClock, TestBroker
+from penstock.testing.files import CrashDisk
 
-VALUES = [b"message-%d" % number for number in range(40)]
-
-
-def data_directory() -> tuple[MemoryFiles, ManualClock]:
-    """A directory with every kind of file: two segments, lanes, journal, snapshot, digest, schedule."""
-    files = MemoryFiles()
-    clock = ManualClock()
-    with TestBroker.open("data", files=files, clock=clock) as broker:
-        broker.create_topic("orders", segment_bytes=4096)
-        for number, value in enumerate(VALUES):
-            broker.publish("orders", value, priority=number % 3 - 1, headers={"filler": "x" * 100})
-        consumer = broker.consumer("orders", group="shipping", max_attempts=1)
-        messages = consumer.receive(20)
-        consumer.ack(messages[:10])
-        messages[10].nack(error="no good")
-        broker.publish("orders", b"later", delay="1h", dedup_id="later-1")
-    return files, clock
+CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)
+SAMPLES = 40  # Places in a file that are tried; of a small file, every byte.
 
 
-def paths(files: MemoryFiles, directory: str = "data") -> Iterator[str]:
-    for name in files.list(directory):
-        path = f"{directory}/{name}"
-        if files.list(path):
-            yield from paths(files, path)
-        else:
-            yield path
+@dataclass
+class Original:
+    """A directory with some of everything, and what is in it."""
+
+    contents: dict[str, bytes]
+    now_ms: int
+    values: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    acked: set[int] = field(default_factory=set)
+    waiting: set[bytes | None] = field(default_factory=set)
+
+    def copy(self, path: str, data: bytes | None) -> tuple[CrashDisk, ManualClock]:
+        """The directory with one file changed, or removed."""
+        disk = CrashDisk()
+        for name, content in self.contents.items():
+            changed = data if name == path else content
+            if changed is not None:
+                file = disk.open(name, create=True)
+                file.append((changed,))
+                file.sync()
+                disk.sync_directory(name.rpartition("/")[0])
+        return disk, ManualClock(self.now_ms)
 
 
-def copy_of(files: MemoryFiles) -> MemoryFiles:
-    copied = MemoryFiles()
-    for path in paths(files):
-        copied.write_file(path, files.read_file(path))
-    return copied
+def make_original(*, closed: bool) -> Original:
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    broker.create_topic("orders", segment_bytes=4096, retention=None)
+    for number in range(20):
+        priority = "high" if number % 5 == 0 else 0
+        broker.publish("orders", b"%d " % number * 100, priority=priority, dedup_id=f"id-{number}")
+    for hours in (1, 100):
+        broker.publish("orders", b"in %d hours" % hours, delay=f"{hours}h")
+    consumer = broker.consumer("orders", group="work", visibility_timeout="1h", backoff=["1h"])
+    received = consumer.receive(9)
+    consumer.ack(received[:5])
+    received[5].reject("bad")
+    received[6].nack(error="no")
+    original = Original({}, 0)
+    original.acked = {message.offset for message in received[:6]}
+    [partition] = broker._core.state.topics["orders"].partitions
+    assert broker._core.maintenance.snapshot(partition)
+    received[7].ack()
+    original.acked.add(received[7].offset)
+    original.waiting = {entry.value for entry in broker.scheduled("orders")}
+    for topic in broker.topics():
+        original.values |= {(topic, m.offset): m.value for m in broker.read(topic, limit=1000)}
+    if closed:
+        broker.close()
+    disk.kill()
+    original.contents = {path: bytes(node.content) for path, node in disk._names.items()}
+    original.now_ms = clock.steady_ms()
+    return original
 
 
-def use(files: MemoryFiles, clock: ManualClock) -> None:
-    """Read and consume everything; whatever comes must be right."""
-    with TestBroker.open("data", files=files, clock=clock) as broker:
-        for topic in broker.topics():
-            for message in broker.read(topic, limit=1000):
-                if topic == "orders":
-                    assert message.value == VALUES[message.offset]
-                else:
-                    assert message.value in VALUES
-        for entry in broker.scheduled("orders"):
-            assert entry.value == b"later"
-        for message in broker.consumer("orders", group="shipping").receive(100):
-            assert message.value == VALUES[message.offset]
+ORIGINALS = {"closed": make_original(closed=True), "killed": make_original(closed=False)}
 
 
-def every_path() -> list[str]:
-    files, _ = data_directory()
-    return sorted(paths(files))
+def kinds(original: Original) -> dict[str, str]:
+    """One file of every kind, by what it is; of segments, the first and the last."""
+    found: dict[str, str] = {}
+    for path in sorted(original.contents):
+        kind = re.sub(r"\d{20}|[0-9.]+(?=$)", "N", path)
+        found.setdefault(kind, path)
+        if kind.endswith("/N.log"):
+            found[f"{kind} (last)"] = path
+    return found
 
 
-@pytest.mark.parametrize("path", every_path())
-def test_a_changed_byte_gives_right_data_or_a_clear_error(path: str) -> None:
-    files, clock = data_directory()
-    content = files.read_file(path)
-    step = max(len(content) // 60, 1)
-    for position in range(0, len(content), step):
-        for change in (0x01, 0x80):
-            damaged = copy_of(files)
-            changed = bytearray(content)
-            changed[position] ^= change
-            damaged.write_file(path, bytes(changed))
-            try:
-                use(damaged, ManualClock(clock.steady_ms()))
-            except PenstockError:
-                continue
+def places(size: int) -> Iterator[int]:
+    step = max(size // SAMPLES, 1)
+    yield from range(0, size, step)
+    if size:
+        yield size - 1
 
 
-@pytest.mark.parametrize("path", every_path())
-def test_a_file_cut_short_gives_right_data_or_a_clear_error(path: str) -> None:
-    files, clock = data_directory()
-    content = files.read_file(path)
-    for size in range(0, len(content), max(len(content) // 40, 1)):
-        damaged = copy_of(files)
-        damaged.write_file(path, content[:size])
+LOGS = re.compile(r"\d{20}\.log$")
+
+
+def cases(*, logs: bool = True, killed_logs: bool = True) -> list[object]:
+    return [
+        pytest.param(how, path, id=f"{how} {kind}")
+        for how, original in ORIGINALS.items()
+        for kind, path in kinds(original).items()
+        if not LOGS.search(path) or (logs and (killed_logs or how == "closed"))
+    ]
+
+
+def test_every_kind_of_file_is_there() -> None:
+    closed = " ".join(kinds(ORIGINALS["closed"]))
+    for part in (
+        "penstock.json", "topic.json", "0/N.log", "0/N.index", "0/N.lanes", "0/digest", "journal/N.log",
+        "journal/snapshot", "schedule/N.log",
+    ):  # fmt: skip
+        assert part in closed
+
+
+def test_undamaged_everything_is_as_it_was() -> None:
+    for original in ORIGINALS.values():
+        disk, clock = original.copy("", None)
+        broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+        assert compare(broker, original) == []
+        broker.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "path"), cases())
+def test_a_changed_byte_is_noticed_or_does_not_matter(how: str, path: str) -> None:
+    original = ORIGINALS[how]
+    data = original.contents[path]
+    for place in places(len(data)):
+        for flip in (0x01, 0xFF):
+            changed = bytearray(data)
+            changed[place] ^= flip
+            check(original, path, bytes(changed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "path"), cases())
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data + b"\0" * 100,
+        lambda data: b"\0" * len(data),
+    ],
+    ids=["halved", "one byte short", "zeros behind", "all zeros"],
+)
+def test_a_file_that_is_cut_or_filled_is_noticed_or_does_not_matter(
+    how: str, path: str, change: Callable[[bytes], bytes]
+) -> None:
+    check(ORIGINALS[how], path, change(ORIGINALS[how].contents[path]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "path"), cases(killed_logs=False))
+def test_a_file_that_is_empty_is_noticed_or_does_not_matter(how: str, path: str) -> None:
+    """Except the last segment of a process that was killed, which may well be empty."""
+    check(ORIGINALS[how], path, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "path"), cases(logs=False))
+def test_a_file_that_is_gone_is_noticed_or_does_not_matter(how: str, path: str) -> None:
+    """Except a segment: a missing first one looks like retention, a missing last one like a new log."""
+    check(ORIGINALS[how], path, None)
+
+
+def check(original: Original, path: str, data: bytes | None) -> None:
+    """Open the directory with the file changed so, and look at everything."""
+    disk, clock = original.copy(path, data)
+    try:
+        broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    except PenstockError:
+        return
+    problems = compare(broker, original)
+    if problems:
+        assert reported(broker), problems
+    with suppress(PenstockError):
+        broker.publish("orders", b"after")
+    broker.close()
+
+
+def compare(broker: TestBroker, original: Original) -> list[str]:
+    """What is not as it was; a wrong message is not forgiven at all."""
+    problems: list[str] = []
+    for topic in {topic for topic, _ in original.values}:
+        expected = {offset: value for (name, offset), value in original.values.items() if name == topic}
+        found: dict[int, bytes] = {}
         try:
-            use(damaged, ManualClock(clock.steady_ms()))
-        except PenstockError:
+            for message in broker.read(topic, limit=1000):
+                assert message.value == expected[message.offset]
+                found[message.offset] = message.value
+        except (CorruptionError, DirectoryUnusable):
             continue
+        if found != expected:
+            problems.append(f"{topic}: {len(expected) - len(found)} are missing")
+    problems += compare_group(broker, original)
+    try:
+        waiting = {entry.value for entry in broker.scheduled("orders")}
+        assert waiting <= original.waiting
+        if waiting != original.waiting:
+            problems.append("the schedule has lost something")
+    except CorruptionError:
+        pass
+    return problems
 
 
-def test_the_directory_without_damage_is_used_without_error() -> None:
-    files, clock = data_directory()
+def compare_group(broker: TestBroker, original: Original) -> list[str]:
+    expected = {offset: value for (name, offset), value in original.values.items() if name == "orders"}
+    if "work" not in broker.groups("orders"):
+        return ["the group is gone"]
+    delivered: set[int] = set()
+    consumer = broker.consumer("orders", group="work", max_attempts=1000, visibility_timeout="12h")
+    for _ in range(40):
+        try:
+            for message in consumer.receive(1):
+                assert message.value == expected[message.offset]
+                assert message.offset not in delivered
+                delivered.add(message.offset)
+        except CorruptionError:
+            broker.advance("1ms")
+    if delivered & original.acked:
+        return ["something acked was delivered again"]
+    return []
 
-    use(files, ManualClock(clock.steady_ms()))
+
+def reported(broker: TestBroker) -> bool:
+    """Has recovery said that it had to cut the end of some log, or found damage?"""
+
+    def cut(log: Log) -> bool:
+        return bool(log.recovery.cut_bytes or log.recovery.damage)
+
+    return any(
+        cut(log)
+        for topic in broker._core.state.topics.values()
+        for partition in topic.partitions
+        for log in broker._core._logs(partition)
+    )
+
+
+def test_messages_around_damaged_ones_are_delivered() -> None:
+    """The one that cannot be read is an error, again and again; the others come."""
+    original = ORIGINALS["closed"]
+    path = next(path for path in sorted(original.contents) if re.search(r"orders/0/\d+\.log", path))
+    changed = bytearray(original.contents[path])
+    changed[changed.index(b"3 3 3 3 3 ") + 10] ^= 0xFF
+    disk, clock = original.copy(path, bytes(changed))
+    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    consumer = broker.consumer("orders", group="fresh")
+    received = set()
+    failures = 0
+    for _ in range(10):
+        try:
+            received |= {message.offset for message in consumer.receive(100)}
+        except CorruptionError:
+            failures += 1
+        broker.advance("2s")
+    assert failures > 1
+    assert len(received) == 19
+    with pytest.raises(CorruptionError):
+        broker.read("orders", limit=100)
+
+
+def test_a_damaged_snapshot_that_stands_for_a_trimmed_journal_is_refused() -> None:
+    """Without it nobody knows which groups there are; to go on would deliver everything again."""
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    broker.create_topic("orders", retention=None)
+    consumer = broker.consumer("orders", group="work")
+    broker.publish_batch("orders", [Message(b"%d" % number) for number in range(10)])
+    consumer.ack(consumer.receive(10))
+    [partition] = broker._core.state.topics["orders"].partitions
+    assert partition.journal is not None
+    assert broker._core.maintenance.snapshot(partition)
+    partition.journal.log.roll()
+    partition.journal.log.delete_before(partition.journal.log.end)
+    broker.close()
+    path = "data/topics/orders/0/journal/snapshot"
+    disk.kill()
+    disk.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+
+    with pytest.raises(CorruptionError, match="snapshot"):
+        TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
