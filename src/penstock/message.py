@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, cast
 
 from penstock.errors import AlreadySettled, InvalidValue, LeaseLost, PenstockError, RequestError
-from penstock.types import LANE_NAMES, Duration, Instant, Priority, Unchecked
+from penstock.types import LANE_NAMES, Duration, Instant, Priority, Unchecked, mypyc_attr
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
 RawHeaders = list[tuple[str, bytes | None]]
@@ -57,6 +57,7 @@ class Message:
         return f"Message({self.value!r}, key={self.key!r})"
 
 
+@mypyc_attr(acyclic=True)
 class Receipt:
     """What a publish answers: where the message is now."""
 

@@ -38,6 +38,7 @@ from typing import Final, final
 from crc32c import crc32c
 
 from penstock.errors import InvalidBatch, InvalidValue
+from penstock.types import mypyc_attr
 from penstock.wire.compression import compress, decompress
 
 Buffer = bytes | bytearray | memoryview
@@ -87,6 +88,7 @@ _NO_HEADERS: Final[Headers] = []  # Shared by all records without headers: never
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Record:
     """One record of a log.  ``attributes`` are its batch's; ``headers`` may be shared: do not change them."""
 
@@ -356,11 +358,13 @@ def _put_headers(pieces: list[bytes], headers: Headers) -> int:
 
 
 def _seal(batch: bytearray) -> None:
-    if len(batch) <= _COPY_BYTES_MAX:
-        crc = crc32c(batch[_CRC_BEGIN:])
-    else:
-        crc = crc32c(memoryview(batch)[_CRC_BEGIN:])
-    _UINT32.pack_into(batch, _CRC_AT, crc)
+    _UINT32.pack_into(batch, _CRC_AT, _checksum(batch, _CRC_BEGIN, len(batch)))
+
+
+def _checksum(data: Buffer, begin: int, end: int) -> int:
+    if end - begin <= _COPY_BYTES_MAX:
+        return crc32c(data[begin:end])
+    return crc32c(memoryview(data)[begin:end])
 
 
 def encode_values(values: list[bytes], base_timestamp: int, attributes: int = 0) -> bytearray:
@@ -443,10 +447,7 @@ def _check_header(header: Header) -> None:
 def check_batch(data: Buffer, position: int = 0) -> Header:
     """The header of the batch at a position of data, all of which is there and matches its checksum."""
     header = _read_whole(data, position)
-    if header.size <= _COPY_BYTES_MAX:
-        crc = crc32c(data[position + _CRC_BEGIN : position + header.size])
-    else:
-        crc = crc32c(memoryview(data)[position + _CRC_BEGIN : position + header.size])
+    crc = _checksum(data, position + _CRC_BEGIN, position + header.size)
     if crc != header.crc:
         raise InvalidBatch(why=f"its checksum is {crc:08x}, not {header.crc:08x}")
     return header
