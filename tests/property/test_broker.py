@@ -1,7 +1,7 @@
 """A whole broker against a model that is obviously right: a dict from message to state.
 
 The machine publishes (lanes, delays, time to live, dedup ids, keys), consumes
-with two groups and several consumers, answers in every way, lets time pass,
+with two queue groups and a stream group, answers in every way, lets time pass,
 sets the wall clock, redrives dead letters, closes and reopens, kills the
 process and cuts the power.  After every step the broker and the model are
 compared, by equality: what is in each log and in which order, what waits in the
@@ -33,6 +33,7 @@ from penstock.testing.files import CrashDisk
 
 TOPIC = "orders"
 GROUPS = ("fast", "slow")
+STREAM = "flow"
 PARTITIONS = 2
 VISIBILITY_MS = 10_000
 BACKOFF_MS = (1000, 4000)
@@ -108,6 +109,8 @@ class Model:
         default_factory=dict
     )  # Surely known until, perhaps until.
     accepted: int = 0
+    committed: list[int] = field(default_factory=lambda: [0] * PARTITIONS)  # The stream group's.
+    positions: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
 
     def of(self, group: str, partition: int, offset: int) -> Progress:
         return self.progress.setdefault((group, partition, offset), Progress())
@@ -187,6 +190,8 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                 visibility_timeout=VISIBILITY_MS / 1000,
                 backoff=[wait_ms / 1000 for wait_ms in BACKOFF_MS],
             )
+
+        self.broker.create_group(TOPIC, STREAM, kind="stream", session_timeout="24h")
 
     def open(self) -> TestBroker:
         return TestBroker.open("data", config=self.config, files=self.disk, clock=self.clock)
@@ -417,6 +422,32 @@ class BrokerAgainstModel(RuleBasedStateMachine):
                 progress.state = "waiting"
                 progress.due_ms = self.now_ms
 
+    # The stream group.
+
+    def follower(self) -> Consumer:
+        if (STREAM, 0) not in self.consumers:
+            self.consumers[STREAM, 0] = self.broker.consumer(TOPIC, group=STREAM)
+        return self.consumers[STREAM, 0]
+
+    @rule(limit=st.integers(1, 8))
+    def follow(self, limit: int) -> None:
+        messages = self.follower().receive(limit)
+        before = sum(self.model.positions)
+        for message in messages:
+            offset = self.model.positions[message.partition]
+            assert message.offset == offset
+            assert message.value == self.model.logs[message.partition][offset].value
+            self.model.positions[message.partition] += 1
+        assert len(messages) == min(limit, sum(map(len, self.model.logs)) - before)
+
+    @rule()
+    def commit(self) -> None:
+        self.follower().commit()
+        for partition, position in enumerate(self.model.positions):
+            if position > self.model.committed[partition]:
+                self.model.committed[partition] = position
+                self.model.decided(partition)
+
     # Groups and dead letters.
 
     @rule(group=st.sampled_from(GROUPS), partition=st.integers(0, PARTITIONS - 1), share=st.floats(0, 1))
@@ -479,6 +510,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         else:
             self.disk.power_cut(Random(seed))
         self.consumers.clear()
+        self.model.positions = list(self.model.committed)
         self.broker = self.open()
         if how != "close":
             for place, progress in self.model.progress.items():
@@ -536,6 +568,11 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             ]
             assert info.in_flight == self.model.count(group, "leased")
             assert info.waiting_retry == self.model.count(group, "waiting")
+
+    @invariant()
+    def the_commits_are_equal(self) -> None:
+        info = self.broker.describe_group(TOPIC, STREAM)
+        assert [lag.floor for lag in info.partitions] == self.model.committed
 
     @invariant()
     def the_dead_letters_are_equal(self) -> None:
