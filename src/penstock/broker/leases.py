@@ -105,7 +105,8 @@ class Leases:
             consumer.identity,
         )  # fmt: skip
         journal_of(member).note(event, now_ms)
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if not 0 <= member.alarm_ms <= lease.deadline_ms:
+            self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
         if self._state.flush.alarm_ms < 0:
             self._state.alarms.set(self._state.flush, now_ms + 1000)
 

@@ -153,7 +153,8 @@ class Queues:
     def _settle(self, member: GroupPartition, group: Group, number: int, start: int, end: int) -> None:
         self._free_consumer(member, group, number, end - start)
         member.engine.settle(number, start, end)
-        finish(member, start, end)
+        if member.failures or member.gate is not None:
+            finish(member, start, end)
 
     def _free_consumer(self, member: GroupPartition, group: Group, number: int, count: int) -> None:
         lease = member.engine.leases.get(number)
