@@ -16,14 +16,19 @@ if TYPE_CHECKING:
     import penstock.errors as errors
     import penstock.testing as testing
     from penstock.broker.broker import Broker, Queue, TopicHandle
-    from penstock.broker.core import PartitionInfo, TopicInfo
-    from penstock.broker.dead_letters import DeadLetter, Redrive
-    from penstock.broker.groups import GroupInfo, PartitionLag
     from penstock.broker.handles import Consumer, Producer
-    from penstock.broker.schedules import ScheduledMessage
-    from penstock.broker.tracing import Trace, TraceEvent
     from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
+    from penstock.info import (
+        DeadLetter,
+        GroupInfo,
+        PartitionInfo,
+        PartitionLag,
+        Redrive,
+        ScheduledMessage,
+        TopicInfo,
+    )
     from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
+    from penstock.trace import Trace, TraceEvent
 
     open = Broker.open  # noqa: A001 - penstock.open("data") is how a user says it.
 
@@ -31,26 +36,26 @@ _PLACES = {
     "Broker": "broker.broker",
     "BrokerConfig": "config",
     "Consumer": "broker.handles",
-    "DeadLetter": "broker.dead_letters",
-    "GroupInfo": "broker.groups",
+    "DeadLetter": "info",
+    "GroupInfo": "info",
     "GroupOptions": "config",
     "GroupSettings": "config",
     "Message": "message",
-    "PartitionInfo": "broker.core",
-    "PartitionLag": "broker.groups",
+    "PartitionInfo": "info",
+    "PartitionLag": "info",
     "Producer": "broker.handles",
     "Queue": "broker.broker",
     "Receipt": "message",
     "ReceivedMessage": "message",
-    "Redrive": "broker.dead_letters",
-    "ScheduledMessage": "broker.schedules",
+    "Redrive": "info",
+    "ScheduledMessage": "info",
     "StoredMessage": "message",
     "TopicHandle": "broker.broker",
-    "TopicInfo": "broker.core",
+    "TopicInfo": "info",
     "TopicOptions": "config",
     "TopicSettings": "config",
-    "Trace": "broker.tracing",
-    "TraceEvent": "broker.tracing",
+    "Trace": "trace",
+    "TraceEvent": "trace",
 }
 _MODULES = ("aio", "errors", "testing")
 

@@ -1,7 +1,9 @@
 """A trace as people read it: one timeline for each group, aligned, with what it took."""
 
 from penstock import Message
+from penstock.delivery import events
 from penstock.testing import TestBroker
+from penstock.trace import SETTLED
 
 
 def lines(broker: TestBroker, identity: str) -> list[str]:
@@ -199,3 +201,7 @@ def test_a_journey_of_several_days_shows_the_day_of_each_event(penstock: TestBro
         "  01-02 07:00:00.000     +31.0 h  nacked       worker-1",
         "  01-04 07:00:00.000      +3.3 d  redelivered  worker-1, attempt 2",
     ]
+
+
+def test_the_words_for_a_settlement_are_those_of_the_journal() -> None:
+    assert (*events.HOW, "committed") == SETTLED

@@ -20,14 +20,12 @@ from typing import Any, Self, Unpack
 
 from penstock.broker.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.broker.broker import DEFAULT_GROUP, LIST_LIMIT, make_core
-from penstock.broker.core import Core, TopicInfo
-from penstock.broker.dead_letters import DeadLetter, Redrive
+from penstock.broker.core import Core
 from penstock.broker.driver import LoopDriver
-from penstock.broker.groups import GroupInfo
-from penstock.broker.schedules import Cancelled, ScheduledMessage
-from penstock.broker.tracing import Trace
 from penstock.config import BrokerConfig, Compression, GroupOptions, Start, TopicOptions
+from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
 from penstock.message import Message, Receipt, StoredMessage, received_async
+from penstock.trace import Trace
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 

@@ -19,18 +19,16 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.broker.core import MEMORY, Core, TopicInfo
-from penstock.broker.dead_letters import DeadLetter, Redrive
+from penstock.broker.core import MEMORY, Core
 from penstock.broker.driver import ThreadDriver
-from penstock.broker.groups import GroupInfo
 from penstock.broker.handles import Consumer, Producer
-from penstock.broker.schedules import Cancelled, ScheduledMessage
-from penstock.broker.tracing import Trace
 from penstock.clock import Clock, SystemClock
 from penstock.config import BrokerConfig, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import DirectoryUnusable
+from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
 from penstock.log.files import Files, MemoryFiles, SystemFiles
 from penstock.message import Message, Receipt, StoredMessage, received
+from penstock.trace import Trace
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 DEFAULT_GROUP = "default"

@@ -15,8 +15,6 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.digest import load_dedup_ids, save_digest
@@ -33,6 +31,7 @@ from penstock.broker.tracing import Tracing, check_offset
 from penstock.clock import Clock
 from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
 from penstock.errors import InvalidValue, OffsetOutOfRange, PenstockError
+from penstock.info import PartitionInfo, TopicInfo
 from penstock.log.files import Files
 from penstock.log.log import Log
 from penstock.message import StoredMessage
@@ -43,32 +42,6 @@ logger = logging.getLogger("penstock")
 
 RETRY_MS = 1000  # Something due that failed is tried again after this.
 READ_MAX = 100_000  # Messages one browse may return.
-
-
-class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition at a glance."""
-
-    partition: int
-    start: int
-    end: int
-    bytes: int
-    scheduled: int
-    cut_bytes: int  # What recovery had to cut off the end when the log was opened.
-
-
-class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic at a glance; the counts are since the broker was opened."""
-
-    topic: str
-    settings: TopicSettings
-    messages: int
-    bytes: int
-    depth: int
-    scheduled: int
-    published: int
-    duplicates: int
-    groups: list[str]
-    partitions: list[PartitionInfo]
 
 
 class Core:

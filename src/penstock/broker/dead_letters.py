@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.groups import Groups
 from penstock.broker.publishing import Prepared, Publishing
@@ -30,6 +28,7 @@ from penstock.broker.steps import Arrival, Steps
 from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, TopicSettings
 from penstock.delivery import events
 from penstock.errors import InvalidValue, PenstockError
+from penstock.info import DeadLetter, Redrive
 from penstock.message import Message, RawHeaders, StoredMessage
 from penstock.types import whole_number
 from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
@@ -47,28 +46,6 @@ ADDED: Final = (
 )  # fmt: skip
 REDRIVEN_FROM: Final = "x-redriven-from"
 REDRIVE_GROUP: Final = "x-redrive-group"
-
-
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """One dead letter and its story in short."""
-
-    message: StoredMessage
-    source: str  # Id of the message it was.
-    group: str
-    attempts: int
-    reason: str
-    error: str
-    fingerprint: str
-    first_failed_ms: int
-    last_failed_ms: int
-
-
-class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """What a redrive did, or in a dry run would do."""
-
-    matched: int
-    redriven: int
-    dry_run: bool
 
 
 class DeadLetters:

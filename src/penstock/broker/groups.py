@@ -16,39 +16,8 @@ from penstock.config import GroupOptions, GroupSettings, Start, settings_with, s
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
 from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
+from penstock.info import GroupInfo, PartitionLag
 from penstock.types import Instant, check_name, whole_number
-
-
-class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
-    """A group on one partition."""
-
-    partition: int
-    floor: int  # Everything below is settled (queue) or committed (stream).
-    end: int
-    lag: int
-    in_flight: int
-    waiting_retry: int
-
-
-class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A group at a glance."""
-
-    topic: str
-    group: str
-    kind: str
-    lag: int  # Messages not settled.
-    lag_seconds: float  # Age of the oldest of them.
-    in_flight: int
-    waiting_retry: int
-    consumers: list[str]
-    lost: int  # Deleted by retention before the group settled them.
-    delivered: int  # These five count since the broker was opened.
-    acked: int
-    nacked: int
-    timed_out: int
-    dead_lettered: int
-    expired: int
-    partitions: list[PartitionLag]
 
 
 class Groups:

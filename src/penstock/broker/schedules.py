@@ -6,9 +6,7 @@ is due into the log, and lists, cancels and moves entries by their id,
 """
 
 from collections.abc import Iterator
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from penstock.broker.publishing import (
     Publishing,
@@ -21,6 +19,7 @@ from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Durable, Steps
 from penstock.errors import InvalidValue, PenstockError
+from penstock.info import Cancelled, ScheduledMessage
 from penstock.message import Message, StoredMessage
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
@@ -33,23 +32,6 @@ FIRE_MAX: Final = (
 )
 
 NUMBER_LENGTH_MAX: Final = 18  # Digits: what fits the 64 bits of an offset.
-
-Cancelled = Literal["cancelled", "delivered", "unknown"]
-
-
-class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that waits for its time."""
-
-    id: str
-    topic: str
-    partition: int
-    due_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: dict[str, str]
-    priority: str
-    cron: str | None
-    timezone: str | None
 
 
 class Schedules:

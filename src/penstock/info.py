@@ -1,0 +1,109 @@
+"""What a broker tells of itself: topics, groups, the schedule, dead letters.
+
+Plain values, the same from an embedded broker and over a connection, so they
+know nothing of the broker.  The journey of one message is in ``trace.py``.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from penstock.config import TopicSettings
+from penstock.message import StoredMessage
+
+Cancelled = Literal["cancelled", "delivered", "unknown"]
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition at a glance."""
+
+    partition: int
+    start: int
+    end: int
+    bytes: int
+    scheduled: int
+    cut_bytes: int  # What recovery had to cut off the end when the log was opened.
+
+
+class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic at a glance; the counts are since the broker was opened."""
+
+    topic: str
+    settings: TopicSettings
+    messages: int
+    bytes: int
+    depth: int
+    scheduled: int
+    published: int
+    duplicates: int
+    groups: list[str]
+    partitions: list[PartitionInfo]
+
+
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+    """A group on one partition."""
+
+    partition: int
+    floor: int  # Everything below is settled (queue) or committed (stream).
+    end: int
+    lag: int
+    in_flight: int
+    waiting_retry: int
+
+
+class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A group at a glance."""
+
+    topic: str
+    group: str
+    kind: str
+    lag: int  # Messages not settled.
+    lag_seconds: float  # Age of the oldest of them.
+    in_flight: int
+    waiting_retry: int
+    consumers: list[str]
+    lost: int  # Deleted by retention before the group settled them.
+    delivered: int  # These five count since the broker was opened.
+    acked: int
+    nacked: int
+    timed_out: int
+    dead_lettered: int
+    expired: int
+    partitions: list[PartitionLag]
+
+
+class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that waits for its time."""
+
+    id: str
+    topic: str
+    partition: int
+    due_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, str]
+    priority: str
+    cron: str | None
+    timezone: str | None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter and its story in short."""
+
+    message: StoredMessage
+    source: str  # Id of the message it was.
+    group: str
+    attempts: int
+    reason: str
+    error: str
+    fingerprint: str
+    first_failed_ms: int
+    last_failed_ms: int
+
+
+class Redrive(msgspec.Struct, frozen=True, kw_only=True):
+    """What a redrive did, or in a dry run would do."""
+
+    matched: int
+    redriven: int
+    dry_run: bool
