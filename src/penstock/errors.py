@@ -23,10 +23,20 @@
     │   ├── SequenceOutOfOrder    SEQUENCE_OUT_OF_ORDER
     │   ├── DirectoryInUse        DIRECTORY_IN_USE
     │   ├── DirectoryUnusable     DIRECTORY_UNUSABLE
+    │   ├── InvalidConfiguration  CONFIGURATION_INVALID
+    │   ├── AddressUnusable       ADDRESS_UNUSABLE
+    │   ├── FrameTooLarge         FRAME_TOO_LARGE
+    │   ├── ProtocolViolation     PROTOCOL_VIOLATION
+    │   ├── VersionUnsupported    VERSION_UNSUPPORTED
+    │   ├── OperationUnknown      OPERATION_UNKNOWN
     │   └── Closed                CLOSED
     ├── UnavailableError          try again later; nothing was changed
     │   ├── QueueFull             QUEUE_FULL
-    │   └── DiskFull              DISK_FULL
+    │   ├── DiskFull              DISK_FULL
+    │   ├── TooManyConnections    TOO_MANY_CONNECTIONS
+    │   ├── MetadataStale         METADATA_STALE
+    │   ├── Overloaded            OVERLOADED
+    │   └── ShuttingDown          SHUTTING_DOWN
     ├── StorageFailed             a write or sync failed; the partition stops until it is reopened
     └── CorruptionError           stored bytes do not match their checksum
 
@@ -63,8 +73,9 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> Any:
         # Spark ships exceptions between processes; keyword-only constructors
-        # do not survive the default pickling.
-        return _rebuild, (type(self), self.facts)
+        # do not survive the default pickling.  The state is there for a code of
+        # its own, which an error from a newer server has.
+        return _rebuild, (type(self), self.facts), vars(self)
 
 
 def _rebuild(kind: type[PenstockError], facts: dict[str, Any]) -> PenstockError:
@@ -398,6 +409,99 @@ class DirectoryUnusable(RequestError):
         super().__init__(directory=directory, why=why)
 
 
+class InvalidConfiguration(RequestError):
+    """The configuration of a server has problems; all of them are named, each with its place.
+
+    Cause: a setting that does not exist, or a value that it may not have, in the file, in a variable of
+        the environment or in a flag.
+    Do: correct what is named, and start again; ``penstock config show`` says where each value comes from.
+    """
+
+    code = "CONFIGURATION_INVALID"
+    sentence = "the configuration cannot be used:\n{problems}\n"
+
+    def __init__(self, *, problems: str) -> None:
+        super().__init__(problems=problems)
+
+
+class AddressUnusable(RequestError):
+    """A server cannot listen where it was told to.
+
+    Cause: another program has the port, the host is not one of this machine, or ports below 1024 are
+        not for this user.
+    Do: stop the other program, or choose another address with the setting or flag that is named; port 0
+        takes a free one, and ``off`` does without the listener.
+    """
+
+    code = "ADDRESS_UNUSABLE"
+    sentence = (
+        "cannot listen on {address}: {why}; change listen.{listener} (--{listener} HOST:PORT), "
+        "or turn it off (--{listener} off)"
+    )
+
+    def __init__(self, *, listener: str, address: str, why: str) -> None:
+        super().__init__(listener=listener, address=address, why=why)
+
+
+class FrameTooLarge(RequestError):
+    """A frame on a connection is longer than its receiver accepts.
+
+    Cause: one request with very large messages, or bytes that are not this protocol at all.
+    Do: send less in one request, or raise ``frame_bytes_max`` of the server.
+    """
+
+    code = "FRAME_TOO_LARGE"
+    sentence = (
+        "a frame of {size_bytes} bytes was announced and the limit is {limit_bytes}; "
+        "send less at a time, or raise frame_bytes_max"
+    )
+
+    def __init__(self, *, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(size_bytes=size_bytes, limit_bytes=limit_bytes)
+
+
+class ProtocolViolation(RequestError):
+    """The other side of a connection sent bytes that the protocol does not allow.
+
+    Cause: another program is on that port, a client library has a fault, or bytes were changed on the way.
+    Do: check that address and port are those of a Penstock server, then the client library.
+    """
+
+    code = "PROTOCOL_VIOLATION"
+    sentence = "this is not Penstock's protocol: {why}"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
+
+
+class VersionUnsupported(RequestError):
+    """Client and server have no version of the native protocol in common.
+
+    Cause: one of the two is much older than the other.
+    Do: install a version of the client that the server understands.
+    """
+
+    code = "VERSION_UNSUPPORTED"
+    sentence = "the client speaks versions {offered} of the protocol and the server {supported}; update one"
+
+    def __init__(self, *, offered: str, supported: str) -> None:
+        super().__init__(offered=offered, supported=supported)
+
+
+class OperationUnknown(RequestError):
+    """The server has no operation of that name or number.
+
+    Cause: the client is newer than the server, or its library has a fault.
+    Do: update the server, or do without the operation.
+    """
+
+    code = "OPERATION_UNKNOWN"
+    sentence = "this server knows no operation {operation!r}; a newer one may"
+
+    def __init__(self, *, operation: str) -> None:
+        super().__init__(operation=operation)
+
+
 class Closed(RequestError):
     """The broker or the consumer was closed.
 
@@ -450,6 +554,63 @@ class DiskFull(UnavailableError):
 
     def __init__(self, *, path: str) -> None:
         super().__init__(path=path)
+
+
+class TooManyConnections(UnavailableError):
+    """The server has as many connections as it may have.
+
+    Cause: more clients than ``limits.connections_max``, or clients that open connections and do not
+        close them.
+    Do: share a connection within a process, close what is not needed, or raise the limit.
+    """
+
+    code = "TOO_MANY_CONNECTIONS"
+    sentence = "the server has {limit} connections, which is its limit; close some, or try again later"
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(limit=limit)
+
+
+class MetadataStale(UnavailableError):
+    """A batch was encoded for settings that its topic no longer has.
+
+    Cause: the topic was altered or made anew since the client asked for its settings.
+    Do: ask for the topic's settings again and encode the batch anew; Penstock's client does so by itself.
+    """
+
+    code = "METADATA_STALE"
+    sentence = "topic {topic!r} has changed since version {version} of its settings; ask for them again"
+
+    def __init__(self, *, topic: str, version: int) -> None:
+        super().__init__(topic=topic, version=version)
+
+
+class Overloaded(UnavailableError):
+    """The server has as much in hand as it is allowed to have.
+
+    Cause: clients send faster than the disk takes it, or there are more connections than the limit.
+    Do: wait a little, longer each time, and try again; raise the limit if the machine can bear it.
+    """
+
+    code = "OVERLOADED"
+    sentence = "the server has too much in hand: {limit} {what} is the limit; wait and try again"
+
+    def __init__(self, *, what: str, limit: int) -> None:
+        super().__init__(what=what, limit=limit)
+
+
+class ShuttingDown(UnavailableError):
+    """The server is about to end and takes no new work.
+
+    Cause: it was told to stop, for an update or for good.
+    Do: connect again in a moment, or to another server.
+    """
+
+    code = "SHUTTING_DOWN"
+    sentence = "the {what} is shutting down; connect again in a moment"
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(what=what)
 
 
 class StorageFailed(PenstockError):
