@@ -33,7 +33,6 @@
     ├── UnavailableError          try again later; nothing was changed
     │   ├── QueueFull             QUEUE_FULL
     │   ├── DiskFull              DISK_FULL
-    │   ├── TooManyConnections    TOO_MANY_CONNECTIONS
     │   ├── MetadataStale         METADATA_STALE
     │   ├── Overloaded            OVERLOADED
     │   └── ShuttingDown          SHUTTING_DOWN
@@ -554,21 +553,6 @@ class DiskFull(UnavailableError):
 
     def __init__(self, *, path: str) -> None:
         super().__init__(path=path)
-
-
-class TooManyConnections(UnavailableError):
-    """The server has as many connections as it may have.
-
-    Cause: more clients than ``limits.connections_max``, or clients that open connections and do not
-        close them.
-    Do: share a connection within a process, close what is not needed, or raise the limit.
-    """
-
-    code = "TOO_MANY_CONNECTIONS"
-    sentence = "the server has {limit} connections, which is its limit; close some, or try again later"
-
-    def __init__(self, *, limit: int) -> None:
-        super().__init__(limit=limit)
 
 
 class MetadataStale(UnavailableError):

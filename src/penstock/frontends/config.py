@@ -1,0 +1,123 @@
+"""What an operator may set for a server; brokers, topics and groups have theirs in ``penstock.config``.
+
+A section of the file is one class here, a field is one setting, and the
+comment above a field is its row in docs/configuration.md.  Where a field ends
+in ``_ms``, people leave that away and write a duration: ``stop_timeout = "10s"``.
+
+Everything is checked when a value is made, and trusted after.  How values are
+found in a file, in the environment and among the flags is in ``loading.py``.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from penstock.config import BrokerConfig, GroupSettings, TopicSettings
+from penstock.errors import InvalidValue
+from penstock.types import DURATION_MS_MAX, whole_number
+
+OFF = "off"
+LOCALHOST = "127.0.0.1"
+PORT_MAX = 65_535
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The process."""
+
+    # Directory of the data, made if it is not there; ":memory:" keeps everything in memory, until the end.
+    data: str = "data"
+    # How long a stop may take: requests in hand are answered, leases released, all is written down.
+    stop_timeout_ms: int = 10_000
+    # What is written to stderr: this and what is more important.
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def __post_init__(self) -> None:
+        if not self.data:
+            raise InvalidValue(name="data", value=self.data, why="name a directory, or ':memory:'")
+        whole_number("stop_timeout_ms", self.stop_timeout_ms, 1, DURATION_MS_MAX)
+        if self.log_level not in LOG_LEVELS:
+            raise InvalidValue(
+                name="log_level", value=self.log_level, why=f"use one of {', '.join(LOG_LEVELS)}"
+            )
+
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where connections are accepted: HOST:PORT, a port of 127.0.0.1, or "off"; port 0 takes a free one."""
+
+    # The native protocol, for Penstock's own clients and KQueue's.
+    native: str = "127.0.0.1:7070"
+    # The text protocol, for netcat.
+    text: str = "127.0.0.1:3000"
+    # Status over HTTP: GET /metrics.
+    status: str = "127.0.0.1:8081"
+    # HTTP; this version has no such listener.
+    http: str = OFF
+    # The Kafka protocol; this version has no such listener.
+    kafka: str = OFF
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            address(name, getattr(self, name))
+        for name in ("http", "kafka"):
+            value = getattr(self, name)
+            if value != OFF:
+                raise InvalidValue(
+                    name=name, value=value, why="this version has no such listener; leave it 'off'"
+                )
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients may ask of a server."""
+
+    # Connections of all listeners together; one more is told so and closed.
+    connections_max: int = 10_000
+    # Largest frame of the native protocol; its length is looked at before anything is kept.
+    frame_bytes_max: int = 16 * 1024 * 1024
+    # Bytes of publishes that wait for the disk, of all connections; beyond it a publish is refused and may be
+    # tried again.
+    publish_bytes_max: int = 256 * 1024 * 1024
+    # Bytes that wait for a client to read them; beyond it the connection is sent nothing more until it reads.
+    write_buffer_bytes_max: int = 1024 * 1024
+    # How long the consumers of a lost native connection are kept; a client that is back in time goes on with
+    # them.
+    resume_ms: int = 5_000
+    # Longest line of the text protocol; a longer one ends the connection.
+    text_line_bytes_max: int = 2 * 1024 * 1024
+    # Messages that one subscription of the text protocol may hold unanswered.
+    text_in_flight_max: int = 100
+    # Largest head of a status request, and how long it may take to arrive.
+    status_head_bytes_max: int = 8 * 1024
+    status_timeout_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            whole_number(name, getattr(self, name), 0 if name == "resume_ms" else 1)
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it: one field for each section."""
+
+    server: ServerSettings = ServerSettings()
+    listen: ListenSettings = ListenSettings()
+    limits: LimitSettings = LimitSettings()
+    broker: BrokerConfig = BrokerConfig()
+    # What new topics and groups are like, unless whoever makes them says otherwise.  Six partitions: more
+    # than one consumer at a time, of either kind, without a thought.
+    topic: TopicSettings = TopicSettings(partitions=6)
+    group: GroupSettings = GroupSettings()
+
+
+def address(name: str, text: str) -> tuple[str, int] | None:
+    """Host and port of a listener; None if it is off."""
+    if text == OFF:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host = LOCALHOST
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+        why = "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'"
+        raise InvalidValue(name=name, value=text, why=why)
+    return host.removeprefix("[").removesuffix("]"), int(port)

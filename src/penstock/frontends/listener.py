@@ -1,0 +1,56 @@
+"""What the server and its front ends agree on.
+
+A front end is a ``Listener``: it makes a protocol for each connection and
+knows how to end them all.  The server (``serve.py``) owns the sockets: it binds
+them, accepts, and calls ``drain`` and then ``abort`` at the end.
+
+    listener = TextListener(broker, limits, connections)
+    server = await loop.create_server(listener.connect, "127.0.0.1", 3000)
+
+``Connections`` counts what is open over all listeners.  A protocol enters
+itself in ``connection_made`` and leaves in ``connection_lost``; where ``enter``
+says no, it answers with its front end's words for "too many" and closes.
+"""
+
+import asyncio
+from typing import Protocol
+
+from penstock.errors import Overloaded
+
+
+class Listener(Protocol):
+    """One front end, as the server sees it."""
+
+    def connect(self) -> asyncio.BaseProtocol:
+        """The protocol of a new connection: the factory of ``loop.create_server``."""
+        ...
+
+    async def drain(self) -> None:
+        """Nothing new is accepted: answer what was read, then close every connection.
+
+        The server gives up waiting for it at its deadline, by cancelling.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Close at once whatever is still open."""
+        ...
+
+
+class Connections:
+    """How many connections are open, of all listeners together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.count = 0
+
+    def enter(self) -> None:
+        """One more; ``Overloaded`` if there is no room for it, and then it must not ``leave``."""
+        if self.count >= self._limit:
+            raise Overloaded(what="connections", limit=self._limit)
+        self.count += 1
+
+    def leave(self) -> None:
+        """One less."""
+        self.count -= 1
+        assert self.count >= 0
