@@ -1,6 +1,5 @@
 """The demo, in virtual time: all of it happens, in order, within 80 columns."""
 
-import argparse
 import io
 import re
 import sys
@@ -136,7 +135,7 @@ def test_without_a_directory_nothing_is_left_behind(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
-    assert demo.run(argparse.Namespace(directory=None)) == 0
+    assert main(["demo"]) == 0
 
     assert "The data is gone" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []

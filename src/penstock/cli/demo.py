@@ -11,16 +11,18 @@ all of it in virtual time.  Its waits are the broker's own (``receive(wait=)``);
 between two steps it pauses for as long as it takes to read them, on a terminal only.
 """
 
-import argparse
 import os
 import re
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 import penstock
+from penstock.cli.commands import example, new_app
 from penstock.clock import Clock, SystemClock
 from penstock.version import version_line
 
@@ -219,26 +221,27 @@ class Tour:
         self._screen.timeline(self._broker.trace(identity))
 
 
-def register(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
-    parser.add_argument("directory", nargs="?", help="where to keep the data (default: nowhere, afterwards)")
-    parser.set_defaults(run=run)
+app = new_app()
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the tour on the given directory, or on one that is removed at the end."""
+@app.command(epilog=example("penstock demo", "penstock demo ./data"))
+def demo(
+    directory: Annotated[
+        str | None, typer.Argument(metavar="[DIRECTORY]", help="Where to keep the data; without it, nowhere.")
+    ] = None,
+) -> None:
+    """A short tour on a terminal, with a real broker on a real disk."""
     terminal = sys.stdout.isatty()
     screen = Screen(
         sys.stdout.write,
         colour=wants_colour(),
         pause=(lambda: threading.Event().wait(PAUSE_S)) if terminal else (lambda: None),
     )
-    if options.directory is not None:
-        _run_in(options.directory, screen, f"The data stays in {options.directory}: topics are folders.")
-        return 0
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as directory:
-        _run_in(directory, screen, "The data is gone; penstock demo DIRECTORY keeps it.")
-    return 0
+    if directory is not None:
+        _run_in(directory, screen, f"The data stays in {directory}: topics are folders.")
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary:
+        _run_in(temporary, screen, "The data is gone; penstock demo DIRECTORY keeps it.")
 
 
 def wants_colour() -> bool:

@@ -1,0 +1,103 @@
+"""What all commands are made of: the program, its groups, and how a file declares its command.
+
+    app = new_app()
+
+    @app.command(epilog=example("penstock ping"))
+    def ping(server: Server = SERVER) -> None: ...
+
+Help is plain text (typer's boxes take a third of a terminal of 80 columns,
+and half the time); rich is for tables and progress bars.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from penstock.version import version_line
+
+WrongCommandLine: Final = typer.TyperException  # Its exit_code is 2 for a wrong argument.
+SIGPIPE_CODE: Final = 128 + 13
+
+
+class Group(TyperGroup):
+    """A group of commands; without one of them it shows what there is."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """A command line with no command is answered by the help, and is wrong all the same."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
+
+class Program(Group):
+    """``penstock`` itself: a group whose commands are imported when they are asked for."""
+
+    def __init__(self, lines: Mapping[str, str]) -> None:
+        root = typer.Typer(cls=Group, rich_markup_mode=None)  # Has --help and shell completion.
+        root.callback()(_penstock)
+        made = get_command(root)
+        super().__init__(
+            name="penstock", params=made.params, help=made.help, rich_markup_mode=None,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            commands={name: TyperCommand(name, help=line) for name, line in lines.items()},
+        )  # fmt: skip
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command to run or to complete, and import it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, None if found is None else self._load(str(name)), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a reader of stdout that has gone (``| head``) is not an error to talk about."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            sys.stdout = None  # There is nobody to flush the rest to.
+            raise typer.Exit(SIGPIPE_CODE) from None
+
+    def command_path(self, given: Sequence[str]) -> str:
+        """The words of a command line that name the command, for messages."""
+        words = ["penstock", *given[:1]] if given and given[0] in self.commands else ["penstock"]
+        if len(words) > 1 and isinstance(self.commands[words[1]], TyperGroup):
+            words += [word for word in given[1:2] if not word.startswith("-")]
+        return " ".join(words)
+
+    def _load(self, name: str) -> Any:
+        command = get_command(import_module(f"penstock.cli.{name}").app)
+        command.name = name
+        self.commands[name] = command
+        return command
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(version_line())
+        raise typer.Exit
+
+
+def _penstock(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show which Penstock this is."),
+    ] = False,
+) -> None:
+    """A durable log you can work like a queue and query like a table."""
+
+
+def new_app(*, group: bool = False) -> typer.Typer:
+    """What a command's file calls ``app``; ``group`` makes it a group even with a single command."""
+    app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
+    if group:
+        app.callback()(lambda: None)
+    return app
+
+
+def example(*lines: str) -> str:
+    """The end of a command's help: what to type, as it is typed."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
