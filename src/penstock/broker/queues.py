@@ -13,9 +13,7 @@ to the journal before the engine hears of it.  What used up its attempts is
 buried by a job of ``dead_letters.py``, which is queued here.
 """
 
-import hashlib
-import re
-from typing import Any, Final
+from typing import Any
 
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.groups import journal_durable
@@ -26,6 +24,7 @@ from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.delivery import events
 from penstock.delivery.engine import HELD, LOST
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
+from penstock.failure import describe_error
 from penstock.message import (
     Delivered,
     LeaseRun,
@@ -36,8 +35,6 @@ from penstock.message import (
     unanswer,
 )
 from penstock.types import Duration, duration_ms, whole_number
-
-ERROR_LENGTH_MAX: Final = 2000  # Characters of an error that are kept; the rest is in the consumer's own log.
 
 
 class Queues:
@@ -221,10 +218,10 @@ class Queues:
     ) -> None:  # fmt: skip
         now_ms = self._state.clock.steady_ms()
         lease = message.delivery.lease
-        error_class, text = describe_error(error)
+        failure = describe_error(error)
         event = events.GivenBack(
             member.number, lease, message.offset, message.offset + 1, attempt, due_ms, why,
-            error_class, text, fingerprint(error_class, text) if text or error_class else "", message.attempt,
+            failure.error_class, failure.message, failure.fingerprint, message.attempt,
         )  # fmt: skip
         topic = member.partition.topic
         self._decide(member, [event], now_ms)
@@ -325,21 +322,3 @@ def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
         return None
     kind = LeaseLost if answer == LOST and not member.engine.done.contains(run.start) else AlreadySettled
     return kind(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
-
-
-def describe_error(error: BaseException | str | None) -> tuple[str, str]:
-    """Class and message of an error, bounded."""
-    if error is None:
-        return "", ""
-    name = type(error).__name__ if isinstance(error, BaseException) else ""
-    try:
-        text = str(error)[:ERROR_LENGTH_MAX]
-    except Exception:  # noqa: BLE001 - whatever an error does when asked for its words, the nack goes on.
-        text = "(it has no words)"
-    return name, text.encode("utf-8", "backslashreplace").decode()[:ERROR_LENGTH_MAX]
-
-
-def fingerprint(error_class: str, message: str) -> str:
-    """The same for errors that differ only in numbers and addresses, so that they are counted together."""
-    general = re.sub(r"0x[0-9a-fA-F]+|\d+", "#", message)
-    return hashlib.sha256(f"{error_class}:{general}".encode()).hexdigest()[:12]
