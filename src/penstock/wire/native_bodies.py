@@ -1,0 +1,292 @@
+"""Bodies of the native protocol that are sent seldom: msgpack, behind the correlation.
+
+    maps       what may get a field one day: hello, metadata, opening a consumer, answers
+    arrays     what comes in numbers: messages, receipts, nacks
+
+A reader ignores fields it does not know, and a new field has a default; that
+is how both sides get newer without a new version.  Errors travel as their
+code, their facts and their sentence, and become the same class on the other
+side; a code from a newer server becomes a ``RequestError`` or, if it is worth
+a retry, an ``UnavailableError`` that carries it.
+
+A fact that is not a plain value (say, an object that someone passed for a
+duration) travels as its ``repr``, and looks the same in the sentence.
+
+Decoders raise ``ProtocolViolation`` for bytes that do not fit, and nothing else.
+"""
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock import errors
+from penstock.config import TopicSettings
+from penstock.errors import PenstockError, ProtocolViolation, RequestError, UnavailableError
+from penstock.wire.native import CALL, CONSUMER_CLOSED, ERROR, OK, UNASKED, Run, decode_consumer, frame
+
+T = TypeVar("T")
+
+SHOWN: Final = 1  # The extension type of a value that travels as its repr.
+_PAYLOAD_AT: Final = 4  # Behind the correlation.
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client says first."""
+
+    versions: list[int]
+    client: str
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server answers: the version both will speak, and its limits."""
+
+    version: int
+    server: str
+    frame_bytes_max: int
+    requests_max: int  # In flight on one connection; more are left unread until some are answered.
+    receive_messages_max: int  # What one receive may ask for.
+    resume_ms: int  # How long the consumers of a lost connection are kept.
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs to encode batches for a topic."""
+
+    version: int
+    settings: TopicSettings
+
+
+class OpenConsumer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A consumer to open; with ``resume``, one that lost its connection."""
+
+    topic: str
+    group: str = "default"
+    consumer_id: str | None = None
+    max_in_flight: int | None = None
+    options: dict[str, Any] = {}
+    resume: bytes | None = None  # The token of the consumer that was.
+    held: list[tuple[int, int]] = []  # Its partitions and leases that the client still works on.
+    positions: dict[int, int] = {}  # Stream groups: by partition, the next offset the client expects.
+
+
+class OpenedConsumer(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer that is open."""
+
+    consumer: int  # Its number on this connection.
+    consumer_id: str
+    kind: str
+    token: bytes  # For ``resume``; keep it secret.
+    resumed: bool  # False: the old one is gone, and this one holds nothing.
+    visibility_ms: int
+    session_ms: int
+    assignment: list[int]
+
+
+class Nack(msgspec.Struct, frozen=True, array_like=True):
+    """The work on these runs failed."""
+
+    consumer: int
+    runs: list[Run]
+    delay_ms: int | None = None
+    error_class: str = ""
+    error_message: str = ""
+    fingerprint: str = ""
+
+
+class Reject(msgspec.Struct, frozen=True, array_like=True):
+    """These runs are no good."""
+
+    consumer: int
+    runs: list[Run]
+    reason: str
+
+
+class Extend(msgspec.Struct, frozen=True, array_like=True):
+    """Keep these leases, each a partition and its number, for so long from now."""
+
+    consumer: int
+    leases: list[tuple[int, int]]
+    duration_ms: int
+
+
+class WireMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message that the server shall place itself."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes]] = []
+    priority: int = 0
+    ttl_ms: int | None = None
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
+    dedup_id: str | None = None
+    partition: int | None = None
+
+
+class PublishMessages(msgspec.Struct, frozen=True, array_like=True):
+    """Messages that need more than a batch says: a time to live, a due time, a dedup id."""
+
+    topic: str
+    acks: int
+    messages: list[WireMessage]
+
+
+class WireReceipt(msgspec.Struct, frozen=True, array_like=True):
+    """Where one of them is now."""
+
+    partition: int
+    offset: int | None
+    timestamp: int
+    schedule_id: str | None = None
+    duplicate: bool = False
+
+
+class AckAndPublish(msgspec.Struct, frozen=True, array_like=True):
+    """These runs are done, and these messages (topic, message) go out: both or neither."""
+
+    consumer: int
+    runs: list[Run]
+    outputs: list[tuple[str, WireMessage]]
+
+
+class Shown:
+    """A value that came as its repr."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shown) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def encode_body(opcode: int, correlation: int, value: Any) -> bytes:
+    """A frame whose body is msgpack."""
+    return frame(opcode, correlation, _encode(value))
+
+
+def decode_body(body: bytes, kind: type[T], at: int = _PAYLOAD_AT) -> T:
+    """The msgpack value of a body."""
+    try:
+        return msgspec.msgpack.decode(memoryview(body)[at:], type=kind)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as problem:
+        raise ProtocolViolation(why=str(problem)) from None
+
+
+def encode_call(correlation: int, operation: str, arguments: Any) -> bytes:
+    """A request by name; ``arguments`` is a map or a struct."""
+    return encode_body(CALL, correlation, (operation, arguments))
+
+
+def decode_call(body: bytes) -> tuple[str, msgspec.Raw]:
+    """The name of an operation, and its arguments still encoded."""
+    return decode_body(body, tuple[str, msgspec.Raw])
+
+
+# Errors.
+
+
+def encode_error(error: PenstockError) -> bytes:
+    """An error as bytes: a map of code, retryable, facts and text."""
+    facts = {name: _plain(value) for name, value in error.facts.items()}
+    text = str(error).encode("utf-8", "backslashreplace").decode()
+    return _encode({"code": error.code, "retryable": error.retryable, "facts": facts, "text": text})
+
+
+def decode_error(data: bytes) -> PenstockError:
+    """The error in the bytes; only ``ProtocolViolation`` is raised, if there is none."""
+    try:
+        told = _ERRORS.decode(data)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as problem:
+        raise ProtocolViolation(why=str(problem)) from None
+    kind = _KINDS.get(told.code)
+    if kind is not None:
+        try:
+            error = kind(**told.facts)
+            str(error)  # A newer server may have other facts than the sentence asks for.
+        except (TypeError, ValueError, LookupError, AttributeError):
+            pass
+        else:
+            return error
+    stranger = (UnavailableError if told.retryable else RequestError)(
+        reason=told.text.removesuffix(f" [{told.code}]")
+    )
+    stranger.code = told.code  # type: ignore[misc]
+    return stranger
+
+
+def error_frame(correlation: int, error: PenstockError) -> bytes:
+    """The answer to a request that was refused."""
+    return frame(ERROR, correlation, encode_error(error))
+
+
+def decode_error_frame(body: bytes) -> PenstockError:
+    """The error in the body of an ERROR frame."""
+    return decode_error(body[_PAYLOAD_AT:])
+
+
+def consumer_closed_frame(consumer: int, error: PenstockError) -> bytes:
+    """The server has closed a consumer, and why."""
+    return frame(CONSUMER_CLOSED, UNASKED, consumer.to_bytes(4, "big") + encode_error(error))
+
+
+def decode_consumer_closed(body: bytes) -> tuple[int, PenstockError]:
+    """Which consumer, and why."""
+    return decode_consumer(body), decode_error(body[_PAYLOAD_AT + 4 :])
+
+
+def ok_frame(correlation: int, value: Any) -> bytes:
+    """The answer to a request, as msgpack."""
+    return encode_body(OK, correlation, value)
+
+
+class _Told(msgspec.Struct, frozen=True):
+    code: str
+    retryable: bool
+    facts: dict[str, Any]
+    text: str
+
+
+def _shown(code: int, data: memoryview) -> Any:
+    if code != SHOWN:
+        raise ValueError(f"there is no extension {code}")
+    return Shown(bytes(data).decode())
+
+
+_ERRORS: Final = msgspec.msgpack.Decoder(_Told, ext_hook=_shown)
+
+
+def _plain(value: object) -> object:
+    if value is None or type(value) in (bool, float, bytes, int, str):
+        try:
+            _encode(value)
+        except (OverflowError, UnicodeEncodeError):
+            pass  # More than 64 bits, or half a character.
+        else:
+            return value
+    return msgspec.msgpack.Ext(SHOWN, _representation(value).encode("utf-8", "backslashreplace"))
+
+
+def _representation(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a stranger's __repr__ may do anything.
+        return f"<{type(value).__name__}>"
+
+
+def _every(kind: type[PenstockError]) -> dict[str, type[PenstockError]]:
+    found = {kind.code: kind}
+    for child in kind.__subclasses__():
+        if child.__module__ == errors.__name__:
+            found |= _every(child)
+    return found
+
+
+_KINDS: Final = _every(PenstockError)
