@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     import penstock.aio as aio
     import penstock.errors as errors
     import penstock.testing as testing
-    from penstock.broker.broker import Broker, Queue, TopicHandle
-    from penstock.broker.handles import Consumer, Producer
+    from penstock.api.broker import Broker, Queue, TopicHandle
+    from penstock.api.handles import Consumer, Producer
+    from penstock.broker.broker import EmbeddedBroker
     from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
     from penstock.info import (
         DeadLetter,
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
     from penstock.trace import Trace, TraceEvent
 
-    open = Broker.open  # noqa: A001 - penstock.open("data") is how a user says it.
+    open = EmbeddedBroker.open  # noqa: A001 - penstock.open("data") is how a user says it.
 
 _PLACES = {
-    "Broker": "broker.broker",
+    "Broker": "api.broker",
     "BrokerConfig": "config",
-    "Consumer": "broker.handles",
+    "Consumer": "api.handles",
     "DeadLetter": "info",
     "GroupInfo": "info",
     "GroupOptions": "config",
@@ -43,14 +44,14 @@ _PLACES = {
     "Message": "message",
     "PartitionInfo": "info",
     "PartitionLag": "info",
-    "Producer": "broker.handles",
-    "Queue": "broker.broker",
+    "Producer": "api.handles",
+    "Queue": "api.broker",
     "Receipt": "message",
     "ReceivedMessage": "message",
     "Redrive": "info",
     "ScheduledMessage": "info",
     "StoredMessage": "message",
-    "TopicHandle": "broker.broker",
+    "TopicHandle": "api.broker",
     "TopicInfo": "info",
     "TopicOptions": "config",
     "TopicSettings": "config",
@@ -94,7 +95,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "open":
-        value: Any = import_module("penstock.broker.broker").Broker.open
+        value: Any = import_module("penstock.broker.broker").EmbeddedBroker.open
     elif name in _PLACES:
         value = getattr(import_module(f"penstock.{_PLACES[name]}"), name)
     elif name in _MODULES:

@@ -3,10 +3,11 @@
 async with penstock.aio.open("data") as broker: ...
 """
 
+from importlib import import_module
 from types import TracebackType
 
-from penstock.broker.aio import AsyncBroker, AsyncQueue, AsyncTopicHandle
-from penstock.broker.aio_handles import AsyncConsumer, AsyncProducer
+from penstock.api.aio import AsyncBroker, AsyncQueue, AsyncTopicHandle
+from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.config import BrokerConfig
 from penstock.message import AsyncReceivedMessage
 
@@ -31,7 +32,9 @@ class open:  # noqa: A001, N801 - penstock.aio.open("data") is how a user says i
 
     async def start(self) -> AsyncBroker:
         """Open the broker; the caller closes it."""
-        return await AsyncBroker.open(self._directory, config=self._config)
+        embedded = import_module("penstock.broker.aio").EmbeddedAsyncBroker
+        broker: AsyncBroker = await embedded.open(self._directory, config=self._config)
+        return broker
 
     async def __aenter__(self) -> AsyncBroker:
         self._broker = await self.start()

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from penstock.broker.handles import Consumer
+from penstock.api.handles import Consumer
 from penstock.config import BrokerConfig
 from penstock.errors import AlreadySettled, Closed, LeaseLost
 from penstock.message import Message, Receipt, ReceivedMessage
@@ -42,6 +42,11 @@ FLUSH_MS = 1000  # What was only noted is written within this time.
 FOREVER_MS = 1 << 60
 
 LANES = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
+
+
+def local(consumer: Consumer) -> Any:
+    """What an embedded consumer is inside."""
+    return consumer._operations
 
 
 @dataclass
@@ -283,7 +288,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
         consumer = self.consumers.get((group, number))
         if consumer is None:
             consumer = self.consumers[group, number] = self.broker.consumer(TOPIC, group=group)
-        first = consumer._state.turn % PARTITIONS
+        first = local(consumer)._state.turn % PARTITIONS
         messages = consumer.receive(limit)
         expected: list[tuple[int, int, bytes, int]] = []
         for step in range(PARTITIONS):
@@ -342,7 +347,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     def answer(self, held: Held, ask: Callable[[], None]) -> Progress | None:
         """Give an answer; None if it was refused, as it must be if the message is not held any more."""
-        if held.consumer._core is not self.broker._core:
+        if local(held.consumer)._core is not self.broker._core:
             return None  # Of a process that is gone.
         if held.consumer not in self.consumers.values():
             with pytest.raises(Closed):
@@ -383,7 +388,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
 
     @rule(held=answered)
     def ack_again(self, held: Held) -> None:
-        if held.consumer._core is self.broker._core:
+        if local(held.consumer)._core is self.broker._core:
             with pytest.raises((AlreadySettled, LeaseLost, Closed)):
                 held.message.ack()
 

@@ -15,7 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from penstock.broker.handles import Consumer
+from penstock.api.handles import Consumer
 from penstock.config import BrokerConfig
 from penstock.errors import AlreadySettled, Closed, LeaseLost
 from penstock.message import ReceivedMessage
@@ -24,6 +24,11 @@ from penstock.testing.files import CrashDisk
 
 KEYS = ("a", "b", "c", None)
 VISIBILITY_MS = 10_000
+
+
+def local(consumer: Consumer) -> Any:
+    """What an embedded consumer is inside."""
+    return consumer._operations
 
 
 @dataclass
@@ -147,7 +152,7 @@ class OrderedGroup(RuleBasedStateMachine):
     def leave(self, number: int) -> None:
         consumer = self.consumers.pop(number, None)
         if consumer is not None:
-            held = {lease for lease in self.leases() if lease[0] == consumer._state.number}
+            held = {lease for lease in self.leases() if lease[0] == local(consumer)._state.number}
             consumer.close()
             for _, offset in held:
                 self.messages[offset].holder = 0

@@ -11,8 +11,8 @@ from penstock import aio
 
 def sync() -> None:
     config = penstock.BrokerConfig(in_flight_max=100)
-    with penstock.open("data", config=config) as broker:
-        assert_type(broker, penstock.Broker)
+    with penstock.open("data", config=config) as opened:
+        broker: penstock.Broker = opened  # Embedded or connected, a program says Broker.
         broker.create_topic("orders", partitions=6, retention="7d", compression="zstd", depth_policy="wait")
         broker.alter_topic("orders", retention=None, ttl=timedelta(hours=1), compact=True)
         receipt = broker.publish(

@@ -23,7 +23,8 @@ TWINS: dict[type[Any], type[Any]] = {
 }
 # What a twin has under another name, or does in another way, with the reason.
 RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
-ONLY_ASYNC = {"prepare"}  # AsyncQueue: a constructor cannot await.
+# AsyncQueue.prepare: a constructor cannot await.  operations, start: what front ends serve from.
+ONLY_ASYNC = {"operations", "prepare", "start"}
 
 
 def public(kind: type[Any]) -> dict[str, Any]:
@@ -56,8 +57,8 @@ def plain(annotation: object) -> str:
     text = annotation.__name__ if isinstance(annotation, type) and origin is None else str(annotation)
     return (
         text.replace("Async", "")
-        .replace("broker.aio_handles", "broker.handles")
-        .replace("broker.aio", "broker.broker")
+        .replace("api.aio_handles", "api.handles")
+        .replace("api.aio", "api.broker")
     )
 
 

@@ -1,40 +1,29 @@
-"""The embedded broker, for programs on asyncio.
+"""The broker in this process, for programs on asyncio; and what front ends serve.
 
-    async with penstock.aio.open("data") as broker:
-        await broker.create_topic("orders", partitions=6)
-        await broker.publish("orders", b"...", key="order-123")
-        async with await broker.consumer("orders", group="processors") as consumer:
-            async for message in consumer:
-                async with message:
-                    await work(message.value)
-
-The same names, arguments and answers as ``broker.Broker``; a test holds the
-two together.  It belongs to the event loop it was opened on.  A call that is
-cancelled while it waits has either not happened or happens all the same: what
-was written stays written.
+A front end does not await an operation, it starts it: a task for every request
+would cost more than the request (docs/decisions/0012-one-facade.md).
 """
 
-from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self, Unpack
+from collections.abc import Callable
+from typing import Any, Self
 
-from penstock.broker.aio_handles import AsyncConsumer, AsyncProducer
-from penstock.broker.broker import DEFAULT_GROUP, LIST_LIMIT, make_core
+from penstock.api.aio import AsyncBroker
+from penstock.api.operations import Work
+from penstock.broker.broker import make_core
 from penstock.broker.core import Core
-from penstock.broker.driver import LoopDriver
-from penstock.config import BrokerConfig, Compression, GroupOptions, Start, TopicOptions
-from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
-from penstock.message import Message, Receipt, StoredMessage, received_async
-from penstock.trace import Trace
-from penstock.types import Duration, Instant, Priority, duration_ms
+from penstock.broker.driver import LoopDriver, Running
+from penstock.broker.operations import LocalOperations
+from penstock.config import BrokerConfig
 
 
-class AsyncBroker:
-    """A message broker in this process; use it with ``with``, or call ``close``."""
+class EmbeddedAsyncBroker(AsyncBroker):
+    """A broker in this process, on the event loop it was opened on."""
 
     def __init__(self, core: Core, driver: LoopDriver) -> None:
+        self.operations = LocalOperations(core)
+        super().__init__(self.operations, driver)
         self._core = core
-        self._driver = driver
+        self._loop_driver = driver
 
     @classmethod
     async def open(cls, directory: str | None = None, *, config: BrokerConfig | None = None) -> Self:
@@ -44,293 +33,6 @@ class AsyncBroker:
         await driver.open()
         return cls(core, driver)
 
-    async def close(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as its twin has it.
-        """Finish what is in hand, up to ``timeout``; release unfinished leases; write everything down."""
-        limit_ms = self._core.state.config.close_timeout_ms
-        await self._driver.close(limit_ms if timeout is None else duration_ms("timeout", timeout))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    # Topics.
-
-    async def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
-        """Make a topic; see ``TopicOptions`` for what can be set."""
-        self._driver.call(lambda: self._core.create_topic(name, options))
-
-    async def alter_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
-        """Change settings of a topic; partitions may only become more."""
-        self._driver.call(lambda: self._core.alter_topic(name, options))
-
-    async def delete_topic(self, name: str) -> None:
-        """Remove a topic with all its messages and groups."""
-        self._driver.call(lambda: self._core.delete_topic(name))
-
-    async def topics(self) -> list[str]:
-        """The names of all topics."""
-        return self._driver.call(lambda: sorted(self._core.state.topics))
-
-    async def describe_topic(self, name: str) -> TopicInfo:
-        """Settings, sizes and counts of a topic."""
-        return self._driver.call(lambda: self._core.describe_topic(name))
-
-    # Publishing.
-
-    async def publish(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: str | bytes | None = None,
-        headers: Mapping[str, str | bytes] | None = None,
-        priority: Priority = 0,
-        ttl: Duration | None = None,
-        delay: Duration | None = None,
-        deliver_at: Instant | None = None,
-        dedup_id: str | None = None,
-        partition: int | None = None,
-    ) -> Receipt:
-        """Publish one message; the receipt means it is as durable as the topic promises."""
-        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
-        return await self._driver.run(self._core.publishing.publish(topic, message))
-
-    async def publish_batch(self, topic: str, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Publish many messages at once; one receipt each, in their order."""
-        return await self._driver.run(self._core.publishing.publish_batch(topic, messages))
-
-    async def append(self, topic: str, partition: int, batch: bytes) -> Receipt:
-        """Append an encoded record batch (RecordBatch v2) as it is; the offset is its first record's."""
-        return await self._driver.run(self._core.publishing.append(topic, partition, batch))
-
-    async def producer(self, *, compression: Compression = "none") -> AsyncProducer:
-        """An idempotent producer with an id of its own."""
-        return self._driver.call(lambda: AsyncProducer(self._core, self._driver, compression))
-
-    # Consuming.
-
-    async def consumer(
-        self,
-        topic: str,
-        *,
-        group: str = "default",
-        consumer_id: str | None = None,
-        max_in_flight: int | None = None,
-        **options: Unpack[GroupOptions],
-    ) -> AsyncConsumer:
-        """A consumer of a group; the group is made at first use, and changed by options that are given."""
-        made = await self._driver.run(
-            self._core.groups.consumer(topic, group, consumer_id, max_in_flight, received_async, options)
-        )
-        return self._driver.call(lambda: AsyncConsumer(self._core, self._driver, made))
-
-    async def create_group(self, topic: str, group: str, **options: Unpack[GroupOptions]) -> None:
-        """Make a group, or change its settings, without consuming."""
-        await self._driver.run(self._core.groups.create(topic, group, options))
-
-    async def delete_group(self, topic: str, group: str) -> None:
-        """Forget a group and where it was; its consumers are closed."""
-        await self._driver.run(self._core.groups.delete(topic, group))
-
-    async def groups(self, topic: str) -> list[str]:
-        """The names of a topic's groups."""
-        return (await self.describe_topic(topic)).groups
-
-    async def describe_group(self, topic: str, group: str) -> GroupInfo:
-        """How far a group is: lag in messages and in seconds, in flight, retries, consumers."""
-        return self._driver.call(lambda: self._core.groups.describe(topic, group))
-
-    async def seek(
-        self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None
-    ) -> None:
-        """Move a group to "earliest", "latest", an offset or a time, on one partition or on all."""
-        await self._driver.run(self._core.groups.seek(topic, group, to, partition))
-
-    async def purge(self, topic: str, group: str) -> int:
-        """Settle everything the group has before it; returns how many messages that were."""
-        depth = await self.depth(topic, group)
-        await self.seek(topic, group, "latest")
-        return depth
-
-    async def depth(self, topic: str, group: str | None = None) -> int:
-        """Messages that wait for a group, or for the slowest one."""
-        if group is None:
-            return (await self.describe_topic(topic)).depth
-        return (await self.describe_group(topic, group)).lag
-
-    # Looking, which changes nothing.
-
-    async def read(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        offset: int | None = None,
-        from_time: Instant | None = None,
-        to_time: Instant | None = None,
-        limit: int = 100,
-    ) -> list[StoredMessage]:
-        """Stored messages from an offset or a time on, up to ``to_time`` (not included)."""
-        return self._driver.call(lambda: self._core.read(topic, partition, offset, from_time, to_time, limit))
-
-    async def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
-        """The last ``count`` messages, oldest of them first."""
-        return self._driver.call(lambda: self._core.peek(topic, partition, count))
-
-    async def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place or by its id."""
-        return self._driver.call(lambda: self._core.tracing.trace(topic, partition, offset))
-
-    # The schedule.
-
-    async def schedule(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        cron: str,
-        timezone: str = "UTC",
-        key: str | bytes | None = None,
-        headers: Mapping[str, str | bytes] | None = None,
-        priority: Priority = 0,
-        partition: int | None = None,
-    ) -> str:
-        """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
-        message = Message(value, key, headers, priority, partition=partition)
-        return await self._driver.run(self._core.schedules.add_recurring(topic, message, cron, timezone))
-
-    async def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
-        """Messages that wait for their time, in the order they were accepted."""
-        return self._driver.call(lambda: list(self._core.schedules.list(topic, limit)))
-
-    async def scheduled_count(self, topic: str) -> int:
-        """How many messages wait for their time."""
-        return self._driver.call(lambda: self._core.schedules.count(topic))
-
-    async def cancel(self, schedule_id: str) -> Cancelled:
-        """Take a scheduled message back: "cancelled", or "delivered" or "unknown" if it cannot be."""
-        return await self._driver.run(self._core.schedules.cancel(schedule_id))
-
-    async def reschedule(
-        self, schedule_id: str, *, delay: Duration | None = None, deliver_at: Instant | None = None
-    ) -> bool:
-        """Give a scheduled message another time; False if it is not waiting any more."""
-        return await self._driver.run(self._core.schedules.reschedule(schedule_id, delay, deliver_at))
-
-    # Dead letters.
-
-    async def dead_letters(self, topic: str, limit: int = LIST_LIMIT) -> list[DeadLetter]:
-        """The dead letters of a topic that were not redriven yet."""
-        return self._driver.call(lambda: list(self._core.dead_letters.list(topic, limit)))
-
-    async def redrive(
-        self,
-        topic: str,
-        *,
-        limit: int = 1_000_000,
-        rate: float | None = None,
-        dry_run: bool = False,
-        error: str | None = None,
-        group: str | None = None,
-    ) -> Redrive:
-        """Send dead letters back to their topic: all, or of one error (fingerprint or class) or group.
-
-        ``rate`` is messages a second; a dry run only counts.
-        """
-        steps = self._core.dead_letters.redrive(
-            topic, limit=limit, per_second=rate, dry_run=dry_run, error=error, group=group
-        )
-        return await self._driver.run(steps)
-
-    # GoMQ's words.
-
-    async def queue(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncQueue":
-        """A point-to-point queue: a topic with the one group ``default``; made if it does not exist."""
-        await self._ensure_topic(name, options)
-        queue = AsyncQueue(self, name)
-        await queue.prepare()
-        return queue
-
-    async def topic(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncTopicHandle":
-        """A publish-subscribe topic: a group for each subscriber; made if it does not exist."""
-        await self._ensure_topic(name, options)
-        return AsyncTopicHandle(self, name)
-
-    async def _ensure_topic(self, name: str, options: TopicOptions) -> None:
-        if name not in await self.topics():
-            await self.create_topic(name, **options)
-
-
-class AsyncQueue:
-    """A topic worked by its one group ``default``."""
-
-    def __init__(self, broker: AsyncBroker, name: str) -> None:
-        self._broker = broker
-        self.name = name
-
-    async def prepare(self) -> None:
-        """Make the group, so that messages count as waiting from now on."""
-        if DEFAULT_GROUP not in await self._broker.groups(self.name):
-            await self._broker.create_group(self.name, DEFAULT_GROUP)
-
-    async def publish(self, value: bytes, **options: Any) -> Receipt:
-        """Publish one message; the options are those of ``Broker.publish``."""
-        return await self._broker.publish(self.name, value, **options)
-
-    async def publish_batch(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Publish many messages at once."""
-        return await self._broker.publish_batch(self.name, messages)
-
-    async def subscribe(
-        self, consumer_id: str | None = None, **options: Unpack[GroupOptions]
-    ) -> AsyncConsumer:
-        """A consumer that shares the queue's messages with the others."""
-        return await self._broker.consumer(self.name, group=DEFAULT_GROUP, consumer_id=consumer_id, **options)
-
-    async def depth(self) -> int:
-        """Messages not settled yet."""
-        return await self._broker.depth(self.name, DEFAULT_GROUP)
-
-    async def purge(self) -> int:
-        """Settle everything that waits; returns how many messages that were."""
-        return await self._broker.purge(self.name, DEFAULT_GROUP)
-
-    async def stats(self) -> TopicInfo:
-        """Sizes and counts."""
-        return await self._broker.describe_topic(self.name)
-
-
-class AsyncTopicHandle:
-    """A topic whose every subscriber gets every message."""
-
-    def __init__(self, broker: AsyncBroker, name: str) -> None:
-        self._broker = broker
-        self.name = name
-
-    async def publish(self, value: bytes, **options: Any) -> Receipt:
-        """Publish one message; the options are those of ``Broker.publish``."""
-        return await self._broker.publish(self.name, value, **options)
-
-    async def subscribe(self, subscriber_id: str, **options: Unpack[GroupOptions]) -> AsyncConsumer:
-        """A subscription of its own, from now on (or from where the subscriber was)."""
-        if subscriber_id not in await self._broker.groups(self.name):
-            options.setdefault("start", "latest")
-        return await self._broker.consumer(
-            self.name, group=subscriber_id, consumer_id=subscriber_id, **options
-        )
-
-    async def unsubscribe(self, subscriber_id: str) -> None:
-        """End a subscription and forget where it was."""
-        await self._broker.delete_group(self.name, subscriber_id)
-
-    async def subscriber_count(self) -> int:
-        """How many subscribers the topic has."""
-        return len(await self._broker.groups(self.name))
-
-    async def stats(self) -> TopicInfo:
-        """Sizes and counts."""
-        return await self._broker.describe_topic(self.name)
+    def start(self, work: Work[Any], then: Callable[[Any, BaseException | None], None]) -> Running:
+        """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
+        return self._loop_driver.start(work, then)

@@ -6,7 +6,8 @@ waits for (``steps.py``).  The drivers differ only in how they wait:
     ThreadDriver     the caller's thread blocks; for durability it may itself do the sync for
                      everyone (log/commit.py), so one publisher pays one fdatasync and no hand-over.
                      One more thread, the timekeeper, does what is due.
-    LoopDriver       futures on an asyncio loop; the disk thread syncs, one round for all who wait.
+    LoopDriver       callbacks on an asyncio loop (``Running``), awaited or not; the disk thread syncs, one
+                     round for all who wait.
 
 ``penstock.testing`` has a third kind, in which nobody waits: the clock moves
 to the next thing that is due.
@@ -20,11 +21,11 @@ caller does not stop it.
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from penstock.broker.core import Core
-from penstock.broker.steps import Arrival, Durable, Step, Steps
+from penstock.broker.steps import Arrival, Durable, Place, Step, Steps, Waiter
 from penstock.errors import Closed, PenstockError
 
 T = TypeVar("T")
@@ -152,8 +153,10 @@ class ThreadDriver:
         except PenstockError as error:
             logger.warning("will try again: %s", error)
 
-    def close(self, timeout_ms: int) -> None:
+    def close(self, timeout_ms: int | None) -> None:
         """Let running calls finish, up to the deadline; then release, write down, close."""
+        if timeout_ms is None:
+            timeout_ms = self._state.config.close_timeout_ms
         with self._lock:
             if self._closing:
                 return
@@ -180,15 +183,114 @@ class ThreadWaiter:
         self.event.set()
 
 
+Then = Callable[[Any, BaseException | None], None]
+
+
+class Running:
+    """An operation under way on a loop, without a task: it goes on when what it waits for calls it."""
+
+    __slots__ = ("_driver", "_ended", "_steps", "_then", "_timer", "_topic")
+
+    def __init__(self, driver: "LoopDriver", steps: Steps[Any], then: Then) -> None:
+        self._driver = driver
+        self._steps = steps
+        self._then = then
+        self._topic: Place | None = None  # Where it waits for something to happen.
+        self._timer: Alarm | None = None  # What ends that wait.
+        self._ended = False
+
+    def advance(self) -> None:
+        """Run on to the next wait, or to the end."""
+        try:
+            while True:
+                wanted = next(self._steps)
+                if isinstance(wanted, Durable):
+                    if wanted.log.durable < wanted.written:
+                        self._driver.when_durable(wanted, self)
+                        return
+                elif isinstance(wanted, Arrival):
+                    self._topic = wanted.topic
+                    wanted.topic.waiters.add(self)
+                    self._timer = self._driver.alarm(wanted.until_ms, self)
+                    return
+                else:
+                    self._driver.soon(self._go_on)
+                    return
+        except StopIteration as end:
+            self._end(end.value, None)
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who is told.
+            self._end(None, error)
+
+    def wake(self) -> None:
+        """Something happened where it waits, or the wait is over: go on in the next turn of the loop."""
+        if self._topic is not None:
+            self._stop_waiting()
+            self._driver.soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._ended:
+            self.advance()
+
+    def durable(self, failed: BaseException | None) -> None:
+        """What it waited for is on disk, or never will be."""
+        if self._ended:
+            return  # The caller gave up; its record stays written.
+        if failed is None:
+            self.advance()
+        else:
+            self._end(None, failed)
+
+    def _stop_waiting(self) -> None:
+        if self._topic is not None:
+            self._topic.waiters.discard(self)
+            self._topic = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self, result: Any, error: BaseException | None) -> None:
+        self._ended = True
+        self._driver.ended(self._then, result, error)
+
+    def cancel(self) -> None:
+        """Give up: ``then`` is not called any more; what was written stays written."""
+        if self._ended:
+            return
+        self._ended = True
+        self._stop_waiting()
+        self._steps.close()
+        self._driver.ended(_nobody, None, None)
+
+    def refuse(self, error: BaseException) -> None:
+        """Do not even begin."""
+        self._steps.close()
+        self._end(None, error)
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Who gave up hears nothing."""
+
+
+class Alarm(Protocol):
+    """The end of a wait, which may be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class DiskWaiter(Protocol):
+    """Somebody who waits for the disk."""
+
+    def durable(self, failed: BaseException | None) -> None: ...
+
+
 class LoopDriver:
     """Runs steps on the event loop it was opened on."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._state = core.state
-        self._durable: list[tuple[Durable, asyncio.Future[None]]] = []
+        self._durable: list[tuple[Durable, DiskWaiter]] = []
         self._kick_coming = False
-        self._kicking = False  # A kick is due at the end of this turn of the loop.
         self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
         self._active = 0
         self._closing = False
@@ -204,23 +306,75 @@ class LoopDriver:
         await self._run_jobs()
         self._own(self._keep_time())
 
-    def call(self, function: Callable[[], T]) -> T:
-        """Run something that does not wait."""
-        self._check_open()
-        return function()
+    # Operations.
+
+    def start(self, steps: Steps[Any], then: Then) -> Running:
+        """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
+        running = Running(self, steps, then)
+        self._active += 1
+        if self._closing or self._state.closed:
+            running.refuse(Closed(what="broker"))
+        else:
+            running.advance()
+        return running
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run an operation to its end, waiting where it waits."""
+        """Run an operation to its end, waiting where it waits.
+
+        The steps run in the caller's task: one that is cancelled has taken nothing that it does not return.
+        """
         self._check_open()
         self._active += 1
         try:
             return await self._drive(steps)
         finally:
-            self._active -= 1
             if self._state.jobs:
                 await asyncio.shield(self._own(self._run_jobs()))
-            if self._closing and not self._active:
-                self._idle.set()
+            self._one_less()
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        while True:
+            try:
+                wanted = next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(wanted, Durable):
+                if wanted.log.durable < wanted.written:
+                    waiter = LoopWaiter(self._loop.create_future())
+                    self.when_durable(wanted, waiter)
+                    await waiter.future
+            elif isinstance(wanted, Arrival):
+                await self._until_arrival(wanted)
+            else:
+                await asyncio.sleep(0)
+
+    async def _until_arrival(self, wanted: Arrival) -> None:
+        waiter = LoopWaiter(self._loop.create_future())
+        wanted.topic.waiters.add(waiter)
+        timer = self.alarm(wanted.until_ms, waiter)
+        try:
+            await waiter.future
+        finally:
+            timer.cancel()
+            wanted.topic.waiters.discard(waiter)
+
+    def ended(self, then: Then, result: Any, error: BaseException | None) -> None:
+        """An operation is over; it is answered when the jobs it caused are done, too."""
+        if not self._state.jobs:
+            self._answer(then, result, error)
+            return
+        jobs = self._own(self._run_jobs())
+        jobs.add_done_callback(lambda _: self._answer(then, result, error))
+
+    def _answer(self, then: Then, result: Any, error: BaseException | None) -> None:
+        self._one_less()
+        then(result, error)
+
+    def _one_less(self) -> None:
+        self._active -= 1
+        if self._closing and not self._active:
+            self._idle.set()
 
     def _check_open(self) -> None:
         if self._closing or self._state.closed:
@@ -232,31 +386,27 @@ class LoopDriver:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _drive(self, steps: Steps[T]) -> T:
-        while True:
-            try:
-                wanted = next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(wanted, Durable):
-                if wanted.log.durable < wanted.written:
-                    await self._until_durable(wanted)
-            elif isinstance(wanted, Arrival):
-                await self._until_arrival(wanted)
-            else:
-                await asyncio.sleep(0)
+    # Waiting.
 
-    def _until_durable(self, wanted: Durable) -> Awaitable[None]:
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call it in the next turn of the loop."""
+        self._loop.call_soon(function)
+
+    def alarm(self, until_ms: int, waiter: Waiter) -> Alarm:
+        """Wake ``waiter`` at that time of the steady clock, unless it is called off."""
+        wait_ms = max(until_ms - self._state.clock.steady_ms(), 0)
+        return self._loop.call_later(wait_ms / 1000, waiter.wake)
+
+    def when_durable(self, wanted: Durable, waiter: DiskWaiter) -> None:
+        """Let ``waiter`` go on when the log has put everything written so far on disk."""
         if wanted.log.failed is not None:
-            raise wanted.log.failed
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._durable.append((wanted, future))
+            waiter.durable(wanted.log.failed)
+            return
+        self._durable.append((wanted, waiter))
         self._state.commit.mark(wanted.log)  # Whoever wrote may have left that to whoever waits.
         if not self._kick_coming:
             self._kick_coming = True
             self._loop.call_soon(self._kick)
-        return future
 
     def _kick(self) -> None:
         """At the end of a turn of the loop, so that all who wrote in it share one sync.
@@ -266,16 +416,26 @@ class LoopDriver:
         self._kick_coming = False
         self._state.commit.kick()
 
-    async def _until_arrival(self, wanted: Arrival) -> None:
-        waiter = LoopWaiter(self._loop.create_future())
-        wanted.topic.waiters.add(waiter)
-        wait_ms = max(wanted.until_ms - self._state.clock.steady_ms(), 0)
-        timer = self._loop.call_later(wait_ms / 1000, waiter.wake)
-        try:
-            await waiter.future
-        finally:
-            timer.cancel()
-            wanted.topic.waiters.discard(waiter)
+    def _after_sync(self) -> None:
+        """Called by the disk thread."""
+        self._loop.call_soon_threadsafe(self._heard)
+
+    def _heard(self) -> None:
+        self._state.hear()
+        waiting, self._durable = self._durable, []
+        still: list[tuple[Durable, DiskWaiter]] = []
+        for wanted, waiter in waiting:
+            if wanted.log.durable >= wanted.written:
+                waiter.durable(None)
+            elif wanted.log.failed is not None:
+                waiter.durable(wanted.log.failed)
+            else:
+                still.append((wanted, waiter))
+        if still:
+            self._durable = still + self._durable
+            self._state.commit.kick()
+
+    # Jobs and time.
 
     async def _run_jobs(self) -> None:
         while self._state.jobs:
@@ -284,26 +444,6 @@ class LoopDriver:
                 await self._drive(job)
             except PenstockError as error:
                 logger.warning("will try again: %s", error)
-
-    def _after_sync(self) -> None:
-        """Called by the disk thread."""
-        self._loop.call_soon_threadsafe(self._heard)
-
-    def _heard(self) -> None:
-        self._state.hear()
-        waiting: list[tuple[Durable, asyncio.Future[None]]] = []
-        for wanted, future in self._durable:
-            if future.done():
-                continue  # The caller gave up; its record stays written.
-            if wanted.log.durable >= wanted.written:
-                future.set_result(None)
-            elif wanted.log.failed is not None:
-                future.set_exception(wanted.log.failed)
-            else:
-                waiting.append((wanted, future))
-        self._durable = waiting
-        if waiting:
-            self._state.commit.kick()
 
     async def _keep_time(self) -> None:
         while not self._closing:
@@ -325,22 +465,23 @@ class LoopDriver:
         except PenstockError as error:
             logger.warning("will try again: %s", error)
 
-    async def close(self, timeout_ms: int) -> None:
+    async def close(self, timeout_ms: int | None) -> None:
         """Let running calls finish, up to the deadline; then release, write down, close."""
         if self._closing:
             return
+        limit_s = (self._state.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._closing = True
         self._state.closed = True
         for topic in self._state.topics.values():
             topic.wake()
         if self._active:
             try:
-                await asyncio.wait_for(self._idle.wait(), timeout_ms / 1000)
+                await asyncio.wait_for(self._idle.wait(), limit_s)
             except TimeoutError:
                 logger.warning("closing with %d calls unfinished", self._active)
         self._ring.set()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_ms / 1000)
+            await asyncio.wait(self._tasks, timeout=limit_s)
         self._core.close()
 
 
@@ -351,5 +492,13 @@ class LoopWaiter:
         self.future = future
 
     def wake(self) -> None:
+        """Something happened, or the wait is over."""
         if not self.future.done():
             self.future.set_result(None)
+
+    def durable(self, failed: BaseException | None) -> None:
+        """What it waited for is on disk, or never will be."""
+        if failed is None:
+            self.wake()
+        elif not self.future.done():  # Else the caller gave up; its record stays written.
+            self.future.set_exception(failed)

@@ -15,8 +15,8 @@ wait moves the clock instead, to the next thing that is due.
 from random import Random
 from typing import Self
 
-from penstock.broker.aio import AsyncBroker
-from penstock.broker.broker import Broker, make_core
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.broker import EmbeddedBroker, make_core
 from penstock.broker.core import Core
 from penstock.config import BrokerConfig
 from penstock.log.files import Files
@@ -34,7 +34,7 @@ def _core(
     return make_core(directory, config or VIRTUAL, clock, files, Random(seed))
 
 
-class TestBroker(Broker):
+class TestBroker(EmbeddedBroker):
     """A ``Broker`` whose time a test moves."""
 
     __test__ = False  # Not a test, whatever its name says to pytest.
@@ -66,7 +66,7 @@ class TestBroker(Broker):
         self._virtual.advance(duration_ms("duration", duration))
 
 
-class AsyncTestBroker(AsyncBroker):
+class AsyncTestBroker(EmbeddedAsyncBroker):
     """An ``AsyncBroker`` whose time a test moves."""
 
     def __init__(self, core: Core, driver: VirtualLoopDriver, clock: ManualClock) -> None:

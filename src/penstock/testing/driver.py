@@ -7,8 +7,9 @@ only the waiting is replaced, and there is no thread that keeps time.
 import asyncio
 
 from penstock.broker.core import Core
-from penstock.broker.driver import LoopDriver, LoopWaiter, ThreadDriver, ThreadWaiter
-from penstock.broker.steps import Arrival, Durable, Step
+from penstock.broker.driver import Alarm, DiskWaiter, LoopDriver, ThreadDriver, ThreadWaiter
+from penstock.broker.steps import Arrival, Durable, Step, Waiter
+from penstock.errors import PenstockError
 from penstock.testing.clock import ManualClock
 
 TURNS = 10  # Of the loop, for a woken task and those that await it to come to their next wait.
@@ -54,13 +55,27 @@ class VirtualDriver(ThreadDriver):
             self._tick()
 
 
+class Sleeper:
+    """An operation that waits for a time, in the list of those who do."""
+
+    def __init__(self, due_ms: int, waiter: Waiter, sleepers: "list[Sleeper]") -> None:
+        self.due_ms = due_ms
+        self.waiter = waiter
+        self._sleepers = sleepers
+
+    def cancel(self) -> None:
+        """It need not be woken any more."""
+        if self in self._sleepers:
+            self._sleepers.remove(self)
+
+
 class VirtualLoopDriver(LoopDriver):
     """Runs steps on an event loop in virtual time, which moves only when a test says so."""
 
     def __init__(self, core: Core, clock: ManualClock) -> None:
         super().__init__(core)
         self._clock = clock
-        self._sleepers: list[tuple[int, LoopWaiter]] = []
+        self._sleepers: list[Sleeper] = []
 
     async def open(self) -> None:
         """Recover the broker; time is kept by whoever moves the clock."""
@@ -69,21 +84,20 @@ class VirtualLoopDriver(LoopDriver):
         self._state.commit.listeners.append(self._state.hear)
         await self._run_jobs()
 
-    async def _until_durable(self, wanted: Durable) -> None:
-        self._state.commit.wait(
-            wanted.log, wanted.written
-        )  # In place: a disk thread would have its own time.
-
-    async def _until_arrival(self, wanted: Arrival) -> None:
-        waiter = LoopWaiter(self._loop.create_future())
-        wanted.topic.waiters.add(waiter)
-        sleeper = (wanted.until_ms, waiter)
-        self._sleepers.append(sleeper)
+    def when_durable(self, wanted: Durable, waiter: DiskWaiter) -> None:
+        """In place: a disk thread would have its own time."""
+        failed: BaseException | None = None
         try:
-            await waiter.future
-        finally:
-            self._sleepers.remove(sleeper)
-            wanted.topic.waiters.discard(waiter)
+            self._state.commit.wait(wanted.log, wanted.written)
+        except PenstockError as error:
+            failed = error
+        waiter.durable(failed)
+
+    def alarm(self, until_ms: int, waiter: Waiter) -> Alarm:
+        """Wake ``waiter`` when the test has moved the clock that far."""
+        sleeper = Sleeper(until_ms, waiter, self._sleepers)
+        self._sleepers.append(sleeper)
+        return sleeper
 
     async def advance(self, duration_ms: int) -> None:
         """Move the clock forward, stopping wherever something is due or somebody has waited long enough."""
@@ -91,7 +105,7 @@ class VirtualLoopDriver(LoopDriver):
         await self._let_others_run()
         while True:
             now_ms = self._clock.steady_ms()
-            due = [until_ms, self._state.alarms.next_ms(), *(due_ms for due_ms, _ in self._sleepers)]
+            due = [until_ms, self._state.alarms.next_ms(), *(sleeper.due_ms for sleeper in self._sleepers)]
             self._clock.move_to(min(max(due_ms, now_ms) for due_ms in due if due_ms >= 0))
             await self._tick()
             while 0 <= self._state.alarms.next_ms() <= self._clock.steady_ms():
@@ -101,9 +115,9 @@ class VirtualLoopDriver(LoopDriver):
                 return
 
     async def _wake_sleepers(self) -> None:
-        for due_ms, waiter in list(self._sleepers):
-            if due_ms <= self._clock.steady_ms():
-                waiter.wake()
+        for sleeper in list(self._sleepers):
+            if sleeper.due_ms <= self._clock.steady_ms():
+                sleeper.waiter.wake()
         await self._let_others_run()
 
     async def _let_others_run(self) -> None:

@@ -8,11 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.broker.core import Core
-from penstock.broker.driver import ThreadDriver
-from penstock.broker.producers import ProducerSteps
-from penstock.broker.state import Consumer as ConsumerState
-from penstock.config import Compression
+from penstock.api.operations import ConsumerOperations, Driver, ProducerOperations
 from penstock.errors import Closed
 from penstock.message import Message, Receipt, ReceivedMessage
 from penstock.types import Duration, duration_ms
@@ -23,41 +19,36 @@ ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a t
 class Consumer:
     """Takes messages of one group; use it with ``with``, or call ``close``."""
 
-    def __init__(self, core: Core, driver: ThreadDriver, state: ConsumerState) -> None:
-        self._core = core
+    def __init__(self, operations: ConsumerOperations, driver: Driver) -> None:
+        self._operations = operations
         self._driver = driver
-        self._state = state
-        state.settler = self
-        self._stream = state.group.settings.kind == "stream"
-        self._receive = core.streams.receive if self._stream else core.queues.receive
-        if self._stream:
-            core.streams.join(state)
+        operations.settler = self
 
     @property
     def consumer_id(self) -> str:
         """The consumer's name in traces and group descriptions."""
-        return self._state.identity
+        return self._operations.identity
 
     @property
     def in_flight(self) -> int:
         """Messages this consumer holds and has not answered."""
-        return self._state.in_flight
+        return self._operations.in_flight
 
     @property
     def assignment(self) -> list[int]:
         """Stream groups: the partitions this consumer works on."""
-        return sorted(self._state.positions)
+        return self._operations.assignment
 
     def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[ReceivedMessage]:
         """Up to ``max_messages``, as soon as there is one; an empty list after ``wait``."""
         wait_ms = duration_ms("wait", wait) if wait else 0
-        return self._driver.run(self._receive(self._state, max_messages, wait_ms))
+        return self._driver.run(self._operations.receive(max_messages, wait_ms))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """One message after the other, for ever; ends when the consumer or the broker is closed."""
         while True:
             try:
-                messages = self._driver.run(self._receive(self._state, 1, ITERATION_WAIT_MS))
+                messages = self._driver.run(self._operations.receive(1, ITERATION_WAIT_MS))
             except Closed:
                 return
             yield from messages
@@ -75,10 +66,7 @@ class Consumer:
         some: list[Any] = messages if isinstance(messages, list) else [messages]
         if not some:
             return
-        if self._stream and not publish:
-            self._driver.run(self._core.streams.commit(self._state, some))
-        else:
-            self._driver.run(self._core.queues.ack(self._state, some, list(publish)))
+        self._driver.run(self._operations.ack(some, list(publish)))
 
     def nack(
         self,
@@ -88,24 +76,24 @@ class Consumer:
         error: BaseException | str | None = None,
     ) -> None:
         """The work failed; deliver again after ``delay``, or after the group's backoff."""
-        self._driver.run(self._core.queues.nack(self._state, message, delay, error))
+        self._driver.run(self._operations.nack(message, delay, error))
 
     def reject(self, message: ReceivedMessage, reason: str) -> None:
         """The message is no good; straight to the dead letters."""
-        self._driver.run(self._core.queues.reject(self._state, message, reason))
+        self._driver.run(self._operations.reject(message, reason))
 
     def extend(self, message: ReceivedMessage, duration: Duration) -> None:
         """Keep the message, and the others of its lease, for this long from now."""
-        self._driver.run(self._core.queues.extend(self._state, message, duration))
+        self._driver.run(self._operations.extend(message, duration))
 
     def commit(self) -> None:
         """Stream groups: everything received so far is done."""
-        self._driver.run(self._core.streams.commit(self._state, None))
+        self._driver.run(self._operations.commit())
 
     def close(self) -> None:
         """Give back at once what was not answered."""
-        if not self._state.closed and not self._core.state.closed:
-            self._driver.call(lambda: self._core.close_consumer(self._state))
+        if not self._operations.closed:
+            self._driver.run(self._operations.close())
 
     def __enter__(self) -> Self:
         return self
@@ -119,14 +107,14 @@ class Consumer:
 class Producer:
     """Publishes under numbers, so that a repeat after an unknown outcome is written once."""
 
-    def __init__(self, core: Core, driver: ThreadDriver, compression: Compression) -> None:
+    def __init__(self, operations: ProducerOperations, driver: Driver) -> None:
+        self._operations = operations
         self._driver = driver
-        self._steps = ProducerSteps(core, compression)
 
     @property
     def producer_id(self) -> int:
         """The id that no other producer of this data directory has."""
-        return self._steps.producer_id
+        return self._operations.producer_id
 
     def publish(
         self,
@@ -139,4 +127,4 @@ class Producer:
     ) -> Receipt:
         """Publish one message; call again with the same arguments if the outcome is unknown."""
         message = Message(value, key, headers, partition=partition)
-        return self._driver.run(self._steps.publish(topic, message))
+        return self._driver.run(self._operations.publish(topic, message))

@@ -4,12 +4,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.broker.core import Core
-from penstock.broker.driver import LoopDriver
-from penstock.broker.handles import ITERATION_WAIT_MS
-from penstock.broker.producers import ProducerSteps
-from penstock.broker.state import Consumer as ConsumerState
-from penstock.config import Compression
+from penstock.api.handles import ITERATION_WAIT_MS
+from penstock.api.operations import AsyncDriver, ConsumerOperations, ProducerOperations
 from penstock.errors import Closed
 from penstock.message import AsyncReceivedMessage, Message, Receipt
 from penstock.types import Duration, duration_ms
@@ -18,41 +14,36 @@ from penstock.types import Duration, duration_ms
 class AsyncConsumer:
     """Takes messages of one group; use it with ``with``, or call ``close``."""
 
-    def __init__(self, core: Core, driver: LoopDriver, state: ConsumerState) -> None:
-        self._core = core
+    def __init__(self, operations: ConsumerOperations, driver: AsyncDriver) -> None:
+        self._operations = operations
         self._driver = driver
-        self._state = state
-        state.settler = self
-        self._stream = state.group.settings.kind == "stream"
-        self._receive = core.streams.receive if self._stream else core.queues.receive
-        if self._stream:
-            core.streams.join(state)
+        operations.settler = self
 
     @property
     def consumer_id(self) -> str:
         """The consumer's name in traces and group descriptions."""
-        return self._state.identity
+        return self._operations.identity
 
     @property
     def in_flight(self) -> int:
         """Messages this consumer holds and has not answered."""
-        return self._state.in_flight
+        return self._operations.in_flight
 
     @property
     def assignment(self) -> list[int]:
         """Stream groups: the partitions this consumer works on."""
-        return sorted(self._state.positions)
+        return self._operations.assignment
 
     async def receive(self, max_messages: int = 1, wait: Duration = 0) -> list[AsyncReceivedMessage]:
         """Up to ``max_messages``, as soon as there is one; an empty list after ``wait``."""
         wait_ms = duration_ms("wait", wait) if wait else 0
-        return await self._driver.run(self._receive(self._state, max_messages, wait_ms))
+        return await self._driver.run(self._operations.receive(max_messages, wait_ms))
 
     async def __aiter__(self) -> AsyncIterator[AsyncReceivedMessage]:
         """One message after the other, for ever; ends when the consumer or the broker is closed."""
         while True:
             try:
-                messages = await self._driver.run(self._receive(self._state, 1, ITERATION_WAIT_MS))
+                messages = await self._driver.run(self._operations.receive(1, ITERATION_WAIT_MS))
             except Closed:
                 return
             for message in messages:
@@ -71,10 +62,7 @@ class AsyncConsumer:
         some: list[Any] = messages if isinstance(messages, list) else [messages]
         if not some:
             return
-        if self._stream and not publish:
-            await self._driver.run(self._core.streams.commit(self._state, some))
-        else:
-            await self._driver.run(self._core.queues.ack(self._state, some, list(publish)))
+        await self._driver.run(self._operations.ack(some, list(publish)))
 
     async def nack(
         self,
@@ -84,24 +72,24 @@ class AsyncConsumer:
         error: BaseException | str | None = None,
     ) -> None:
         """The work failed; deliver again after ``delay``, or after the group's backoff."""
-        await self._driver.run(self._core.queues.nack(self._state, message, delay, error))
+        await self._driver.run(self._operations.nack(message, delay, error))
 
     async def reject(self, message: AsyncReceivedMessage, reason: str) -> None:
         """The message is no good; straight to the dead letters."""
-        await self._driver.run(self._core.queues.reject(self._state, message, reason))
+        await self._driver.run(self._operations.reject(message, reason))
 
     async def extend(self, message: AsyncReceivedMessage, duration: Duration) -> None:
         """Keep the message, and the others of its lease, for this long from now."""
-        await self._driver.run(self._core.queues.extend(self._state, message, duration))
+        await self._driver.run(self._operations.extend(message, duration))
 
     async def commit(self) -> None:
         """Stream groups: everything received so far is done."""
-        await self._driver.run(self._core.streams.commit(self._state, None))
+        await self._driver.run(self._operations.commit())
 
     async def close(self) -> None:
         """Give back at once what was not answered."""
-        if not self._state.closed and not self._core.state.closed:
-            self._driver.call(lambda: self._core.close_consumer(self._state))
+        if not self._operations.closed:
+            await self._driver.run(self._operations.close())
 
     async def __aenter__(self) -> Self:
         return self
@@ -115,14 +103,14 @@ class AsyncConsumer:
 class AsyncProducer:
     """Publishes under numbers, so that a repeat after an unknown outcome is written once."""
 
-    def __init__(self, core: Core, driver: LoopDriver, compression: Compression) -> None:
+    def __init__(self, operations: ProducerOperations, driver: AsyncDriver) -> None:
+        self._operations = operations
         self._driver = driver
-        self._steps = ProducerSteps(core, compression)
 
     @property
     def producer_id(self) -> int:
         """The id that no other producer of this data directory has."""
-        return self._steps.producer_id
+        return self._operations.producer_id
 
     async def publish(
         self,
@@ -135,4 +123,4 @@ class AsyncProducer:
     ) -> Receipt:
         """Publish one message; call again with the same arguments if the outcome is unknown."""
         message = Message(value, key, headers, partition=partition)
-        return await self._driver.run(self._steps.publish(topic, message))
+        return await self._driver.run(self._operations.publish(topic, message))

@@ -1,0 +1,179 @@
+"""Everything a broker can do, as an interface: the line between what a program says and where it is done.
+
+    Broker, AsyncBroker      the facades: names, arguments, docstrings             api/
+          │ Operations       one method for each thing a broker can do
+          ├── LocalOperations    on a broker in this process                       broker/
+          └── RemoteOperations   over a connection to a server                     client/
+
+An operation returns ``Work``: something that was begun and must be run to its
+end by a driver, which blocks a thread or awaits.  For a broker in this process
+it is a generator of steps (``broker/steps.py``), for a connection it is what
+``coroutine.__await__()`` gives; the facades do not know which.
+
+Arguments arrive as the program gave them, unchecked; the answers are the
+values of ``message``, ``info`` and ``trace``.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import Any, Protocol, TypeVar
+
+from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.message import Delivery, Message, Receipt, StoredMessage
+from penstock.trace import Trace
+from penstock.types import Duration, Instant
+from penstock.wire.records import Record
+
+T = TypeVar("T")
+
+Work = Generator[Any, Any, T]
+Wrap = Callable[[Delivery, list[Record]], list[Any]]  # Makes messages of the records of a lease.
+
+
+class Driver(Protocol):
+    """Runs work to its end in the caller's thread."""
+
+    def run(self, work: Work[T]) -> T: ...
+
+    def close(self, timeout_ms: int | None) -> None: ...
+
+
+class AsyncDriver(Protocol):
+    """Runs work to its end on an event loop."""
+
+    def run(self, work: Work[T]) -> Awaitable[T]: ...
+
+    def close(self, timeout_ms: int | None) -> Awaitable[None]: ...
+
+
+class ConsumerOperations(Protocol):
+    """One consumer of a group."""
+
+    settler: Any  # What received messages answer to: the facade's consumer.
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def assignment(self) -> list[int]: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def receive(self, max_messages: Any, wait_ms: int) -> Work[list[Any]]: ...
+
+    def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> Work[None]: ...
+
+    def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Work[None]: ...
+
+    def reject(self, message: Any, reason: Any) -> Work[None]: ...
+
+    def extend(self, message: Any, duration: Duration) -> Work[None]: ...
+
+    def commit(self) -> Work[None]: ...
+
+    def close(self) -> Work[None]: ...
+
+
+class ProducerOperations(Protocol):
+    """One idempotent producer."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    def publish(self, topic: str, message: Message) -> Work[Receipt]: ...
+
+
+class Operations(Protocol):
+    """One broker."""
+
+    # Topics.
+
+    def create_topic(self, name: str, options: TopicOptions) -> Work[None]: ...
+
+    def alter_topic(self, name: str, options: TopicOptions) -> Work[None]: ...
+
+    def delete_topic(self, name: str) -> Work[None]: ...
+
+    def topics(self) -> Work[list[str]]: ...
+
+    def describe_topic(self, name: str) -> Work[TopicInfo]: ...
+
+    # Publishing.
+
+    def publish(self, topic: str, message: Message) -> Work[Receipt]: ...
+
+    def publish_batch(self, topic: str, messages: Iterable[Message | bytes]) -> Work[list[Receipt]]: ...
+
+    def append(self, topic: str, partition: int, batch: bytes) -> Work[Receipt]: ...
+
+    def producer(self, compression: Compression) -> Work[ProducerOperations]: ...
+
+    # Consuming.
+
+    def consumer(
+        self,
+        topic: str,
+        group: str,
+        consumer_id: str | None,
+        max_in_flight: int | None,
+        options: GroupOptions,
+        wrap: Wrap,
+    ) -> Work[ConsumerOperations]: ...
+
+    def create_group(self, topic: str, group: str, options: GroupOptions) -> Work[None]: ...
+
+    def delete_group(self, topic: str, group: str) -> Work[None]: ...
+
+    def describe_group(self, topic: str, group: str) -> Work[GroupInfo]: ...
+
+    def seek(
+        self, topic: str, group: str, to: Start | str | Instant, partition: int | None
+    ) -> Work[None]: ...
+
+    # Looking, which changes nothing.
+
+    def read(
+        self,
+        topic: str,
+        partition: int | None,
+        offset: int | None,
+        from_time: Instant | None,
+        to_time: Instant | None,
+        limit: int,
+    ) -> Work[list[StoredMessage]]: ...
+
+    def peek(self, topic: str, count: int, partition: int | None) -> Work[list[StoredMessage]]: ...
+
+    def trace(self, topic: str, partition: int | None, offset: int | None) -> Work[Trace]: ...
+
+    # The schedule.
+
+    def schedule(self, topic: str, message: Message, cron: str, timezone: str) -> Work[str]: ...
+
+    def scheduled(self, topic: str, limit: int) -> Work[list[ScheduledMessage]]: ...
+
+    def scheduled_count(self, topic: str) -> Work[int]: ...
+
+    def cancel(self, schedule_id: str) -> Work[Cancelled]: ...
+
+    def reschedule(
+        self, schedule_id: str, delay: Duration | None, deliver_at: Instant | None
+    ) -> Work[bool]: ...
+
+    # Dead letters.
+
+    def dead_letters(self, topic: str, limit: int) -> Work[list[DeadLetter]]: ...
+
+    def redrive(
+        self,
+        topic: str,
+        limit: int,
+        rate: float | None,
+        dry_run: bool,
+        error: str | None,
+        group: str | None,
+    ) -> Work[Redrive]: ...

@@ -1,0 +1,254 @@
+"""The operations of a broker in this process: each one finds its service.
+
+    LocalOperations ──> catalogue, publishing, groups, schedules, dead letters, tracing
+    LocalConsumer   ──> queues, or streams
+
+It decides nothing.  What waits is a generator of steps already; what does not
+is made one, so that it runs under the lock like the others.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
+from penstock.broker.core import Core
+from penstock.broker.producers import ProducerSteps
+from penstock.broker.state import Consumer
+from penstock.broker.steps import Steps
+from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.message import Message, StoredMessage
+from penstock.trace import Trace
+from penstock.types import Duration, Instant
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def at_once(function: Callable[P, T]) -> Callable[P, Steps[T]]:
+    """Steps that wait for nothing: the function is called when they are run, under the lock."""
+
+    @wraps(function)
+    def steps(*args: P.args, **options: P.kwargs) -> Steps[T]:
+        yield from ()
+        return function(*args, **options)
+
+    return steps
+
+
+class LocalConsumer:
+    """One consumer, of either kind."""
+
+    def __init__(self, core: Core, state: Consumer) -> None:
+        self._core = core
+        self._state = state
+        self._stream = state.group.settings.kind == "stream"
+        self._receive = core.streams.receive if self._stream else core.queues.receive
+        if self._stream:
+            core.streams.join(state)
+
+    @property
+    def settler(self) -> Any:
+        """What received messages answer to."""
+        return self._state.settler
+
+    @settler.setter
+    def settler(self, settler: Any) -> None:
+        self._state.settler = settler
+
+    @property
+    def identity(self) -> str:
+        """The consumer's name in traces and group descriptions."""
+        return self._state.identity
+
+    @property
+    def in_flight(self) -> int:
+        """Messages the consumer holds and has not answered."""
+        return self._state.in_flight
+
+    @property
+    def assignment(self) -> list[int]:
+        """Stream groups: the partitions the consumer works on."""
+        return sorted(self._state.positions)
+
+    @property
+    def closed(self) -> bool:
+        """True if there is nothing left to close."""
+        return self._state.closed or self._core.state.closed
+
+    def receive(self, max_messages: Any, wait_ms: int) -> Steps[list[Any]]:
+        """Up to ``max_messages``, as soon as there is one."""
+        return self._receive(self._state, max_messages, wait_ms)
+
+    def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> Steps[None]:
+        """Settle, or commit up to and including these."""
+        if self._stream and not outputs:
+            return self._core.streams.commit(self._state, messages)
+        return self._core.queues.ack(self._state, messages, outputs)
+
+    def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Steps[None]:
+        """Deliver again later."""
+        return self._core.queues.nack(self._state, message, delay, error)
+
+    def reject(self, message: Any, reason: Any) -> Steps[None]:
+        """To the dead letters."""
+        return self._core.queues.reject(self._state, message, reason)
+
+    def extend(self, message: Any, duration: Duration) -> Steps[None]:
+        """Keep it for this long from now."""
+        return self._core.queues.extend(self._state, message, duration)
+
+    def commit(self) -> Steps[None]:
+        """Everything received so far is done."""
+        return self._core.streams.commit(self._state, None)
+
+    @at_once
+    def close(self) -> None:
+        """Give back what was not answered."""
+        self._core.close_consumer(self._state)
+
+
+class LocalOperations:
+    """One broker."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        # By name, without a call between: these are the busiest.
+        self.publish = core.publishing.publish
+        self.publish_batch = core.publishing.publish_batch
+        self.append = core.publishing.append
+
+    # Topics.
+
+    @at_once
+    def create_topic(self, name: str, options: TopicOptions) -> None:
+        """Make a topic."""
+        self._core.create_topic(name, options)
+
+    @at_once
+    def alter_topic(self, name: str, options: TopicOptions) -> None:
+        """Change a topic's settings."""
+        self._core.alter_topic(name, options)
+
+    @at_once
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic."""
+        self._core.delete_topic(name)
+
+    @at_once
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        return sorted(self._core.state.topics)
+
+    @at_once
+    def describe_topic(self, name: str) -> TopicInfo:
+        """Settings, sizes and counts."""
+        return self._core.describe_topic(name)
+
+    @at_once
+    def producer(self, compression: Compression) -> ProducerOperations:
+        """An idempotent producer."""
+        return ProducerSteps(self._core, compression)
+
+    # Groups and their consumers.
+
+    def consumer(
+        self,
+        topic: str,
+        group: str,
+        consumer_id: str | None,
+        max_in_flight: int | None,
+        options: GroupOptions,
+        wrap: Wrap,
+    ) -> Steps[ConsumerOperations]:
+        """A consumer of a group, which is made at first use."""
+        made = yield from self._core.groups.consumer(topic, group, consumer_id, max_in_flight, wrap, options)
+        return LocalConsumer(self._core, made)
+
+    def create_group(self, topic: str, group: str, options: GroupOptions) -> Steps[None]:
+        """Make a group, or change its settings."""
+        return self._core.groups.create(topic, group, options)
+
+    def delete_group(self, topic: str, group: str) -> Steps[None]:
+        """Forget a group."""
+        return self._core.groups.delete(topic, group)
+
+    @at_once
+    def describe_group(self, topic: str, group: str) -> GroupInfo:
+        """How far a group is."""
+        return self._core.groups.describe(topic, group)
+
+    def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> Steps[None]:
+        """Move a group."""
+        return self._core.groups.seek(topic, group, to, partition)
+
+    # Looking.
+
+    @at_once
+    def read(
+        self,
+        topic: str,
+        partition: int | None,
+        offset: int | None,
+        from_time: Instant | None,
+        to_time: Instant | None,
+        limit: int,
+    ) -> list[StoredMessage]:
+        """Stored messages from a place on."""
+        return self._core.read(topic, partition, offset, from_time, to_time, limit)
+
+    @at_once
+    def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
+        """The last messages."""
+        return self._core.peek(topic, partition, count)
+
+    @at_once
+    def trace(self, topic: str, partition: int | None, offset: int | None) -> Trace:
+        """Everything that happened to a message."""
+        return self._core.tracing.trace(topic, partition, offset)
+
+    # The schedule.
+
+    def schedule(self, topic: str, message: Message, cron: str, timezone: str) -> Steps[str]:
+        """Publish a message again and again."""
+        return self._core.schedules.add_recurring(topic, message, cron, timezone)
+
+    @at_once
+    def scheduled(self, topic: str, limit: int) -> list[ScheduledMessage]:
+        """Messages that wait for their time."""
+        return list(self._core.schedules.list(topic, limit))
+
+    @at_once
+    def scheduled_count(self, topic: str) -> int:
+        """How many messages wait for their time."""
+        return self._core.schedules.count(topic)
+
+    def cancel(self, schedule_id: str) -> Steps[Cancelled]:
+        """Take a scheduled message back."""
+        return self._core.schedules.cancel(schedule_id)
+
+    def reschedule(self, schedule_id: str, delay: Duration | None, deliver_at: Instant | None) -> Steps[bool]:
+        """Give a scheduled message another time."""
+        return self._core.schedules.reschedule(schedule_id, delay, deliver_at)
+
+    # Dead letters.
+
+    @at_once
+    def dead_letters(self, topic: str, limit: int) -> list[DeadLetter]:
+        """The dead letters that were not redriven yet."""
+        return list(self._core.dead_letters.list(topic, limit))
+
+    def redrive(
+        self,
+        topic: str,
+        limit: int,
+        rate: float | None,
+        dry_run: bool,
+        error: str | None,
+        group: str | None,
+    ) -> Steps[Redrive]:
+        """Send dead letters back."""
+        return self._core.dead_letters.redrive(
+            topic, limit=limit, per_second=rate, dry_run=dry_run, error=error, group=group
+        )
