@@ -15,7 +15,15 @@ from typing import Any, Literal, TypedDict, TypeVar
 import msgspec
 
 from penstock.errors import InvalidValue
-from penstock.types import Duration, Instant, check_name, duration_ms, instant_ms, whole_number
+from penstock.types import (
+    Duration,
+    Instant,
+    check_name,
+    duration_ms,
+    duration_text,
+    instant_ms,
+    whole_number,
+)
 
 Durability = Literal["fsync", "os", "memory"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -253,7 +261,8 @@ def backoff_text(backoff: str | list[Duration]) -> str:
 
 def _between(name: str, value: int | None, low: int, high: int | None) -> None:
     if value is not None and (value < low or (high is not None and value > high)):
-        limit = f"at least {low}" if high is None else f"from {low} to {high}"
+        shown = duration_text if name.endswith("_ms") else str
+        limit = f"at least {shown(low)}" if high is None else f"from {shown(low)} to {shown(high)}"
         raise InvalidValue(name=name, value=value, why=f"it must be {limit}")
 
 

@@ -417,7 +417,7 @@ class InvalidConfiguration(RequestError):
     """
 
     code = "CONFIGURATION_INVALID"
-    sentence = "the configuration cannot be used:\n{problems}\n"
+    sentence = "the configuration cannot be used:\n{problems}"
 
     def __init__(self, *, problems: str) -> None:
         super().__init__(problems=problems)

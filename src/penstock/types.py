@@ -2,6 +2,7 @@
 
     duration     ``timedelta``, seconds, or text such as ``250ms``, ``30s``, ``5m``, ``2h``, ``7d``, ``1h30m``
     instant      ``datetime`` with a time zone, seconds since 1970, or RFC 3339 text
+    size         a number of bytes, or text such as ``64MiB`` or ``1.5GB``
     name         of a topic, group or consumer; safe as a file name, because topics are folders
     lane         a priority class: critical 2, high 1, normal 0, low -1, background -2
 
@@ -56,6 +57,11 @@ NORMAL: Final = 0
 _NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PIECE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+_UNIT_BYTES: Final = {
+    "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|B)")
 
 
 def duration_ms(name: str, value: Duration) -> int:
@@ -95,6 +101,34 @@ def _duration_text_ms(name: str, text: str) -> float:
             name=name, value=text, why="write it like '250ms', '30s', '5m', '2h', '7d' or '1h30m'"
         )
     return sum(float(number) * _UNIT_MS[unit] for number, unit in pieces)
+
+
+def duration_text(number: int) -> str:
+    """Milliseconds as one would write them, exactly: ``7d``, ``90s``, ``250ms``."""
+    for unit in ("d", "h", "m", "s"):
+        if number and number % _UNIT_MS[unit] == 0:
+            return f"{number // _UNIT_MS[unit]}{unit}"
+    return f"{number}ms"
+
+
+def size_bytes(name: str, value: int | str) -> int:
+    """A size in bytes; ``name`` is the argument's, for the error."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidValue(
+            name=name, value=value, why="a size is a number of bytes or text like '64KiB', '1MiB' or '10GiB'"
+        )
+    return round(float(match[1]) * _UNIT_BYTES[match[2]])
+
+
+def size_text(number: int) -> str:
+    """Bytes as one would write them, exactly: ``64MiB``, ``1000``."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if number and number % _UNIT_BYTES[unit] == 0:
+            return f"{number // _UNIT_BYTES[unit]}{unit}"
+    return str(number)
 
 
 def instant_ms(name: str, value: Instant) -> int:

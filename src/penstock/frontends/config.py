@@ -17,8 +17,23 @@ from penstock.errors import InvalidValue
 from penstock.types import DURATION_MS_MAX, whole_number
 
 OFF = "off"
+MEMORY = ":memory:"
 LOCALHOST = "127.0.0.1"
 PORT_MAX = 65_535
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def address(name: str, text: str) -> tuple[str, int] | None:
+    """Host and port of a listener; None if it is off."""
+    if text == OFF:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host = LOCALHOST
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+        why = "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'"
+        raise InvalidValue(name=name, value=text, why=why)
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +54,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidValue(
                 name="log_level", value=self.log_level, why=f"use one of {', '.join(LOG_LEVELS)}"
             )
-
-
-LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,16 +120,3 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # than one consumer at a time, of either kind, without a thought.
     topic: TopicSettings = TopicSettings(partitions=6)
     group: GroupSettings = GroupSettings()
-
-
-def address(name: str, text: str) -> tuple[str, int] | None:
-    """Host and port of a listener; None if it is off."""
-    if text == OFF:
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host = LOCALHOST
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
-        why = "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'"
-        raise InvalidValue(name=name, value=text, why=why)
-    return host.removeprefix("[").removesuffix("]"), int(port)
