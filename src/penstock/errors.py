@@ -35,7 +35,9 @@
     │   ├── DiskFull              DISK_FULL
     │   ├── MetadataStale         METADATA_STALE
     │   ├── Overloaded            OVERLOADED
-    │   └── ShuttingDown          SHUTTING_DOWN
+    │   ├── ShuttingDown          SHUTTING_DOWN
+    │   └── ServerUnreachable     SERVER_UNREACHABLE
+    ├── OutcomeUnknown            the connection broke before the answer came; it may have been done
     ├── StorageFailed             a write or sync failed; the partition stops until it is reopened
     └── CorruptionError           stored bytes do not match their checksum
 
@@ -595,6 +597,36 @@ class ShuttingDown(UnavailableError):
 
     def __init__(self, *, what: str) -> None:
         super().__init__(what=what)
+
+
+class ServerUnreachable(UnavailableError):
+    """A client cannot reach its server; the call was not sent, or changes nothing.
+
+    Cause: no server listens there, it is being restarted, or the network between is down.
+    Do: check the address and that ``penstock serve`` is running; call again later. The client goes on trying
+        to connect by itself.
+    """
+
+    code = "SERVER_UNREACHABLE"
+    sentence = "{server} cannot be reached: {why}; check the address, and that penstock serve is running"
+
+    def __init__(self, *, server: str, why: str) -> None:
+        super().__init__(server=server, why=why)
+
+
+class OutcomeUnknown(PenstockError):
+    """The connection to the server broke after the call was sent and before its answer came.
+
+    Cause: the server or the network failed at that moment, and the call is not one that the client may
+        repeat without doing it twice, or its time ran out before the server came back.
+    Do: look whether it was done (``topics``, ``scheduled``, ``read``), and call again if it was not.
+    """
+
+    code = "OUTCOME_UNKNOWN"
+    sentence = "{operation} was sent to {server} and not answered; look whether it was done, then call again"
+
+    def __init__(self, *, operation: str, server: str) -> None:
+        super().__init__(operation=operation, server=server)
 
 
 class StorageFailed(PenstockError):
