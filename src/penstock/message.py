@@ -27,8 +27,12 @@ from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 RawHeaders = list[tuple[str, bytes | None]]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Message:
-    """A message to publish, for ``publish_batch``; the same fields as the arguments of ``publish``."""
+    """A message to publish, for ``publish_batch``; the same fields as the arguments of ``publish``.
+
+    What a worker's function gets is one too, with more to it (``workers/message.py``).
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Message:
         # Not looked at before they are published, where the topic's limits are known.
         self.value: Any = value
         self.key: Any = key
-        self.headers = headers
+        self.headers: Any = headers
         self.priority: Any = priority
         self.ttl = ttl
         self.delay = delay
@@ -104,6 +108,11 @@ class StoredMessage:
         self.topic = topic
         self.partition = partition
         self._record = record
+
+    @property
+    def record(self) -> Record:
+        """The record as the log has it."""
+        return self._record
 
     @property
     def value(self) -> bytes:
