@@ -7,12 +7,12 @@ is, also after a restart of the broker.
 """
 
 from penstock.broker.core import Core
-from penstock.broker.publishing import CODECS
 from penstock.broker.steps import Steps
 from penstock.config import Compression
 from penstock.delivery.dedup import SEQUENCES
 from penstock.errors import InvalidValue
 from penstock.message import Message, Receipt
+from penstock.placing import CODECS
 from penstock.wire.records import BatchBuilder
 
 

@@ -16,24 +16,23 @@ System headers, which the broker adds to the caller's own:
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps
-from penstock.config import Compression
 from penstock.delivery import dedup
 from penstock.errors import (
     DelayOutOfRange,
-    EmptyMessage,
     InvalidValue,
     MessageTooLarge,
     PenstockError,
     QueueFull,
 )
 from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
+from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
 from penstock.schedule.schedule import Schedule
 from penstock.types import (
     DURATION_MS_MAX,
@@ -41,10 +40,8 @@ from penstock.types import (
     Instant,
     duration_ms,
     instant_ms,
-    lane_number,
     signed_duration_ms,
 )
-from penstock.wire.murmur import partition_of
 from penstock.wire.records import (
     DEDUP,
     EXPIRES,
@@ -53,17 +50,13 @@ from penstock.wire.records import (
     BatchBuilder,
     check_batch,
     encode_values,
-    lane_attributes,
     stamp_batch,
 )
 
 EXPIRES_AT: Final = "x-expires-at"
-DEDUP_ID_LENGTH_MAX: Final = 200  # Bytes; ids are kept in memory for the whole window.
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
-CODECS: Final[dict[Compression, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-NO_HEADERS: Final[RawHeaders] = []
 
 
 class Prepared:
@@ -170,38 +163,17 @@ class Publishing:
         return topic.partitions[topic.turn % len(topic.partitions)]
 
     def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: Partition) -> Prepared:
-        value = message.value
-        if value is None:
-            if message.key is None:
-                raise EmptyMessage(topic=topic.name)
-        elif type(value) is not bytes:
-            value = _as_bytes(value)
-        raw_key = message.key
-        key = raw_key if raw_key is None or type(raw_key) is bytes else _key_bytes(raw_key)
-        prepared = Prepared(self._place(topic, message, key, anywhere), key, value)
-        if message.headers:
-            prepared.headers = _raw_headers(message.headers)
-        if message.priority != 0:
-            prepared.attributes = lane_attributes(lane_number(message.priority))
+        item = placed(topic.name, message, len(topic.partitions))
+        partition = anywhere if item.partition == ANYWHERE else topic.partitions[item.partition]
+        prepared = Prepared(partition, item.key, item.value)
+        prepared.headers = item.headers
+        prepared.attributes = item.attributes
         if message.delay is not None or message.deliver_at is not None:
             prepared.due_ms = due_ms(topic, message.delay, message.deliver_at, now_ms)
         if message.ttl is not None or message.dedup_id is not None:
             self._add_system_headers(prepared, message, max(now_ms, prepared.due_ms))
-        size = (len(key) if key else 0) + (len(value) if value else 0)
-        if prepared.headers:
-            size += sum(len(name) + len(data or b"") for name, data in prepared.headers)
-        if size > topic.settings.message_bytes_max:
-            raise MessageTooLarge(size_bytes=size, limit_bytes=topic.settings.message_bytes_max)
+        check_size(prepared.key, prepared.value, prepared.headers, topic.settings.message_bytes_max)
         return prepared
-
-    def _place(self, topic: Topic, message: Message, key: bytes | None, anywhere: Partition) -> Partition:
-        if message.partition is not None:
-            return topic.partition(message.partition)
-        if len(topic.partitions) == 1:
-            return anywhere
-        if key is not None:
-            return topic.partitions[partition_of(key, len(topic.partitions))]
-        return anywhere
 
     def _add_system_headers(self, prepared: Prepared, message: Message, visible_ms: int) -> None:
         headers = list(prepared.headers)
@@ -211,7 +183,7 @@ class Publishing:
             headers.append((EXPIRES_AT, str(expires_ms).encode()))
             prepared.attributes |= EXPIRES
         if message.dedup_id is not None:
-            headers.append((DEDUP_ID, _dedup_bytes(message.dedup_id)))
+            headers.append((DEDUP_ID, dedup_bytes(message.dedup_id)))
             prepared.attributes |= DEDUP
             prepared.dedup_id = message.dedup_id
         prepared.headers = headers
@@ -472,47 +444,3 @@ def group_lag(partition: Partition, group: str, high: int) -> int:
     if member.settings.kind == "stream":
         return max(high - max(member.committed, partition.log.start), 0)
     return member.engine.lag(high)
-
-
-def _as_bytes(value: object) -> bytes:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    raise InvalidValue(name="value", value=value, why="a value is bytes; encode text or JSON first")
-
-
-def _key_bytes(key: object) -> bytes:
-    try:
-        if isinstance(key, str):
-            return key.encode()
-    except UnicodeEncodeError:
-        pass
-    if isinstance(key, (bytearray, memoryview)):
-        return bytes(key)
-    raise InvalidValue(name="key", value=key, why="a key is text or bytes")
-
-
-def _dedup_bytes(dedup_id: object) -> bytes:
-    try:
-        if isinstance(dedup_id, str) and 0 < len(dedup_id) <= DEDUP_ID_LENGTH_MAX:
-            return dedup_id.encode()
-    except UnicodeEncodeError:
-        pass
-    why = f"it is text of 1 to {DEDUP_ID_LENGTH_MAX} characters"
-    raise InvalidValue(name="dedup_id", value=dedup_id, why=why)
-
-
-def _raw_headers(headers: Any) -> RawHeaders:
-    if type(headers) is not dict and not isinstance(headers, Mapping):  # The second alone takes 0.3 us.
-        raise InvalidValue(name="headers", value=headers, why="give a mapping of text to text or bytes")
-    raw: RawHeaders = []
-    for name, value in headers.items():
-        try:
-            if not isinstance(name, str) or not isinstance(value, (str, bytes)):
-                raise TypeError
-            name.encode()
-            raw.append((name, value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value))
-        except (TypeError, UnicodeEncodeError):
-            raise InvalidValue(
-                name="headers", value={name: value}, why="names are text, values are text or bytes"
-            ) from None
-    return raw
