@@ -271,14 +271,7 @@ def _plain(value: object) -> object:
             pass  # More than 64 bits, or half a character.
         else:
             return value
-    return msgspec.msgpack.Ext(SHOWN, _representation(value).encode("utf-8", "backslashreplace"))
-
-
-def _representation(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - a stranger's __repr__ may do anything.
-        return f"<{type(value).__name__}>"
+    return msgspec.msgpack.Ext(SHOWN, repr(value).encode("utf-8", "backslashreplace"))
 
 
 def _every(kind: type[PenstockError]) -> dict[str, type[PenstockError]]:
