@@ -1,36 +1,48 @@
-"""Write docs/configuration.md from the settings; ``tests/unit/test_configuration_page.py`` compares the two.
+"""Write docs/configuration.md and penstock.example.toml from the settings.
 
-The source of every word is ``src/penstock/config.py``: the comment above a
-field of ``TopicSettings``, ``GroupSettings`` or ``BrokerConfig`` is what the
-setting means (fields below one comment share it), ``_between`` and ``_CHOICES``
-say what it may be, and ``TopicOptions`` and ``GroupOptions`` by which name and
-in which unit a program gives it.
+``tests/unit/test_configuration_page.py`` compares them with the code.  The
+source of every word is ``src/penstock/config.py`` and ``frontends/config.py``:
+the comment above a field is what the setting means (fields below one comment
+share it), ``_between`` and ``_CHOICES`` say what it may be, and ``TopicOptions``
+and ``GroupOptions`` by which name and in which unit a program gives it.
 """
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
+
+import msgspec
 
 from penstock import config
+from penstock.frontends import config as server_config
+from penstock.frontends.settings import Setting, all_settings
 
-PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
-SOURCE = Path(config.__file__)
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "configuration.md"
+EXAMPLE = ROOT / "penstock.example.toml"
+COLUMNS: Final = 100  # Of a comment in the example.
 
 HEAD = """\
 # Configuration
 
-*Written by `make docs` from `src/penstock/config.py`; change it there.*
+*Written by `make docs` from `src/penstock/config.py` and `src/penstock/frontends/config.py`.*
 
-Everything has a default. Settings are stored with the topic and with the group, so the next process that
-opens the directory finds them. They may be changed later (`alter_topic`, `create_group`), with four
-exceptions: partitions only become more, and a topic's `durability`, a group's `kind` and its `ordered` stay.
+Everything has a default. There are two places to say something else: a program gives options with its calls,
+and whoever runs a server gives it a file, variables and flags.
 
-A **duration** is a `timedelta`, a number of seconds, or text: `250ms`, `30s`, `5m`, `2h`, `7d`, `1h30m`. A
-**time** is a `datetime` with a time zone, seconds since 1970, or RFC 3339 text. Sizes are numbers of bytes.
-A setting that does not exist, or a value that it may not have, is
-[VALUE_INVALID](errors.md#value_invalid) and changes nothing.
+A **duration** is text such as `250ms`, `30s`, `5m`, `2h`, `7d`, `1h30m`, or a number of seconds; in a program
+also a `timedelta`. A **time** is RFC 3339 text or seconds since 1970; in a program also a `datetime` with a
+time zone. A **size** is a number of bytes; in a file also text such as `64KiB` or `10GiB`.
+
+## In a program
+
+Settings are stored with the topic and with the group, so the next process that opens the directory finds
+them. They may be changed later (`alter_topic`, `create_group`), with four exceptions: partitions only become
+more, and a topic's `durability`, a group's `kind` and its `ordered` stay. A setting that does not exist, or a
+value that it may not have, is [VALUE_INVALID](errors.md#value_invalid) and changes nothing.
 
 ```python
 from datetime import timedelta
@@ -43,23 +55,95 @@ with penstock.open("data", config=penstock.BrokerConfig(in_flight_max=1000)) as 
     broker.create_group("orders", "billing", visibility_timeout="2m", backoff=["1s", "10s", "1m"])
     assert broker.describe_topic("orders").settings.retention_ms == 30 * 24 * 3600 * 1000
 ```
+
+## In a server
+
+`penstock serve` takes each value from the last of these places that has one:
+
+1. the default,
+2. the file of `--config FILE` (or of the variable `PENSTOCK_CONFIG`), in [TOML](https://toml.io):
+   [penstock.example.toml](../penstock.example.toml) has every setting with its default,
+3. the environment: `PENSTOCK_TOPIC__RETENTION=14d` is `retention` of `topic`, with two underscores between,
+4. flags, for what is said most often: {flags}.
+
+```toml
+[listen]
+native = "0.0.0.0:7070"
+
+[topic]
+retention = "14d"
+retention_bytes = "10GiB"
+```
+
+No limit, for ever and never are written `"none"`. The sections `topic` and `group` say what **new** topics
+and groups are like where their maker does not say otherwise; what exists stays as it is. Everything is
+checked at the start, and all problems are told at once, each with its place; a setting that does not exist is
+a problem too ([CONFIGURATION_INVALID](errors.md#configuration_invalid)). `penstock config show` prints every
+value, and where it is from.
+
 """
 
-SECTIONS: Final = (
+SEEDS = """
+## Settings of other systems, and what they are here
+
+| there | here |
+| --- | --- |
+| GoQueue `retention.hours`, `retention.bytes` | `topic.retention`, `topic.retention_bytes` (a partition's) |
+| GoQueue `partitions: 6` | `topic.partitions`, 6 in a server |
+| GoQueue `visibilityTimeout` | `group.visibility_timeout` |
+| GoQueue `maxRetries: 3`, GoMQ `GOMQ_MAX_RETRIES` | `group.max_attempts` counts the first delivery too: 4 |
+| GoQueue `dlqEnabled`, GoMQ `WithDLQ` | `group.dead_letter`, `topic.dead_letter_topic` |
+| GoQueue `maxDelay` | `topic.delay_max` |
+| GoQueue `lanes` | `group.lanes` says how; there are always five |
+| GoQueue `dataDir`, GoMQ `GOMQ_DATA_DIR` | `server.data`, `--data` |
+| GoMQ `GOMQ_STORAGE` memory, disk, hybrid | `topic.durability` `memory`, `fsync`, `os` |
+| GoMQ `GOMQ_DEFAULT_TTL` | `topic.ttl` |
+| GoMQ `GOMQ_MAX_MESSAGE_SIZE` | `topic.message_bytes_max` |
+| GoMQ `GOMQ_MAX_QUEUE_DEPTH`, KQueue's buffer of 100 | `topic.depth_max`, `topic.depth_policy` |
+| GoMQ `GOMQ_LISTEN_ADDR`, KQueue's port | `listen.native`, `--native` |
+| GoMQ's metrics, Simple MQ's port 8081 | `listen.status`, `--status`; taken when they are asked for |
+| Simple MQ's port 3000 | `listen.text`, `--text` |
+"""
+
+TOML_HEAD = """\
+# Settings of a server: penstock serve --config penstock.toml
+#
+# Written by `make docs`.  Every setting is here with its default; take away the # in front of those that
+# you change.  Durations: "250ms", "30s", "5m", "2h", "7d", or seconds.  Sizes: "64KiB", "1MiB", "10GiB", or
+# bytes.  No limit, for ever, never: "none".  The same by environment: PENSTOCK_TOPIC__RETENTION=14d.
+"""
+
+PARTS: Final = (
+    ("Server", "", "ServerSettings", "The process. Section `server`."),
+    (
+        "Listen",
+        "",
+        "ListenSettings",
+        "Where connections are accepted. Section `listen`. HOST:PORT, a port of 127.0.0.1 alone, or `off`; "
+        "port 0 takes a free one. Whoever can connect can do everything, so think before you choose another "
+        "host than 127.0.0.1.",
+    ),
+    ("Limits", "", "LimitSettings", "What clients may ask of a server. Section `limits`."),
     (
         "Topic",
         "TopicOptions",
         "TopicSettings",
-        "For `create_topic`, `alter_topic`, and `queue` or `topic` when they make it.",
+        "For `create_topic`, `alter_topic`, and `queue` or `topic` when they make it. Section `topic`.",
     ),
     (
         "Group",
         "GroupOptions",
         "GroupSettings",
         "For `create_group`, and for `consumer`, which makes or changes its group. A consumer's own "
-        "`visibility_timeout` becomes the group's only when it makes the group.",
+        "`visibility_timeout` becomes the group's only when it makes the group. Section `group`.",
     ),
-    ("Broker", "", "BrokerConfig", "For `penstock.open(directory, config=penstock.BrokerConfig(...))`."),
+    (
+        "Broker",
+        "",
+        "BrokerConfig",
+        "For `penstock.open(directory, config=penstock.BrokerConfig(...))`. Section `broker`, where a "
+        "duration has no `_ms` and any unit.",
+    ),
 )
 # What people write for a type that is not a list of choices.
 TYPES: Final = {
@@ -69,94 +153,134 @@ TYPES: Final = {
     "Duration": "duration",
     "Start": "`earliest`, `latest`, an offset, a time",
     "str | list[Duration]": "`exponential`, a list of durations",
+    "TopicSettings": "`TopicSettings`",
+    "GroupSettings": "`GroupSettings`",
 }
 UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 BYTES: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
-TEXT = SOURCE.read_text()
-CLASSES = {node.name: node for node in ast.walk(ast.parse(TEXT)) if isinstance(node, ast.ClassDef)}
+TEXTS = {module: Path(str(module.__file__)).read_text() for module in (config, server_config)}
+# Class by name: its syntax tree, and the lines of its module.
+CLASSES = {
+    node.name: (node, text.splitlines())
+    for text in TEXTS.values()
+    for node in ast.walk(ast.parse(text))
+    if isinstance(node, ast.ClassDef)
+}
+SERVER: Final = {(setting.section, setting.field): setting for setting in all_settings()}
+SECTION_OF: Final = {
+    type(getattr(server_config.ServerConfig(), section)).__name__: section
+    for section in server_config.ServerConfig.__struct_fields__
+}
 
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(section(*names) for names in SECTIONS)
+    flags = ", ".join(f"`{setting.flag}`" for setting in SERVER.values() if setting.flag)
+    return HEAD.replace("{flags}", flags) + "".join(part(*names) for names in PARTS).lstrip("\n") + SEEDS
 
 
-def section(title: str, options: str, settings: str, how: str) -> str:
+def part(title: str, options: str, settings: str, how: str) -> str:
     """One table."""
     rows = "".join(
-        f"| `{name}` | {kind} | {default} | {meaning} |\n"
-        for name, kind, default, meaning in entries(options, settings)
+        f"| `{name}` | {kind} | {default} | {meaning} | {elsewhere} |\n"
+        for name, kind, default, meaning, elsewhere in entries(options, settings)
     )
-    return (
-        f"\n## {title}\n\n{how}\n\n| setting | value | default | meaning |\n| --- | --- | --- | --- |\n{rows}"
-    )
+    head = "| setting | value | default | meaning | variable, flag |\n| --- | --- | --- | --- | --- |\n"
+    return f"\n## {title}\n\n{how}\n\n{head}{rows}"
 
 
-def entries(options: str, settings: str) -> Iterator[tuple[str, str, str, str]]:
-    """Name, value, default and meaning of each setting, in the order of the source."""
-    written = {name: kind for name, kind, _ in fields(CLASSES[options])} if options else {}
-    defaults = getattr(config, settings)()
-    meanings = comments(CLASSES[settings])
-    limits = ranges(CLASSES[settings])
-    for field, annotation, _ in fields(CLASSES[settings]):
-        name = field if field in written or not options else field.removesuffix("_ms")
-        value = accepted(name, written.get(name, annotation), limits.get(field, ""))
+def entries(options: str, settings: str) -> Iterator[tuple[str, str, str, str, str]]:
+    """Name, value, default, meaning and variable of each setting, in the order of the source."""
+    written = {name: kind for name, kind, _ in fields(options)} if options else {}
+    in_a_program = hasattr(config, settings)
+    defaults = getattr(config if in_a_program else server_config, settings)()
+    meanings = comments(settings)
+    limits = ranges(settings)
+    for field, annotation, _ in fields(settings):
+        server = SERVER.get((SECTION_OF[settings], field))
+        shorter = bool(options) or not in_a_program
+        name = field.removesuffix("_ms") if shorter else field
+        value = accepted(name, field, written.get(name, annotation), limits.get(field, ""))
         # A duration is shown as people write it; where the name has the unit, it is a plain number.
-        unit = field if name != field else field.removesuffix("_ms")
-        yield name, value, shown(unit, getattr(defaults, field)), linked(meanings[field], options)
+        default = shown(field if shorter else field.removesuffix("_ms"), getattr(defaults, field))
+        if in_a_program and server is not None and server.default != getattr(defaults, field):
+            default += f", in a server {server.default:,}"
+        yield (
+            name,
+            value,
+            default,
+            linked(meanings[field], shorter=shorter),
+            elsewhere(field, server),
+        )
 
 
-def fields(node: ast.ClassDef) -> list[tuple[str, str, int]]:
-    """Name, annotation and line of each field."""
+def elsewhere(field: str, server: Setting | None) -> str:
+    """What a setting is in the environment, and its flag."""
+    if server is None:
+        return f"section `{field}`" if field in SECTION_OF.values() else "`server.stop_timeout`"
+    return f"`{server.variable}`" + (f", `{server.flag}`" if server.flag else "")
+
+
+def fields(name: str) -> list[tuple[str, str, int]]:
+    """Name, annotation and line of each field of a class."""
     return [
         (each.target.id, ast.unparse(each.annotation), each.lineno)
-        for each in node.body
+        for each in CLASSES[name][0].body
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     ]
 
 
-def comments(node: ast.ClassDef) -> dict[str, str]:
+def comments(name: str) -> dict[str, str]:
     """The comment that stands above each field, or above the fields that stand together."""
-    lines = TEXT.splitlines()
+    lines = CLASSES[name][1]
     found: dict[str, str] = {}
     last = ""
-    for name, _, number in fields(node):
+    for field, _, number in fields(name):
         above: list[str] = []
         while lines[number - 2 - len(above)].strip().startswith("#"):
             above.insert(0, lines[number - 2 - len(above)].strip().lstrip("# "))
         last = " ".join(above) or last
-        assert last, f"{node.name}.{name} needs a comment that says what it means"
-        found[name] = last
+        assert last, f"{name}.{field} needs a comment that says what it means"
+        found[field] = last
     return found
 
 
-def ranges(node: ast.ClassDef) -> dict[str, str]:
+def ranges(name: str) -> dict[str, str]:
     """What ``_between`` allows, by field."""
     found = {}
-    for call in ast.walk(node):
+    for call in ast.walk(CLASSES[name][0]):
         match call:
-            case ast.Call(func=ast.Name(id="_between"), args=[ast.Constant(value=str(name)), _, low, high]):
+            case ast.Call(func=ast.Name(id="_between"), args=[ast.Constant(value=str(field)), _, low, high]):
                 least, most = (eval(ast.unparse(limit), vars(config)) for limit in (low, high))
-                upto = "" if most is None else f" to {shown(name, most)}"
-                found[name] = f"{shown(name, least)}{upto}" if upto else f"at least {shown(name, least)}"
+                upto = "" if most is None else f" to {shown(field, most)}"
+                found[field] = f"{shown(field, least)}{upto}" if upto else f"at least {shown(field, least)}"
             case _:
                 pass
     return found
 
 
-def accepted(name: str, annotation: str, limits: str) -> str:
+def accepted(name: str, field: str, annotation: str, limits: str) -> str:
     """What a caller may write."""
     optional = annotation.endswith(" | None")
     annotation = annotation.removesuffix(" | None")
     choices = config._CHOICES.get(name)  # noqa: SLF001 - this script is the other half of that module.
+    if annotation.startswith("Literal["):
+        choices = tuple(ast.literal_eval(annotation.removeprefix("Literal")))
     text = ", ".join(f"`{choice}`" for choice in choices) if choices else TYPES.get(annotation, annotation)
-    text = "milliseconds" if name.endswith("_ms") else text
+    if name.endswith("_ms"):
+        text = "milliseconds"
+    elif field.endswith("_ms"):
+        text = "duration"
+    elif "bytes" in field:
+        text = "size"
     return text + (f", {limits}" if limits else "") + (", `None`" if optional else "")
 
 
 def shown(field: str, value: Any) -> str:
     """A default or a limit as one would write it."""
+    if isinstance(value, msgspec.Struct):
+        return f"`{type(value).__name__}()`"
     if isinstance(value, bool) or value is None or not isinstance(value, int):
         return f"`{value}`" if value != "" else "empty"
     units = UNITS if field.endswith("_ms") else BYTES if "bytes" in field else ()
@@ -166,15 +290,45 @@ def shown(field: str, value: Any) -> str:
     return f"{value:,}"
 
 
-def linked(meaning: str, options: str) -> str:
+def linked(meaning: str, *, shorter: bool) -> str:
     """The comment, with the names of settings as code, and as they are written."""
-    names = {name for _, _, settings, _ in SECTIONS for name, _, _ in fields(CLASSES[settings])}
+    names = {name for _, _, settings, _ in PARTS for name, _, _ in fields(settings)}
     for name in sorted(names, key=len, reverse=True):
         if "_" in name:
-            shorter = name.removesuffix("_ms") if options else name
-            meaning = re.sub(rf"(?<![`\w]){name}(?![`\w])", f"`{shorter}`", meaning)
+            written = name.removesuffix("_ms") if shorter else name
+            meaning = re.sub(rf"(?<![`\w]){name}(?![`\w])", f"`{written}`", meaning)
     return re.sub(r'"([^"]+)"', r"`\1`", meaning).replace("|", "\\|")
+
+
+def example() -> str:
+    """The commented file."""
+    text = TOML_HEAD
+    for section in SECTION_OF.values():
+        text += f"\n[{section}]\n"
+        last = ""
+        for setting in (setting for setting in SERVER.values() if setting.section == section):
+            meaning = comments(type(getattr(server_config.ServerConfig(), section)).__name__)[setting.field]
+            if meaning != last:
+                text += "\n" + textwrap.indent(textwrap.fill(in_toml(meaning), COLUMNS), "# ") + "\n"
+            text += f"#{setting.name} = {toml_value(setting)}\n"
+            last = meaning
+    return text
+
+
+def in_toml(meaning: str) -> str:
+    """A comment in the words of the file."""
+    meaning = re.sub(r"\bNone\b", '"none"', meaning)
+    meaning = re.sub(r"\bFalse\b", "false", meaning)
+    return re.sub(r"(\w)_ms\b", r"\1", meaning)
+
+
+def toml_value(setting: Setting) -> str:
+    """The default of a setting, as one writes it in the file."""
+    text = setting.show(setting.default)
+    plain = setting.kind is bool or (int in (setting.kind, *get_args(setting.kind)) and text.isdecimal())
+    return text if plain else f'"{text}"'
 
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    EXAMPLE.write_text(example())

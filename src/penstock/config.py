@@ -175,7 +175,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one broker."""
+    """Limits of one broker, and what new topics and groups are like."""
 
     # Messages one consumer may hold at a time.
     in_flight_max: int = 10_000
@@ -194,10 +194,15 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 16 * 1024 * 1024
     # How long close() waits for calls that are still running.
     close_timeout_ms: int = 10_000
+    # What a new topic is like, where its maker does not say otherwise.
+    topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
+    # What a new group is like, where its maker does not say otherwise.
+    group: GroupSettings = msgspec.field(default_factory=GroupSettings)
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            whole_number(name, getattr(self, name), 1)
+            if name not in ("topic", "group"):
+                whole_number(name, getattr(self, name), 1)
 
 
 Settings = TypeVar("Settings", TopicSettings, GroupSettings)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from penstock import TopicSettings
+from penstock import BrokerConfig, GroupSettings, TopicSettings
 from penstock.errors import DirectoryUnusable, InvalidValue, QueueFull, TopicExists, TopicNotFound
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
@@ -247,3 +247,25 @@ def test_settings_of_a_later_version_are_ignored_and_missing_ones_have_their_def
     with TestBroker.open("data", files=files) as broker:
         settings = broker.describe_topic("orders").settings
         assert (settings.partitions, settings.depth_policy) == (2, "reject")
+
+
+def test_a_broker_may_be_told_what_new_topics_and_groups_are_like() -> None:
+    config = BrokerConfig(
+        topic=TopicSettings(partitions=3, retention_ms=HOUR_MS), group=GroupSettings(max_attempts=9)
+    )
+    with TestBroker.open("data", files=MemoryFiles(), config=config) as broker:
+        broker.create_topic("orders", partitions=2)
+        broker.create_group("orders", "g", visibility_timeout="5s")
+
+        topic = broker.describe_topic("orders").settings
+        group = broker._core.state.topics["orders"].groups["g"].settings
+
+    assert topic == TopicSettings(partitions=2, retention_ms=HOUR_MS)
+    assert group == GroupSettings(max_attempts=9, visibility_timeout_ms=5000)
+
+
+def test_in_memory_new_topics_are_in_memory_whatever_the_broker_was_told() -> None:
+    with TestBroker.open(config=BrokerConfig(topic=TopicSettings(durability="os", partitions=2))) as broker:
+        broker.create_topic("orders")
+
+        assert broker.describe_topic("orders").settings == TopicSettings(durability="memory", partitions=2)

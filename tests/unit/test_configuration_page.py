@@ -1,5 +1,6 @@
-"""The page of settings is made from the settings, and says of each what it is."""
+"""The page of settings, and the example file, are made from the settings, and say of each what it is."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from penstock.config import (
     TopicSettings,
     settings_with,
 )
+from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings
+from penstock.frontends.loading import SETTINGS, load
 
 ROOT = Path(__file__).parents[2]
 WRITER = runpy.run_path(str(ROOT / "scripts" / "configuration_page.py"))
@@ -24,19 +27,43 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text() == WRITER["page"]()
 
 
+def test_the_example_file_is_up_to_date() -> None:
+    """Run `make docs` when this fails."""
+    assert (ROOT / "penstock.example.toml").read_text() == WRITER["example"]()
+
+
+def test_the_example_file_has_every_setting_with_its_default() -> None:
+    text = re.sub(r"^#(?=\w+ = )", "", (ROOT / "penstock.example.toml").read_text(), flags=re.MULTILINE)
+
+    loaded = load(text=text, file="penstock.example.toml")
+
+    assert loaded.config == ServerConfig()
+    assert set(loaded.origins) == set(SETTINGS)
+
+
+def test_the_page_has_every_variable_and_every_flag() -> None:
+    page = WRITER["page"]()
+
+    assert [setting.variable for setting in SETTINGS.values() if f"`{setting.variable}`" not in page] == []
+    assert [setting.flag for setting in SETTINGS.values() if setting.flag not in page] == []
+
+
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
         ("TopicOptions", TopicSettings),
         ("GroupOptions", GroupSettings),
         ("", BrokerConfig),
+        ("", ServerSettings),
+        ("", ListenSettings),
+        ("", LimitSettings),
     ],
 )
 def test_every_setting_has_its_row_with_a_meaning(options: str, settings: type[msgspec.Struct]) -> None:
     rows = list(WRITER["entries"](options, settings.__name__))
 
     assert len(rows) == len(settings.__struct_fields__)
-    assert all(value and default and meaning.endswith(".") for _, value, default, meaning in rows)
+    assert all(value and default and meaning.endswith(".") for _, value, default, meaning, _ in rows)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable
 from random import Random
 
+import msgspec
+
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.digest import load_dedup_ids, save_digest
@@ -199,7 +201,8 @@ class Core:
         return self.state.directory == MEMORY
 
     def _defaults(self) -> TopicSettings:
-        return TopicSettings(durability="memory") if self._in_memory else TopicSettings()
+        settings = self.state.config.topic
+        return msgspec.structs.replace(settings, durability="memory") if self._in_memory else settings
 
     def _check_open(self) -> None:
         if self.state.closed:

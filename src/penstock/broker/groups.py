@@ -33,7 +33,8 @@ class Groups:
         if not internal:
             check_name("group", name)
         group = topic.groups.get(name)
-        settings = settings_with(group.settings if group is not None else GroupSettings(), options)
+        usual = GroupSettings() if internal else self._state.config.group
+        settings = settings_with(group.settings if group is not None else usual, options)
         _check_backoff(settings)
         if group is None:
             group = Group(topic, name, settings)
