@@ -4,7 +4,7 @@ Plain values, the same from an embedded broker and over a connection, so they
 know nothing of the broker.  The journey of one message is in ``trace.py``.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from penstock.config import TopicSettings
 from penstock.message import StoredMessage
 
 Cancelled = Literal["cancelled", "delivered", "unknown"]
+OTHER_ERRORS: Final = "others"  # Stands for all fingerprints beyond those that are told apart.
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,44 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     first_failed_ms: int
     last_failed_ms: int
+
+
+class DeadLetterErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead letters of one topic that have the same error, those not yet redriven."""
+
+    topic: str
+    fingerprint: str  # What ``redrive(error=)`` takes; OTHER_ERRORS for what was too much to tell apart.
+    error_class: str  # Empty if the error was only words, as of a reject.
+    error: str  # Class and message as the newest of them has it.
+    reason: str  # nacked, rejected, visibility timeout, ...
+    groups: list[str]  # In which it failed, sorted.
+    count: int
+    first_seen_ms: int  # The first failure of any of them, and the last.
+    last_seen_ms: int
+    dead_letter: str  # Id of the newest of them, in the dead-letter topic.
+    source: str  # Id of the message it was.
+
+
+class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker at a glance; the counts are since it was opened."""
+
+    version: str
+    compiled: bool  # Its hot modules.
+    uptime_seconds: float
+    directory: str  # ":memory:" if all is in memory.
+    durability: str  # Of topics that do not say theirs.
+    topics: int
+    partitions: int
+    groups: int
+    consumers: int
+    connections: int  # 0 for a broker without a server.
+    messages: int  # Stored now.
+    scheduled: int  # Accepted and not yet due.
+    bytes: int  # Of logs, journals and schedules.
+    published: int
+    delivered: int
+    acked: int
+    memory_bytes_peak: int  # Of the whole process.
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,16 @@ from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.api.broker import DEFAULT_GROUP, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
-from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.info import (
+    BrokerInfo,
+    Cancelled,
+    DeadLetter,
+    DeadLetterErrors,
+    GroupInfo,
+    Redrive,
+    ScheduledMessage,
+    TopicInfo,
+)
 from penstock.message import Message, Receipt, StoredMessage, received_async
 from penstock.trace import Trace
 from penstock.types import Duration, Instant, Priority, duration_ms
@@ -219,6 +228,10 @@ class AsyncBroker:
         """The dead letters of a topic that were not redriven yet."""
         return await self._driver.run(self._operations.dead_letters(topic, limit))
 
+    async def dead_letter_errors(self, topic: str | None = None) -> list[DeadLetterErrors]:
+        """The same counted by error, the most frequent first; of one topic or of all."""
+        return await self._driver.run(self._operations.dead_letter_errors(topic))
+
     async def redrive(
         self,
         topic: str,
@@ -234,6 +247,12 @@ class AsyncBroker:
         ``rate`` is messages a second; a dry run only counts.
         """
         return await self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
+
+    # The broker itself.
+
+    async def stats(self) -> BrokerInfo:
+        """The broker at a glance: version, uptime, sizes, counts."""
+        return await self._driver.run(self._operations.stats())
 
     # GoMQ's words.
 

@@ -21,7 +21,16 @@ from typing import Any, Self, Unpack
 from penstock.api.handles import Consumer, Producer
 from penstock.api.operations import Driver, Operations
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
-from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.info import (
+    BrokerInfo,
+    Cancelled,
+    DeadLetter,
+    DeadLetterErrors,
+    GroupInfo,
+    Redrive,
+    ScheduledMessage,
+    TopicInfo,
+)
 from penstock.message import Message, Receipt, StoredMessage, received
 from penstock.trace import Trace
 from penstock.types import Duration, Instant, Priority, duration_ms
@@ -217,6 +226,10 @@ class Broker:
         """The dead letters of a topic that were not redriven yet."""
         return self._driver.run(self._operations.dead_letters(topic, limit))
 
+    def dead_letter_errors(self, topic: str | None = None) -> list[DeadLetterErrors]:
+        """The same counted by error, the most frequent first; of one topic or of all."""
+        return self._driver.run(self._operations.dead_letter_errors(topic))
+
     def redrive(
         self,
         topic: str,
@@ -232,6 +245,12 @@ class Broker:
         ``rate`` is messages a second; a dry run only counts.
         """
         return self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
+
+    # The broker itself.
+
+    def stats(self) -> BrokerInfo:
+        """The broker at a glance: version, uptime, sizes, counts."""
+        return self._driver.run(self._operations.stats())
 
     # GoMQ's words.
 

@@ -18,7 +18,16 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any, Protocol, TypeVar
 
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
-from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.info import (
+    BrokerInfo,
+    Cancelled,
+    DeadLetter,
+    DeadLetterErrors,
+    GroupInfo,
+    Redrive,
+    ScheduledMessage,
+    TopicInfo,
+)
 from penstock.message import Delivery, Message, Receipt, StoredMessage
 from penstock.trace import Trace
 from penstock.types import Duration, Instant
@@ -168,6 +177,8 @@ class Operations(Protocol):
 
     def dead_letters(self, topic: str, limit: int) -> Work[list[DeadLetter]]: ...
 
+    def dead_letter_errors(self, topic: str | None) -> Work[list[DeadLetterErrors]]: ...
+
     def redrive(
         self,
         topic: str,
@@ -177,3 +188,7 @@ class Operations(Protocol):
         error: str | None,
         group: str | None,
     ) -> Work[Redrive]: ...
+
+    # The broker itself.
+
+    def stats(self) -> Work[BrokerInfo]: ...

@@ -4,7 +4,8 @@
     publishing     messages in              queues         leases and answers
     dead_letters   burying, redriving       streams        assignment and commits
     schedules      what is due later        tracing        what happened to a message
-    maintenance    retention and the like
+    maintenance    retention and the like   triage         dead letters by error
+    facts          what the broker tells of itself
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when
@@ -20,6 +21,7 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.digest import load_dedup_ids, save_digest
+from penstock.broker.facts import Facts
 from penstock.broker.groups import Groups
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
@@ -30,10 +32,11 @@ from penstock.broker.state import Consumer, Group, GroupPartition, Partition, St
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.streams import Streams
 from penstock.broker.tracing import Tracing, check_offset
+from penstock.broker.triage import Triage
 from penstock.clock import Clock
 from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
 from penstock.errors import InvalidValue, OffsetOutOfRange, PenstockError
-from penstock.info import PartitionInfo, TopicInfo
+from penstock.info import BrokerInfo, PartitionInfo, TopicInfo
 from penstock.log.files import Files
 from penstock.log.log import Log
 from penstock.message import StoredMessage
@@ -62,6 +65,8 @@ class Core:
         self.schedules = Schedules(self.state, self.publishing)
         self.tracing = Tracing(self.state)
         self.maintenance = Maintenance(self.state)
+        self.facts = Facts(self.state)
+        self.triage = Triage(self.state, self.dead_letters)
 
     # Life.
 
@@ -264,6 +269,11 @@ class Core:
             groups=sorted(group for group in topic.groups if not group.startswith("__")),
             partitions=partitions,
         )
+
+    def stats(self, connections: int) -> BrokerInfo:
+        """The broker at a glance; ``connections`` are the server's, if there is one."""
+        self._check_open()
+        return self.facts.stats(self._defaults().durability, connections)
 
     # Browsing, which changes nothing.
 

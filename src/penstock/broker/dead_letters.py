@@ -14,8 +14,8 @@ the topic have had it, and skip it.
 """
 
 import math
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Final
 
 from penstock.broker.catalogue import Catalogue
@@ -43,6 +43,9 @@ SCAN_RECORDS: Final = 1000  # Dead letters read at a time.
 ADDED: Final = (
     "x-error", "x-error-class", "x-error-message", "x-error-fingerprint", "x-death-reason", "x-source-topic",
     "x-source-partition", "x-source-offset", "x-group", "x-attempts", "x-first-failed-at", "x-last-failed-at",
+)  # fmt: skip
+NUMBERS: Final = (
+    "x-source-partition", "x-source-offset", "x-attempts", "x-first-failed-at", "x-last-failed-at",
 )  # fmt: skip
 REDRIVEN_FROM: Final = "x-redriven-from"
 REDRIVE_GROUP: Final = "x-redrive-group"
@@ -205,7 +208,7 @@ class DeadLetters:
             return
         count = 0
         for partition in topic.partitions:
-            for record in self._unredriven(partition):
+            for record in chain.from_iterable(self.unredriven(partition)):
                 letter = dead_letter(topic, partition, record)
                 if letter.source.rsplit(":", 2)[0] != name:
                     continue  # A dead-letter topic may serve several topics.
@@ -214,15 +217,20 @@ class DeadLetters:
                 count += 1
                 yield letter
 
-    def _unredriven(self, partition: Partition) -> Iterator[Record]:
+    def unredriven(self, partition: Partition) -> Iterator[Sequence[Record]]:
+        """The dead letters of a partition that did not go back, some at a time."""
         member = partition.groups.get(REDRIVE)
         position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
         while position < partition.log.high:
             position = max(position, partition.log.start)  # Retention goes on meanwhile.
             upto = min(position + SCAN_RECORDS, partition.log.high)
-            for record in partition.log.records(position, upto):
-                if member is None or not member.engine.done.contains(record.offset):
-                    yield record
+            records = partition.log.records(position, upto)
+            done = None if member is None else member.engine.done
+            yield [
+                record
+                for record in records
+                if is_letter(record) and (done is None or not done.contains(record.offset))
+            ]
             position = upto
 
     def redrive(
@@ -315,6 +323,14 @@ def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:
     """The headers as they were before ``added`` came to their end; the message's own may have such names."""
     cut = len(headers) - len(added)
     return headers[:cut] if tuple(name for name, _ in headers[cut:]) == added and cut >= 0 else headers
+
+
+def is_letter(record: Record) -> bool:
+    """Whether the broker has put it there: anybody may publish to a dead-letter topic."""
+    if tuple(name for name, _ in record.headers[-len(ADDED) :]) != ADDED:
+        return False
+    values = dict(record.headers[-len(ADDED) :])
+    return all((values[name] or b"").isdigit() and len(values[name] or b"") < 19 for name in NUMBERS)
 
 
 def dead_letter(topic: Topic, partition: Partition, record: Record) -> DeadLetter:

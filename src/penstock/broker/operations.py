@@ -17,7 +17,16 @@ from penstock.broker.producers import ProducerSteps
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
-from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.info import (
+    BrokerInfo,
+    Cancelled,
+    DeadLetter,
+    DeadLetterErrors,
+    GroupInfo,
+    Redrive,
+    ScheduledMessage,
+    TopicInfo,
+)
 from penstock.message import Message, StoredMessage
 from penstock.trace import Trace
 from penstock.types import Duration, Instant
@@ -114,6 +123,7 @@ class LocalOperations:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here.
         # By name, without a call between: these are the busiest.
         self.publish = core.publishing.publish
         self.publish_batch = core.publishing.publish_batch
@@ -239,6 +249,10 @@ class LocalOperations:
         """The dead letters that were not redriven yet."""
         return list(self._core.dead_letters.list(topic, limit))
 
+    def dead_letter_errors(self, topic: str | None) -> Steps[list[DeadLetterErrors]]:
+        """The same counted by error."""
+        return self._core.triage.errors(topic)
+
     def redrive(
         self,
         topic: str,
@@ -252,3 +266,15 @@ class LocalOperations:
         return self._core.dead_letters.redrive(
             topic, limit=limit, per_second=rate, dry_run=dry_run, error=error, group=group
         )
+
+    # The broker itself.
+
+    @at_once
+    def stats(self) -> BrokerInfo:
+        """The broker at a glance."""
+        return self._core.stats(self.connections())
+
+    @at_once
+    def waiting(self) -> dict[tuple[str, int], int]:
+        """Messages that wait in each partition; for the doors of this process, not for a connection."""
+        return self._core.facts.waiting()

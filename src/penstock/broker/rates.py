@@ -53,7 +53,7 @@ class Meter:
         return now_ms + SAMPLE_MS
 
     def per_second(self, now_ms: int, counts: Counts, since_ms: int) -> list[float]:
-        """How much each count grew in a second, over the window or since ``since_ms``, when counting began."""
+        """A second's growth of each count, over the window, or since ``since_ms`` if counting began then."""
         from_ms, then = self._before(max(now_ms - WINDOW_MS, since_ms), counts)
         return _growth(then, counts, now_ms - from_ms)
 

@@ -239,6 +239,7 @@ class State:
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
         self.consumer_numbers = 0
         self.closed = False
+        self.opened_ms = clock.steady_ms()
 
     def hear(self) -> None:
         """A sync has ended: readers of the topics it was for may look again."""
