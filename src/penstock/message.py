@@ -427,7 +427,7 @@ def refused(message: Any, name: str = "messages") -> RequestError:
     return kind(topic=message.topic, partition=message.partition, offset=message.offset)
 
 
-_LOOK_INSIDE: Final = EXPIRES | REDRIVEN
+LOOK_INSIDE: Final = EXPIRES | REDRIVEN  # Attributes of messages that not every consumer gets.
 
 
 def plain(records: list[Record], count: int) -> bool:
@@ -435,6 +435,6 @@ def plain(records: list[Record], count: int) -> bool:
     if len(records) != count:
         return False
     for record in records:
-        if record.attributes & _LOOK_INSIDE:
+        if record.attributes & LOOK_INSIDE:
             return False
     return True

@@ -104,7 +104,10 @@ class Catalogue:
 
     def _topic(self, name: str, settings: TopicSettings) -> Topic:
         files = self._state.memory if settings.durability == "memory" else self._files
-        return Topic(name, settings, f"{self._topics_path}/{name}", files, self._state.config.dedup_ids_max)
+        directory = f"{self._topics_path}/{name}"
+        topic = Topic(name, settings, directory, files, self._state.config.dedup_ids_max)
+        topic.version = self._state.new_version()
+        return topic
 
     def create(self, name: str, settings: TopicSettings) -> Topic:
         """Make a topic's folder; it exists completely or not at all."""
@@ -134,6 +137,7 @@ class Catalogue:
                 name="durability", value=settings.durability, why="it is fixed when a topic is created"
             )
         self._files.write_file(f"{topic.directory}/topic.json", _sealed(settings))
+        topic.version = self._state.new_version()
         topic.settings = settings
 
     def delete(self, topic: Topic) -> None:

@@ -21,17 +21,48 @@ from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.journal import Journal
 from penstock.broker.publishing import EXPIRES_AT
 from penstock.broker.replay import finish, remember_failure
-from penstock.broker.state import Consumer, GroupPartition, State, Topic
+from penstock.broker.state import Consumer, GroupPartition, Partition, State, Topic
 from penstock.delivery import events
 from penstock.delivery.engine import Lease
 from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
-from penstock.message import Delivery, plain
-from penstock.wire.records import EXPIRES, REDRIVEN, Record
+from penstock.log.reader import BATCH_RECORDS_MIN
+from penstock.message import LOOK_INSIDE, Delivery, plain
+from penstock.wire.records import EXPIRES, REDRIVEN, Record, encode_records
 
 REDRIVE_GROUP: Final = "x-redrive-group"
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 LOOKS_MAX: Final = 1000  # Some milliseconds of work.
+
+
+class LeasedBatch:
+    """A lease as a front end passes it on: offsets, and record batches that hold them, and maybe more."""
+
+    __slots__ = ("attempt", "data", "end", "lease", "partition", "start")
+
+    def __init__(self, partition: int, lease: int, attempt: int, start: int, end: int, data: bytes) -> None:
+        self.partition = partition
+        self.lease = lease  # -1 in a stream group.
+        self.attempt = attempt
+        self.start = start
+        self.end = end
+        self.data = data
+
+
+def lent(partition: int, lease: Lease, data: bytes) -> LeasedBatch:
+    """What a lease hands out."""
+    return LeasedBatch(partition, lease.number, lease.attempt, lease.start, lease.end, data)
+
+
+class Haul:
+    """What one call of a consumer has got so far, and what there is room for."""
+
+    __slots__ = ("bytes_left", "messages", "room")
+
+    def __init__(self, limit: int, bytes_max: int) -> None:
+        self.messages: list[Any] = []
+        self.room = limit  # In messages.
+        self.bytes_left = bytes_max
 
 
 class Leases:
@@ -45,49 +76,73 @@ class Leases:
     def take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
         """What the partitions have for the consumer, beginning with another one each time."""
         now_ms = self._state.clock.steady_ms()
-        messages: list[Any] = []
+        haul = Haul(limit, self._state.config.receive_bytes_max)
         count = len(topic.partitions)
-        bytes_left = self._state.config.receive_bytes_max
         self.looks_left = LOOKS_MAX
         for step in range(count):
             member = topic.partitions[(consumer.turn + step) % count].groups[consumer.group.name]
             try:
-                bytes_left = self._take_from(member, consumer, limit, bytes_left, messages, now_ms)
+                self._take_from(member, consumer, haul, now_ms)
             except PenstockError:
-                if not messages:
+                if not haul.messages:
                     raise
                 break  # What was taken before is handed over; the damage is there at the next call.
-            if len(messages) >= limit or bytes_left <= 0:
+            if haul.room <= 0 or haul.bytes_left <= 0:
                 break
         consumer.turn += 1
-        return messages
+        return haul.messages
 
-    def _take_from(
-        self, member: GroupPartition, consumer: Consumer, limit: int, bytes_left: int, messages: list[Any],
-        now_ms: int,
-    ) -> int:  # fmt: skip
-        """Add messages of one partition; returns how many bytes there is still room for."""
-        partition = member.partition
+    def _take_from(self, member: GroupPartition, consumer: Consumer, haul: "Haul", now_ms: int) -> None:
+        """Add messages of one partition."""
         journal_of(member).make_room()
-        average_bytes = partition.log.average_bytes if limit > 1 else 1
-        while len(messages) < limit and bytes_left > 0 and self.looks_left > 0:
-            room = min(limit - len(messages), bytes_left // average_bytes + 1)
+        average_bytes = member.partition.log.average_bytes if haul.room > 1 else 1
+        while haul.room > 0 and haul.bytes_left > 0 and self.looks_left > 0:
+            room = min(haul.room, haul.bytes_left // average_bytes + 1)
             lease = self._lease(member, consumer, room, now_ms)
             if lease is None:
                 break
-            records = self._read(member, lease, now_ms)
-            if not records:
+            count = self._hand_over(member, consumer, lease, haul, now_ms)
+            if count == 0:
                 self.looks_left -= 1
                 continue  # All of it had expired, or is not for this group.
-            bytes_left -= average_bytes * len(records)
-            consumer.in_flight += len(records)
-            consumer.group.delivered += len(records)
-            delivery = Delivery(
-                partition.topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
-                lease.attempt, consumer.settler,
-            )  # fmt: skip
-            messages += consumer.wrap(delivery, records)
-        return bytes_left
+            haul.room -= count
+            haul.bytes_left -= average_bytes * count
+            consumer.in_flight += count
+            consumer.group.delivered += count
+
+    def _hand_over(
+        self, member: GroupPartition, consumer: Consumer, lease: Lease, haul: "Haul", now_ms: int
+    ) -> int:
+        """Add what the lease holds for the consumer; return how many messages that are."""
+        partition = member.partition
+        if consumer.takes_batches and partition.topic.settings.ttl_ms is None and member.gate is None:
+            data = self._batches(partition, lease)
+            if data:
+                haul.messages.append(lent(partition.number, lease, data))
+                return lease.end - lease.start
+        records = self._read(member, lease, now_ms)
+        if not records:
+            return 0
+        if consumer.takes_batches:
+            haul.messages.append(lent(partition.number, lease, encode_records(records)))
+            return len(records)
+        delivery = Delivery(
+            partition.topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
+            lease.attempt, consumer.settler,
+        )  # fmt: skip
+        haul.messages += consumer.wrap(delivery, records)
+        return len(records)
+
+    def _batches(self, partition: Partition, lease: Lease) -> bytes:
+        """The lease's batches as they lie in the log; empty if its records have to be looked at."""
+        log = partition.log
+        count = lease.end - lease.start
+        if count < BATCH_RECORDS_MIN:
+            return b""
+        try:
+            return log.plain_batches(lease.start, lease.end, LOOK_INSIDE, count * log.average_bytes)
+        except PenstockError:
+            return b""
 
     def _lease(self, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int) -> Lease | None:
         if member.gate is not None:

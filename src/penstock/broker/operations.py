@@ -8,15 +8,17 @@ is made one, so that it runs under the lock like the others.
 """
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
+from penstock.broker.at_once import at_once
+from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
 from penstock.broker.producers import ProducerSteps
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
-from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
+from penstock.errors import PenstockError
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -27,23 +29,9 @@ from penstock.info import (
     ScheduledMessage,
     TopicInfo,
 )
-from penstock.message import Message, StoredMessage
+from penstock.message import Message, Receipt, StoredMessage
 from penstock.trace import Trace
 from penstock.types import Duration, Instant
-
-T = TypeVar("T")
-P = ParamSpec("P")
-
-
-def at_once(function: Callable[P, T]) -> Callable[P, Steps[T]]:
-    """Steps that wait for nothing: the function is called when they are run, under the lock."""
-
-    @wraps(function)
-    def steps(*args: P.args, **options: P.kwargs) -> Steps[T]:
-        yield from ()
-        return function(*args, **options)
-
-    return steps
 
 
 class LocalConsumer:
@@ -161,6 +149,39 @@ class LocalOperations:
         """An idempotent producer."""
         return ProducerSteps(self._core, compression)
 
+    # Record batches, for front ends.
+
+    @at_once
+    def metadata(self, topic: str) -> tuple[int, TopicSettings]:
+        """The version of a topic's settings, and the settings."""
+        found = self._core.state.topic(topic)
+        return found.version, found.settings
+
+    @at_once
+    def new_producer_id(self) -> int:
+        """An id that no other producer of this data directory has."""
+        return self._core.catalogue.new_producer_id()
+
+    def append_batches(
+        self, topic: str, version: int, batches: list[tuple[int, bytes]], wait: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Take batches, each for a partition; see ``Publishing.append_batches``."""
+        return self._core.publishing.append_batches(topic, version, batches, wait)
+
+    def batch_consumer(
+        self,
+        topic: str,
+        group: str,
+        consumer_id: str | None,
+        max_in_flight: int | None,
+        options: GroupOptions,
+    ) -> Steps[BatchConsumer]:
+        """A consumer that is lent record batches."""
+        made = yield from self._core.groups.consumer(
+            topic, group, consumer_id, max_in_flight, no_messages, options
+        )
+        return BatchConsumer(self._core, made)
+
     # Groups and their consumers.
 
     def consumer(
@@ -187,7 +208,7 @@ class LocalOperations:
     @at_once
     def describe_group(self, topic: str, group: str) -> GroupInfo:
         """How far a group is."""
-        return self._core.groups.describe(topic, group)
+        return self._core.progress.describe(topic, group)
 
     def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> Steps[None]:
         """Move a group."""

@@ -28,6 +28,7 @@ from penstock.errors import (
     DelayOutOfRange,
     InvalidValue,
     MessageTooLarge,
+    MetadataStale,
     PenstockError,
     QueueFull,
 )
@@ -48,6 +49,7 @@ from penstock.wire.records import (
     REDRIVEN,
     SCHEDULED,
     BatchBuilder,
+    Header,
     check_batch,
     encode_values,
     stamp_batch,
@@ -128,28 +130,52 @@ class Publishing:
         """Take a record batch as it is; a producer's repeat is answered with the first one's place."""
         topic = self._state.topic(name)
         partition = topic.partition(number)
-        if type(data) is not bytes:
-            raise InvalidValue(name="batch", value=data, why="a record batch is bytes")
-        header = check_batch(data)
-        if header.size != len(data):
-            raise InvalidValue(
-                name="batch", value=len(data), why=f"it holds one batch of {header.size} bytes and more"
-            )
-        if header.size > topic.settings.message_bytes_max + 1024 * header.count:
-            raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
+        header = _checked(topic, data)
         if topic.settings.depth_max is not None:
             yield from self._wait_for_room(topic, header.count)
+        receipt = self._append_checked(partition, header, data)
+        yield from self._partition_durable(partition)
+        return receipt
+
+    def append_batches(
+        self, name: Any, version: int, batches: list[tuple[int, bytes]], wait: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Take batches that were encoded for one version of the topic's settings, each for a partition.
+
+        One answer each; a batch that is refused does not keep the others out.
+        With ``wait`` they come when what was written is as durable as the topic promises.
+        """
+        topic = self._state.topic(name)
+        if topic.version != version:
+            raise MetadataStale(topic=topic.name, version=version)
+        answers: list[Receipt | PenstockError] = []
+        for number, data in batches:
+            try:
+                partition = topic.partition(number)
+                header = _checked(topic, data)
+                if topic.settings.depth_max is not None:
+                    yield from self._wait_for_room(topic, header.count)
+                answers.append(self._append_checked(partition, header, data))
+            except PenstockError as refusal:
+                answers.append(refusal)
+        if wait and topic.settings.durability == "fsync":
+            for answer in answers:
+                if isinstance(answer, Receipt):
+                    yield from self._partition_durable(topic.partitions[answer.partition])
+        return answers
+
+    def _append_checked(self, partition: Partition, header: Header, data: bytes) -> Receipt:
+        """Append a batch, unless its producer has sent it before."""
+        topic = partition.topic
         if header.producer_id >= 0:
-            verdict, offset = partition.producers.check(
+            verdict, first = partition.producers.check(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.count
             )
             if verdict == dedup.DUPLICATE:
                 topic.duplicates += 1
-                yield from self._partition_durable(partition)
-                return Receipt(name, number, offset, header.max_timestamp, None, True)
-        offset, timestamp = self._append_foreign(partition, bytearray(data), OURS)
-        yield from self._partition_durable(partition)
-        return Receipt(name, number, offset, timestamp)
+                return Receipt(topic.name, partition.number, first, header.max_timestamp, None, True)
+        offset, timestamp = self._append_foreign(partition, header, bytearray(data), OURS)
+        return Receipt(topic.name, partition.number, offset, timestamp)
 
     # Preparing.
 
@@ -269,13 +295,14 @@ class Publishing:
                     topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
         return offset, timestamp
 
-    def _append_foreign(self, partition: Partition, batch: bytearray, cleared: int = 0) -> tuple[int, int]:
+    def _append_foreign(
+        self, partition: Partition, header: Header, batch: bytearray, cleared: int = 0
+    ) -> tuple[int, int]:
         """Append a batch that was encoded elsewhere: the log's own time keeps timestamps from falling."""
         log = partition.log
         timestamp = max(self._state.clock.wall_ms(), log.last_timestamp)
         stamp_batch(batch, timestamp, cleared)
         offset = log.append(batch)
-        header = check_batch(bytes(batch))
         if header.producer_id >= 0:
             partition.producers.record(
                 header.producer_id,
@@ -381,7 +408,20 @@ class Publishing:
             target.producers.check_internal(header.producer_id, header.base_sequence, header.count)
             == dedup.NEW
         ):
-            self._append_foreign(target, bytearray(batch))
+            self._append_foreign(target, header, bytearray(batch))
+
+
+def _checked(topic: Topic, data: Any) -> Header:
+    """The header of a batch that the topic may take."""
+    if type(data) is not bytes:
+        raise InvalidValue(name="batch", value=data, why="a record batch is bytes")
+    header = check_batch(data)
+    if header.size != len(data):
+        why = f"it holds one batch of {header.size} bytes and more"
+        raise InvalidValue(name="batch", value=len(data), why=why)
+    if header.size > topic.settings.message_bytes_max + 1024 * header.count:
+        raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
+    return header
 
 
 def due_ms(topic: Topic, delay: Duration | None, deliver_at: Instant | None, now_ms: int) -> int:

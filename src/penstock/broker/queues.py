@@ -13,7 +13,9 @@ to the journal before the engine hears of it.  What used up its attempts is
 buried by a job of ``dead_letters.py``, which is queued here.
 """
 
-from typing import Any
+from collections.abc import Set as AbstractSet
+from itertools import pairwise
+from typing import Any, Final
 
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.groups import journal_durable
@@ -24,9 +26,9 @@ from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.delivery import events
 from penstock.delivery.engine import HELD, LOST
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
-from penstock.failure import describe_error
+from penstock.failure import Failure, describe_error
 from penstock.message import (
-    Delivered,
+    Delivery,
     LeaseRun,
     Message,
     check_held,
@@ -35,6 +37,11 @@ from penstock.message import (
     unanswer,
 )
 from penstock.types import Duration, duration_ms, whole_number
+
+EXTENSION_MS_MAX: Final = 12 * 3600 * 1000
+
+Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
+HeldRun = tuple[GroupPartition, LeaseRun]
 
 
 class Queues:
@@ -60,7 +67,7 @@ class Queues:
             messages = self._leases.take(topic, consumer, room)
             if messages:
                 if consumer.group.settings.delivery == "at-most-once":
-                    yield from self._settle_first(topic, messages)
+                    yield from self._settle_first(topic, consumer, messages)
                 return messages
             if self._leases.looks_left == 0:
                 yield GiveWay()  # There was much that nobody gets; go on after others had a turn.
@@ -78,10 +85,15 @@ class Queues:
         if consumer.closed:
             raise Closed(what="consumer")
 
-    def _settle_first(self, topic: Topic, messages: list[Any]) -> Steps[None]:
+    def _settle_first(self, topic: Topic, consumer: Consumer, messages: list[Any]) -> Steps[None]:
         """At most once: settled, and durably so, before anyone sees the message."""
-        runs = lease_runs(messages, messages[0].delivery.settler)
-        self._settle_runs(topic, topic.groups[messages[0].group], runs)
+        if consumer.takes_batches:
+            runs = [
+                self._run(consumer, lent.partition, lent.lease, lent.start, lent.end) for lent in messages
+            ]
+        else:
+            runs = lease_runs(messages, consumer.settler)
+        self._settle_runs(topic, consumer.group, runs)
         for run in runs:
             yield from journal_durable(topic.partitions[run.delivery.partition])
 
@@ -93,13 +105,44 @@ class Queues:
         runs = lease_runs(messages, consumer.settler)
         missed: PenstockError | None = None
         try:
-            if outputs:
-                self._settle_and_send(topic, consumer, runs, outputs)
-            else:
-                missed = self._settle_runs(topic, consumer.group, runs)
+            missed = self._settle_all(topic, consumer, runs, outputs)
         except PenstockError:
             unanswer(messages)
             raise
+        yield from self._until_settled(topic, runs, missed)
+
+    def ack_runs(
+        self, consumer: Consumer, runs: list[Run], outputs: list[tuple[str, Message]]
+    ) -> Steps[None]:
+        """The same for a consumer that takes batches, and names what it has done by lease and offsets."""
+        topic = self._open_topic(consumer, "ack")
+        _check_apart(runs)
+        leased = [self._run(consumer, run[0], run[1], run[2], run[3]) for run in runs]
+        missed = self._settle_all(topic, consumer, leased, outputs)
+        yield from self._until_settled(topic, leased, missed)
+
+    def _run(self, consumer: Consumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
+        """A run as the consumer names it; one of another consumer's lease is no lease of its own."""
+        group = consumer.group
+        member = group.topic.partition(number).groups[group.name]
+        held = member.engine.leases.get(lease)
+        if held is not None and held.consumer != consumer.number:
+            raise LeaseLost(topic=group.topic.name, partition=number, offset=start)
+        delivery = Delivery(
+            group.topic.name, number, group.name, lease, start, end, held.attempt if held else 0,
+            consumer.settler,
+        )  # fmt: skip
+        return LeaseRun(delivery, start, end)
+
+    def _settle_all(
+        self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
+    ) -> PenstockError | None:
+        if not outputs:
+            return self._settle_runs(topic, consumer.group, runs)
+        self._settle_and_send(topic, consumer, runs, outputs)
+        return None
+
+    def _until_settled(self, topic: Topic, runs: list[LeaseRun], missed: PenstockError | None) -> Steps[None]:
         if topic.settings.durability == "fsync":
             for number in {run.delivery.partition for run in runs}:
                 yield from journal_durable(topic.partitions[number])
@@ -193,41 +236,88 @@ class Queues:
         """Deliver the message again later, or bury it if this was its last attempt."""
         topic = self._open_topic(consumer, "nack")
         member = self._held(topic, consumer, message)
-        now_ms = self._state.clock.steady_ms()
-        wait_ms = member.backoff.delay_ms(message.attempt, self._state.random.random())
-        if delay is not None:
-            wait_ms = duration_ms("delay", delay)
-        self._give_back(member, message, message.attempt + 1, now_ms + wait_ms, events.NACKED, error)
-        consumer.group.nacked += 1
+        delay_ms = -1 if delay is None else duration_ms("delay", delay)
+        run = LeaseRun(message.delivery, message.offset, message.offset + 1)
+        self._nack(member, consumer.group, run, delay_ms, describe_error(error))
+        message.mark_settled()
         yield from journal_durable(member.partition)
+
+    def nack_runs(
+        self, consumer: Consumer, runs: list[Run], delay_ms: int | None, failure: Failure
+    ) -> Steps[None]:
+        """The same for runs; those that are not held any more are the error, after the others are done."""
+        self._open_topic(consumer, "nack")
+        wait_ms = -1 if delay_ms is None else duration_ms("delay", f"{delay_ms}ms")
+        held, missed = self._held_runs(consumer, runs)
+        for member, run in held:
+            self._nack(member, consumer.group, run, wait_ms, failure)
+        yield from self._until_given_back(held, missed)
+
+    def _nack(
+        self, member: GroupPartition, group: Group, run: LeaseRun, delay_ms: int, failure: Failure
+    ) -> None:
+        attempt = run.delivery.attempt
+        wait_ms = member.backoff.delay_ms(attempt, self._state.random.random()) if delay_ms < 0 else delay_ms
+        due_ms = self._state.clock.steady_ms() + wait_ms
+        self._give_back(member, run, attempt + 1, due_ms, events.NACKED, failure)
+        group.nacked += run.end - run.start
+
+    def _held_runs(self, consumer: Consumer, runs: list[Run]) -> tuple[list[HeldRun], PenstockError | None]:
+        """Those of the runs that are still held; and why the first that is not is not."""
+        _check_apart(runs)
+        held: list[HeldRun] = []
+        missed: PenstockError | None = None
+        for named in runs:
+            run = self._run(consumer, named[0], named[1], named[2], named[3])
+            member = consumer.group.topic.partitions[named[0]].groups[consumer.group.name]
+            error = _missing(member, run)
+            if error is None:
+                held.append((member, run))
+            elif missed is None:
+                missed = error
+        return held, missed
+
+    def _until_given_back(self, held: list[HeldRun], missed: PenstockError | None) -> Steps[None]:
+        for member, _ in held:
+            yield from journal_durable(member.partition)
+        if missed is not None:
+            raise missed
 
     def reject(self, consumer: Consumer, message: Any, reason: Any) -> Steps[None]:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
-        if not isinstance(reason, str):
-            raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
+        failure = _failure_of(reason)
         member = self._held(topic, consumer, message)
-        now_ms = self._state.clock.steady_ms()
-        last = member.settings.max_attempts + 1
-        self._give_back(member, message, last, now_ms, events.REJECTED, reason)
+        self._reject(member, LeaseRun(message.delivery, message.offset, message.offset + 1), failure)
+        message.mark_settled()
         yield from journal_durable(member.partition)
 
+    def reject_runs(self, consumer: Consumer, runs: list[Run], reason: Any) -> Steps[None]:
+        """The same for runs."""
+        self._open_topic(consumer, "reject")
+        failure = _failure_of(reason)
+        held, missed = self._held_runs(consumer, runs)
+        for member, run in held:
+            self._reject(member, run, failure)
+        yield from self._until_given_back(held, missed)
+
+    def _reject(self, member: GroupPartition, run: LeaseRun, failure: Failure) -> None:
+        last = member.settings.max_attempts + 1
+        self._give_back(member, run, last, self._state.clock.steady_ms(), events.REJECTED, failure)
+
     def _give_back(
-        self, member: GroupPartition, message: Delivered, attempt: int, due_ms: int, why: int,
-        error: BaseException | str | None,
-    ) -> None:  # fmt: skip
+        self, member: GroupPartition, run: LeaseRun, attempt: int, due_ms: int, why: int, failure: Failure
+    ) -> None:
         now_ms = self._state.clock.steady_ms()
-        lease = message.delivery.lease
-        failure = describe_error(error)
+        lease = run.delivery.lease
         event = events.GivenBack(
-            member.number, lease, message.offset, message.offset + 1, attempt, due_ms, why,
-            failure.error_class, failure.message, failure.fingerprint, message.attempt,
+            member.number, lease, run.start, run.end, attempt, due_ms, why,
+            failure.error_class, failure.message, failure.fingerprint, run.delivery.attempt,
         )  # fmt: skip
         topic = member.partition.topic
         self._decide(member, [event], now_ms)
-        message.mark_settled()
-        self._free_consumer(member, topic.groups[member.group], lease, 1)
-        member.engine.give_back(lease, message.offset, message.offset + 1, attempt, due_ms)
+        self._free_consumer(member, topic.groups[member.group], lease, run.end - run.start)
+        member.engine.give_back(lease, run.start, run.end, attempt, due_ms)
         remember_failure(member, event, self._state.clock.wall_ms())
         if member.engine.exhausted:
             self._dead_letters.bury_soon(member)
@@ -239,18 +329,32 @@ class Queues:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
         member = self._held(topic, consumer, message)
-        extension_ms = duration_ms("duration", duration)
-        if not 1 <= extension_ms <= 12 * 3600 * 1000:
-            raise InvalidValue(
-                name="duration", value=duration, why="it must be more than nothing and at most 12 hours"
-            )
+        self._extend(member, message.delivery.lease, _extension_ms(duration))
+        yield from ()
+
+    def extend_leases(
+        self, consumer: Consumer, leases: list[tuple[int, int]], duration_ms: int
+    ) -> Steps[list[tuple[int, int]]]:
+        """Extend what the consumer still holds, each a partition and a lease; return those it does not."""
+        topic = self._open_topic(consumer, "extend")
+        extension_ms = _extension_ms(f"{duration_ms}ms")
+        lost: list[tuple[int, int]] = []
+        for number, lease in leases:
+            member = topic.partition(number).groups[consumer.group.name]
+            held = member.engine.leases.get(lease)
+            if held is not None and held.consumer == consumer.number:
+                self._extend(member, lease, extension_ms)
+            else:
+                lost.append((number, lease))
+        yield from ()
+        return lost
+
+    def _extend(self, member: GroupPartition, lease: int, extension_ms: int) -> None:
         now_ms = self._state.clock.steady_ms()
         deadline_ms = now_ms + extension_ms
-        event = events.Extended(member.number, message.delivery.lease, deadline_ms)
-        journal_of(member).note(event, now_ms)
-        member.engine.extend(message.delivery.lease, deadline_ms)
+        journal_of(member).note(events.Extended(member.number, lease, deadline_ms), now_ms)
+        member.engine.extend(lease, deadline_ms)
         self._state.alarms.set(member, deadline_ms)
-        yield from ()
 
     def _open_topic(self, consumer: Consumer, operation: str) -> Topic:
         self._check(consumer)
@@ -306,13 +410,54 @@ class Queues:
                 self._release(member, consumer.number, now_ms)
         consumer.group.topic.wake()
 
-    def _release(self, member: GroupPartition, number: int, now_ms: int) -> None:
+    def keep(self, consumer: Consumer, leases: set[tuple[int, int]]) -> None:
+        """A consumer came back, and has only these (partition, lease): give back its others."""
+        now_ms = self._state.clock.steady_ms()
+        before = consumer.in_flight
+        for partition in consumer.group.topic.partitions:
+            member = partition.groups[consumer.group.name]
+            kept = {lease for number, lease in leases if number == partition.number}
+            consumer.in_flight -= self._release(member, consumer.number, now_ms, kept)
+        if consumer.in_flight != before:
+            consumer.group.topic.wake()
+
+    def _release(
+        self, member: GroupPartition, number: int, now_ms: int, kept: AbstractSet[int] = frozenset()
+    ) -> int:
+        """Give back what a consumer holds, except ``kept``; return how many messages that are."""
+        released = 0
         for lease in [lease for lease in member.engine.leases.values() if lease.consumer == number]:
+            if lease.number in kept:
+                continue
             for start, end in lease.unsettled():
+                released += end - start
                 self._leases.take_back(
                     member, lease, start, end, lease.attempt, now_ms, events.RELEASED, now_ms
                 )
         self._state.alarms.set(self._state.flush, now_ms + 1000)
+        return released
+
+
+def _check_apart(runs: list[Run]) -> None:
+    """Refuse runs that overlap: a message has one answer."""
+    ordered = sorted(runs)
+    for before, after in pairwise(ordered):
+        if before[:2] == after[:2] and before[3] > after[2]:
+            raise InvalidValue(name="runs", value=after, why="it overlaps another run of the same lease")
+
+
+def _failure_of(reason: Any) -> Failure:
+    if not isinstance(reason, str):
+        raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
+    return describe_error(reason)
+
+
+def _extension_ms(duration: Duration) -> int:
+    extension_ms = duration_ms("duration", duration)
+    if not 1 <= extension_ms <= EXTENSION_MS_MAX:
+        why = "it must be more than nothing and at most 12 hours"
+        raise InvalidValue(name="duration", value=duration, why=why)
+    return extension_ms
 
 
 def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:

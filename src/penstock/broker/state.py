@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, Protocol
 
 from penstock.broker.journal import Journal
+from penstock.broker.rates import Counts, Meter
 from penstock.broker.steps import Steps, Waiter
 from penstock.clock import Clock
 from penstock.config import BrokerConfig, GroupSettings, TopicSettings
@@ -107,8 +108,10 @@ class Consumer:
         self.settler: Any = None
         self.in_flight = 0
         self.in_flight_max = 0
+        self.joined_ms = 0
         self.turn = 0  # The partition to look at first, so that none is starved.
         self.closed = False
+        self.takes_batches = False  # It is handed record batches, not messages: a front end's.
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
 
 
@@ -127,7 +130,17 @@ class Group:
         self.timed_out = 0
         self.dead_lettered = 0
         self.expired = 0
+        self.meter = Meter()
+        self.sample_ms = 0  # From then on the counts are sampled before they change; see rates.py.
         self.alarm_ms = -1
+
+    def counts(self) -> Counts:
+        """What the meter measures: delivered, acked, failed, dead-lettered."""
+        return self.delivered, self.acked, self.nacked + self.timed_out, self.dead_lettered
+
+    def sample(self, now_ms: int) -> None:
+        """Note the counts, which are about to change."""
+        self.sample_ms = self.meter.sample(now_ms, self.counts())
 
 
 class Topic:
@@ -147,7 +160,10 @@ class Topic:
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
         self.duplicates = 0
+        self.meter = Meter()
+        self.sample_ms = 0  # As a group's, but by the timestamps of its records.
         self.deleted = False
+        self.version = 0  # Another one after each change of its settings, and never one it had before.
 
     def partition(self, number: Any) -> Partition:
         """The partition of that number, or the error for the caller."""
@@ -238,8 +254,14 @@ class State:
         self.jobs: deque[Steps[None]] = deque()
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
         self.consumer_numbers = 0
-        self.closed = False
+        self.versions = clock.wall_ms() << 20  # Given out so far; beyond those of the broker before this one.
         self.opened_ms = clock.steady_ms()
+        self.closed = False
+
+    def new_version(self) -> int:
+        """A version for a topic that is new or has changed."""
+        self.versions += 1
+        return self.versions
 
     def hear(self) -> None:
         """A sync has ended: readers of the topics it was for may look again."""

@@ -9,13 +9,16 @@ committed is in the journal, and is where the next owner begins.
 from typing import Any
 
 from penstock.broker.groups import journal_durable
+from penstock.broker.leases import LeasedBatch
 from penstock.broker.recovery import open_journal
 from penstock.broker.state import Consumer, Group, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.delivery import events
-from penstock.errors import Closed, GroupKindMismatch, MemberUnknown, NotAssigned
+from penstock.errors import Closed, GroupKindMismatch, MemberUnknown, NotAssigned, OffsetOutOfRange
+from penstock.log.log import Log
 from penstock.message import Delivered, Delivery, check_held
 from penstock.types import whole_number
+from penstock.wire.records import Record, encode_records
 
 READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
 
@@ -81,41 +84,74 @@ class Streams:
         messages: list[Any] = []
         owned = sorted(consumer.positions)
         for step in range(len(owned)):
-            if len(messages) >= limit:
+            if limit <= 0:
                 break
             partition = topic.partitions[owned[(consumer.turn + step) % len(owned)]]
-            messages += self._read_partition(consumer, partition, limit - len(messages))
+            some, count = self._read_partition(consumer, partition, limit)
+            messages += some
+            limit -= count
         consumer.turn += 1
-        consumer.group.delivered += len(messages)
         return messages
 
-    def _read_partition(self, consumer: Consumer, partition: Partition, limit: int) -> list[Any]:
+    def _read_partition(self, consumer: Consumer, partition: Partition, limit: int) -> tuple[list[Any], int]:
+        """The next messages of one partition, in whatever form the consumer takes them, and how many."""
         log = partition.log
         position = max(consumer.positions[partition.number], log.start)
         fitting = max(self._state.config.receive_bytes_max // log.average_bytes, 1)
         while position < log.high:
             upto = min(position + min(limit, fitting, READ_RECORDS), log.high)
+            data = self._batches(consumer, log, position, upto)
+            if data:
+                consumer.positions[partition.number] = upto
+                consumer.group.delivered += upto - position
+                return [LeasedBatch(partition.number, -1, 1, position, upto, data)], upto - position
             records = log.records(position, upto)
             position = consumer.positions[partition.number] = upto
             if records:
-                delivery = Delivery(
-                    partition.topic.name, partition.number, consumer.group.name, -1, records[0].offset, upto,
-                    1, consumer.settler,
-                )  # fmt: skip
-                return consumer.wrap(delivery, records)
-        return []
+                consumer.group.delivered += len(records)
+                return self._wrapped(consumer, partition, records, upto), len(records)
+        return [], 0
+
+    def _batches(self, consumer: Consumer, log: Log, start: int, end: int) -> bytes:
+        if not consumer.takes_batches:
+            return b""
+        return log.plain_batches(start, end, 0, (end - start) * log.average_bytes)
+
+    def _wrapped(
+        self, consumer: Consumer, partition: Partition, records: list[Record], upto: int
+    ) -> list[Any]:
+        first = records[0].offset
+        if consumer.takes_batches:
+            return [LeasedBatch(partition.number, -1, 1, first, upto, encode_records(records))]
+        delivery = Delivery(
+            partition.topic.name, partition.number, consumer.group.name, -1, first, upto, 1, consumer.settler
+        )
+        return consumer.wrap(delivery, records)
 
     def commit(self, consumer: Consumer, messages: list[Delivered] | None) -> Steps[None]:
         """Commit up to and including these messages, or everything received so far."""
+        offsets: dict[int, int] = {} if messages else dict(consumer.positions)
+        for message in messages or []:
+            check_held(message, consumer.settler, "messages")
+            offsets[message.partition] = max(offsets.get(message.partition, 0), message.offset + 1)
+        yield from self._commit(consumer, offsets)
+        for message in messages or []:
+            message.mark_settled()
+
+    def commit_offsets(self, consumer: Consumer, offsets: dict[int, int]) -> Steps[None]:
+        """Commit up to these offsets, by partition: what comes next is the offset itself."""
+        for number, offset in offsets.items():
+            log = consumer.group.topic.partition(number).log
+            if not 0 <= offset <= log.high:
+                raise OffsetOutOfRange(offset=offset, start=log.start, end=log.high)
+        yield from self._commit(consumer, offsets)
+
+    def _commit(self, consumer: Consumer, offsets: dict[int, int]) -> Steps[None]:
         if self._state.closed or consumer.closed:
             raise Closed(what="broker" if self._state.closed else "consumer")
         group = consumer.group
         if group.settings.kind != "stream":
             raise GroupKindMismatch(operation="commit", kind="queue", group=group.name)
-        offsets: dict[int, int] = {} if messages else dict(consumer.positions)
-        for message in messages or []:
-            check_held(message, consumer.settler, "messages")
-            offsets[message.partition] = max(offsets.get(message.partition, 0), message.offset + 1)
         now_ms = self._state.clock.steady_ms()
         for number, offset in offsets.items():
             self._check_owner(consumer, number)
@@ -127,11 +163,15 @@ class Streams:
                 self._state.commit.mark(journal.log)
                 group.acked += offset - member.committed
                 member.committed = offset
-        for message in messages or []:
-            message.mark_settled()
         group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
         for number in offsets:
             yield from journal_durable(group.topic.partitions[number])
+
+    def resume(self, consumer: Consumer, positions: dict[int, int]) -> None:
+        """A consumer came back, and has read up to these offsets: what else it was sent, it never saw."""
+        for number, offset in positions.items():
+            if number in consumer.positions:
+                consumer.positions[number] = min(max(offset, 0), consumer.positions[number])
 
     def _check_owner(self, consumer: Consumer, number: int) -> None:
         group = consumer.group

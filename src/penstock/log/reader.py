@@ -29,13 +29,14 @@ from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
 from penstock.log.scan import Damage, decode, skip_plain, skip_to, whole
 from penstock.log.segment import Segment, raise_corruption
-from penstock.wire.records import HEADER_BYTES, Header, Record, read_header
+from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, read_header
 
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
 SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly always one read.
 AHEAD: Final = 64  # Records decoded at a time for one who reads on: one by one costs four times as much.
 WINDOWS_MAX: Final = 4  # Readers at different places of one log that do not disturb each other.
 HINTS_MAX: Final = 64
+BATCH_RECORDS_MIN: Final = 4  # Smaller batches are cheaper to take apart than to pass on.
 EVERY_BATCH: Final = -1  # In place of attribute bits.
 OPEN_MAX: Final = 4  # Sealed segments kept open: as many as there are windows.
 
@@ -226,6 +227,35 @@ class LogReader:
             raise_corruption(segment, position, f"the batch of offset {base} is not whole")
         self._hint(following, segment, position + at)
         return data if at == len(data) else data[:at]
+
+    def plain_batches(self, start: int, end: int, marked: int, max_bytes: int) -> bytes:
+        """The batches that hold the offsets ``[start, end)``, as they are; empty if that does not pay.
+
+        It pays if most of what they hold is wanted, and none of them is small,
+        lacks a record, or has one of the ``marked`` attributes, which need a look inside.
+        """
+        wanted = end - start
+        spanned = 0
+        count = 0
+        pieces: list[bytes] = []
+        while start < end:
+            data = self.read(start, max_bytes)
+            at = 0
+            while start < end and at < len(data):
+                try:
+                    header = check_batch(data, at)
+                except InvalidBatch:
+                    return b""  # Whoever reads the records finds the damage, and says where.
+                count += 1
+                spanned += header.count
+                if count * BATCH_RECORDS_MIN > wanted or spanned > 2 * wanted:
+                    return b""
+                if header.attributes & marked or header.count != header.last_offset_delta + 1:
+                    return b""
+                start = header.next_offset
+                at += header.size
+            pieces.append(data if at == len(data) else data[:at])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def headers(self, offset: int) -> Iterator[Header]:
         """The headers of the batches from the one that holds ``offset`` on; nothing is decoded or summed."""

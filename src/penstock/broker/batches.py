@@ -1,0 +1,108 @@
+"""Record batches in and out: what front ends deal in, instead of messages.
+
+A client encodes and decodes; the broker passes the bytes on.  So a front end
+publishes batches (``Publishing.append_batches``) and has consumers that are
+lent ranges of offsets with the batches that hold them, and that answer by
+naming partition, lease and offsets:
+
+    receive ──> LeasedBatch(partition, lease, attempt, start, end, data)
+                     └──> ack, nack, reject: (partition, lease, start, end)
+
+A consumer can only answer for its own leases.  One whose connection was lost
+may come back: it says what it still has (``keep``), and the rest, which was
+sent and never arrived, is given back without counting the attempt.
+"""
+
+from penstock.broker.at_once import at_once
+from penstock.broker.core import Core
+from penstock.broker.leases import LeasedBatch
+from penstock.broker.queues import Run
+from penstock.broker.state import Consumer
+from penstock.broker.steps import Steps
+from penstock.failure import Failure
+from penstock.message import Message
+
+
+def no_messages(*_: object) -> list[object]:
+    """In place of the function that makes messages of records."""
+    raise AssertionError("a consumer of batches is handed no messages")
+
+
+class BatchConsumer:
+    """One consumer, of either kind."""
+
+    def __init__(self, core: Core, state: Consumer) -> None:
+        self._core = core
+        self._state = state
+        state.takes_batches = True
+        state.settler = self
+        self.kind = state.group.settings.kind
+        self.identity = state.identity
+        self.visibility_ms = state.visibility_ms
+        self.session_ms = state.group.settings.session_timeout_ms
+        self._receive = core.streams.receive if self.kind == "stream" else core.queues.receive
+        if self.kind == "stream":
+            core.streams.join(state)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages the consumer holds and has not answered."""
+        return self._state.in_flight
+
+    @property
+    def assignment(self) -> list[int]:
+        """Stream groups: the partitions the consumer works on."""
+        return sorted(self._state.positions)
+
+    @property
+    def closed(self) -> bool:
+        """True once it, its group, its topic or the broker is gone."""
+        return self._state.closed or self._core.state.closed
+
+    def receive(self, max_messages: int, wait_ms: int) -> Steps[list[LeasedBatch]]:
+        """Leases of up to ``max_messages`` in all, as soon as there is one message."""
+        return self._receive(self._state, max_messages, wait_ms)
+
+    def ack(self, runs: list[Run]) -> Steps[None]:
+        """Settle these."""
+        return self._core.queues.ack_runs(self._state, runs, [])
+
+    def ack_and_publish(self, runs: list[Run], outputs: list[tuple[str, Message]]) -> Steps[None]:
+        """Settle these and publish ``outputs``, or neither."""
+        return self._core.queues.ack_runs(self._state, runs, outputs)
+
+    def nack(self, runs: list[Run], delay_ms: int | None, failure: Failure) -> Steps[None]:
+        """Deliver these again after the delay, or after the group's backoff."""
+        return self._core.queues.nack_runs(self._state, runs, delay_ms, failure)
+
+    def reject(self, runs: list[Run], reason: str) -> Steps[None]:
+        """Bury these."""
+        return self._core.queues.reject_runs(self._state, runs, reason)
+
+    def extend(self, leases: list[tuple[int, int]], duration_ms: int) -> Steps[list[tuple[int, int]]]:
+        """Keep these leases (partition, lease) for so long from now; returns those that are lost."""
+        return self._core.queues.extend_leases(self._state, leases, duration_ms)
+
+    def commit(self, offsets: dict[int, int]) -> Steps[None]:
+        """Stream groups: everything below these offsets, by partition, is done."""
+        return self._core.streams.commit_offsets(self._state, offsets)
+
+    @at_once
+    def heartbeat(self) -> list[int]:
+        """Stream groups: stay a member; returns the partitions to work on."""
+        if self.kind == "stream":
+            self._core.streams.heartbeat(self._state)
+        return self.assignment
+
+    @at_once
+    def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> None:
+        """The consumer came back with only these leases, and has read up to these positions."""
+        if self.kind == "stream":
+            self._core.streams.resume(self._state, positions)
+        else:
+            self._core.queues.keep(self._state, set(leases))
+
+    @at_once
+    def close(self) -> None:
+        """Give back what was not answered."""
+        self._core.close_consumer(self._state)
