@@ -52,16 +52,60 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
     waiting_retry: int
 
 
+class Unacked(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that was delivered and is not settled: in somebody's hands, or waiting to come again."""
+
+    id: str
+    age_seconds: float  # Since it was published.
+    attempts: int  # Deliveries so far; one that the consumer gave back unused does not count.
+    failures: int  # How many of them ended without success.
+    error: str  # What the last failure said; empty if there was none.
+    consumer: str | None  # Who holds it; None: nobody.
+    due_seconds: float | None  # Until its lease ends, or it comes again; None: in a stream group.
+    behind: int  # In an ordered group: messages with its key, which wait for it.
+
+
+class GroupRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages a second, over the last ten seconds or since the broker was opened."""
+
+    published: float  # Into the topic.
+    delivered: float
+    acked: float
+    failed: float  # Nacked, or out of time.
+    dead_lettered: float
+
+
+VerdictWord = Literal[
+    "idle", "keeping up", "draining", "falling behind", "working", "failing", "blocked", "stalled",
+    "no consumers",
+]  # fmt: skip
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """How a group is getting on: a word that stays the same, and a sentence for people."""
+
+    word: VerdictWord
+    text: str
+    message: str | None = None  # Blocked: the id of the message that is in the way.
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.text}"
+
+
 class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A group at a glance."""
 
     topic: str
     group: str
     kind: str
+    verdict: Verdict
     lag: int  # Messages not settled.
     lag_seconds: float  # Age of the oldest of them.
+    drain_seconds: float | None  # Until none are left, if it goes on like this; None: never.
     in_flight: int
     waiting_retry: int
+    oldest_unacked: Unacked | None  # None: all that was delivered is settled.
+    rates: GroupRates
     consumers: list[str]
     lost: int  # Deleted by retention before the group settled them.
     delivered: int  # These five count since the broker was opened.

@@ -5,7 +5,7 @@
     dead_letters   burying, redriving       streams        assignment and commits
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
-    facts          what the broker tells of itself
+    facts          what the broker tells    progress       how far a group is
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when
@@ -24,6 +24,7 @@ from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.facts import Facts
 from penstock.broker.groups import Groups
 from penstock.broker.maintenance import Maintenance
+from penstock.broker.progress import Progress
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
 from penstock.broker.queues import Queues
 from penstock.broker.recovery import open_partition
@@ -66,6 +67,7 @@ class Core:
         self.tracing = Tracing(self.state)
         self.maintenance = Maintenance(self.state)
         self.facts = Facts(self.state)
+        self.progress = Progress(self.state)
         self.triage = Triage(self.state, self.dead_letters)
 
     # Life.

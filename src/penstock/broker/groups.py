@@ -1,4 +1,4 @@
-"""Groups of a topic: made, changed, moved, removed, described.
+"""Groups of a topic: made, changed, moved, removed.
 
 A group belongs to one topic and has a state on each of its partitions, which
 the partition's journal keeps.  Making a group writes it to every journal
@@ -7,7 +7,6 @@ before anyone hears that it exists.
 
 import msgspec
 
-from penstock.broker.publishing import group_lag
 from penstock.broker.recovery import open_journal, rebuild_gate
 from penstock.broker.replay import change_settings, new_engine
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
@@ -16,7 +15,6 @@ from penstock.config import GroupOptions, GroupSettings, Start, settings_with, s
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
 from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
-from penstock.info import GroupInfo, PartitionLag
 from penstock.types import Instant, check_name, whole_number
 
 
@@ -113,6 +111,7 @@ class Groups:
         consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)
         consumer.in_flight_max = in_flight_max or limit
         consumer.turn = number
+        consumer.joined_ms = self._state.clock.steady_ms()
         group.consumers[number] = consumer
         return consumer
 
@@ -183,55 +182,6 @@ class Groups:
         number = partition.groups[group_name].number
         journal.commit([events.GroupDeleted(number)], self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
-
-    def describe(self, name: str, group_name: str) -> GroupInfo:
-        """How far the group is."""
-        topic = self._state.topic(name)
-        group = topic.group(group_name)
-        lags = [self._partition_lag(partition, group) for partition in topic.partitions]
-        members = [partition.groups[group_name] for partition in topic.partitions]
-        return GroupInfo(
-            topic=name,
-            group=group_name,
-            kind=group.settings.kind,
-            lag=sum(lag.lag for lag in lags),
-            lag_seconds=max(
-                self._lag_seconds(partition, lag)
-                for partition, lag in zip(topic.partitions, lags, strict=True)
-            ),
-            in_flight=sum(lag.in_flight for lag in lags),
-            waiting_retry=sum(lag.waiting_retry for lag in lags),
-            consumers=sorted(consumer.identity for consumer in group.consumers.values()),
-            lost=sum(member.lost for member in members),
-            delivered=group.delivered,
-            acked=group.acked,
-            nacked=group.nacked,
-            timed_out=group.timed_out,
-            dead_lettered=group.dead_lettered,
-            expired=group.expired,
-            partitions=lags,
-        )
-
-    def _partition_lag(self, partition: Partition, group: Group) -> PartitionLag:
-        member = partition.groups[group.name]
-        stream = group.settings.kind == "stream"
-        return PartitionLag(
-            partition=partition.number,
-            floor=member.committed if stream else member.engine.floor,
-            end=partition.log.high,
-            lag=group_lag(partition, group.name, partition.log.high),
-            in_flight=member.engine.in_flight,
-            waiting_retry=member.engine.waiting_retry,
-        )
-
-    def _lag_seconds(self, partition: Partition, lag: PartitionLag) -> float:
-        """Age of the oldest message that is not settled; 0 if all are."""
-        if lag.lag == 0:
-            return 0.0
-        start = max(lag.floor, partition.log.start)
-        for record in partition.log.records(start, min(start + 1000, partition.log.high)):
-            return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
-        return 0.0
 
 
 def _check_backoff(settings: GroupSettings) -> None:

@@ -332,6 +332,10 @@ class DeliveryEngine:
         """The attempt that a waiting offset will be delivered as; 0 if it does not wait."""
         return self._retries.attempt_of(offset)
 
+    def oldest_waiting(self) -> tuple[int, int, int] | None:
+        """The lowest offset that waits for a time, not parked: offset, attempt and due time."""
+        return self._retries.lowest()
+
     def waiting_ranges(self) -> list[tuple[int, int, int]]:
         """Everything that waits to be delivered again: start, end and due time (PARKED_MS if parked)."""
         return sorted((start, end, due_ms) for due_ms, start, end, _ in self._retries.entries())

@@ -92,6 +92,15 @@ class KeyGate:
         key = self._keys.get(offset)
         return key is not None and self._holders[key] == offset
 
+    def behind(self, offset: int) -> int:
+        """How many wait in the line of the key that ``offset`` holds; 0 if it holds none."""
+        if not self.holds(offset):
+            return 0
+        count = 0
+        for follower in self._lines.get(self._keys[offset], ()):
+            count += follower in self._keys  # Else it was settled in line.
+        return count
+
     def clear(self) -> None:
         """Forget everything, as after a seek."""
         self.waiting = 0

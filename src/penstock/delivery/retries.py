@@ -111,6 +111,14 @@ class RetryQueue:
                     return number
         return attempt
 
+    def lowest(self) -> tuple[int, int, int] | None:
+        """The lowest offset that is not parked, its attempt and when it is due; None if all are."""
+        found: Retry | None = None
+        for entry in self._heap:
+            if found is None or entry[1] < found[1]:
+                found = entry
+        return None if found is None else (found[1], found[3], found[0])
+
     def entries(self) -> list[Retry]:
         """Everything that waits, in order; equal for equal queues."""
         found = sorted(self._heap)

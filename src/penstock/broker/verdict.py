@@ -1,0 +1,228 @@
+"""How a group is getting on, in one word and one sentence.
+
+Facts go in, a verdict comes out; nothing else is looked at.  The first row
+that fits decides.  *Fresh* messages are those that anyone could have now:
+neither in hand nor waiting for their next attempt or for their key.
+
+    word             when
+    1 idle           nothing is left, and nothing came or went of late
+    2 keeping up     nothing is left
+    3 no consumers   nobody is there
+    4 blocked        the oldest has failed twice or more, others with its key wait behind it, and
+                     beside them there is less than a second's work
+      keeping up     nothing was settled of late, but all that is left came within the last second
+    5 blocked        nothing was settled of late, and all that is left is the oldest with those behind
+                     it: it has failed, or somebody has held it for longer than a visibility timeout
+    6 failing        nothing was acked of late, and some failed
+    7 blocked        nothing was acked of late, and all that is left waits for its next attempt
+    8 stalled        nothing was acked for a visibility timeout; or for ten seconds, and nobody has
+                     anything in hand
+    9 working        nothing was acked of late
+   10 keeping up     less than a second's work is left, or as much comes as goes, to a tenth
+   11 draining       more goes than comes
+   12 falling behind more comes than goes
+
+*Of late* is the window of the rates, ten seconds (``rates.py``).  A row's limits
+are the constants below.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.info import GroupRates, Unacked, Verdict
+
+AGAIN: Final = 2  # Failures of a message that fails again and again.
+MOMENT_SECONDS: Final = 1.0  # Work for so long is no backlog.
+IDLE_HANDS_SECONDS: Final = 10.0  # Consumers with nothing in hand should have asked for something by then.
+BALANCE: Final = 0.1  # Rates that differ by less are equal.
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict is made of."""
+
+    lag: int
+    lag_seconds: float  # Age of the oldest message that is not settled.
+    in_flight: int  # In hand; of a stream group, read and not committed.
+    waiting: int  # Given back: for a later attempt, or until their key is free.
+    consumers: int
+    rates: GroupRates
+    oldest: Unacked | None
+    quiet_seconds: float  # How long consumers are there and have not acked.
+    visibility_seconds: float
+
+    @property
+    def fresh(self) -> int:
+        """Messages that anyone could have now."""
+        return max(self.lag - self.in_flight - self.waiting, 0)
+
+    @property
+    def settled_rate(self) -> float:
+        """Messages a second that the group is done with."""
+        return self.rates.acked + self.rates.dead_lettered
+
+    @property
+    def net_rate(self) -> float:
+        """By how many messages a second the lag shrinks; 0 if that is within the noise."""
+        net = self.settled_rate - self.rates.published
+        return net if abs(net) > BALANCE * self.rates.published else 0.0
+
+    @property
+    def last(self) -> bool:
+        """Whether the oldest message, with those behind it, is all that is left."""
+        return self.oldest is not None and self.lag <= 1 + self.oldest.behind
+
+
+def judge(standing: Standing) -> Verdict:
+    """The verdict; the table is at the top."""
+    if standing.lag == 0:
+        return _all_done(standing)
+    if standing.consumers == 0:
+        return Verdict(word="no consumers", text=f"{_wait(standing.lag)}, and nobody consumes")
+    oldest = standing.oldest
+    if (
+        oldest is not None
+        and oldest.failures >= AGAIN
+        and oldest.behind > 0
+        and standing.fresh <= standing.settled_rate * MOMENT_SECONDS
+    ):
+        return _blocked(standing, oldest)
+    if standing.rates.acked > 0:
+        return _flowing(standing)
+    return _still(standing)
+
+
+def drain_seconds(standing: Standing) -> float | None:
+    """How long until nothing is left, if it goes on as it did of late; None if it does not get there."""
+    if standing.lag == 0:
+        return 0.0
+    return standing.lag / standing.net_rate if standing.net_rate > 0 else None
+
+
+def _all_done(standing: Standing) -> Verdict:
+    rates = standing.rates
+    if rates.published == 0 and rates.acked == 0:
+        return Verdict(word="idle", text="nothing waits")
+    return Verdict(word="keeping up", text=f"nothing waits; {_flow(rates)}")
+
+
+def _still(standing: Standing) -> Verdict:
+    """Nothing was acked of late."""
+    oldest, rates, quiet = standing.oldest, standing.rates, standing.quiet_seconds
+    if standing.lag_seconds < MOMENT_SECONDS and rates.dead_lettered == 0:
+        return Verdict(word="keeping up", text=f"{_messages(standing.lag)} came within the last second")
+    held_long = standing.in_flight > 0 and quiet >= standing.visibility_seconds
+    if oldest is not None and standing.last and (oldest.failures > 0 or held_long):
+        return _blocked(standing, oldest)
+    if rates.failed > 0 or rates.dead_lettered > 0:
+        return _failing(standing)
+    if oldest is not None and standing.in_flight == 0 and standing.fresh == 0:
+        return _blocked(standing, oldest)
+    if held_long or (standing.in_flight == 0 and quiet >= IDLE_HANDS_SECONDS):
+        return _stalled(standing)
+    return _working(standing)
+
+
+def _flowing(standing: Standing) -> Verdict:
+    rates, net = standing.rates, standing.net_rate
+    text = f"{_wait(standing.lag)}; {_flow(rates)}"
+    if standing.oldest is not None and standing.oldest.failures >= AGAIN:
+        text += f"; {standing.oldest.id} has failed {standing.oldest.failures} times"
+    if net == 0 or standing.lag <= standing.settled_rate * MOMENT_SECONDS:
+        return Verdict(word="keeping up", text=text)
+    return Verdict(word="draining" if net > 0 else "falling behind", text=text)
+
+
+def _blocked(standing: Standing, oldest: Unacked) -> Verdict:
+    if oldest.failures:
+        times = "once" if oldest.failures == 1 else f"{oldest.failures} times"
+        error = f" ({_short(oldest.error)})" if oldest.error else ""
+        text = f"{oldest.id} failed {times}{error}"
+    else:
+        text = f"{oldest.id} was given back"
+    if oldest.consumer is not None:
+        text += f", and {oldest.consumer} has it now" if oldest.failures else ""
+        text = text if oldest.failures else f"{oldest.consumer} has {oldest.id}, and does not answer"
+    elif oldest.due_seconds:
+        text += f", and comes again in {_duration(oldest.due_seconds)}"
+    return Verdict(word="blocked", text=f"{text}; {_beside(standing, oldest)}", message=oldest.id)
+
+
+def _beside(standing: Standing, oldest: Unacked) -> str:
+    if oldest.behind:
+        return f"{_messages(oldest.behind)} with its key {_s(oldest.behind, 'wait')} behind it"
+    others = standing.lag - 1
+    return f"{_messages(others, 'other')} {_s(others, 'wait')} too" if others else "all else is settled"
+
+
+def _failing(standing: Standing) -> Verdict:
+    rates = standing.rates
+    text = f"nothing was acked, {_rate(rates.failed)} failed"
+    if rates.dead_lettered > 0:
+        text += f", {_rate(rates.dead_lettered)} went to the dead letters"
+    if standing.oldest is not None and standing.oldest.error:
+        text += f"; {standing.oldest.id}: {_short(standing.oldest.error)}"
+    return Verdict(word="failing", text=text)
+
+
+def _stalled(standing: Standing) -> Verdict:
+    there = f"{_count(standing.consumers, 'consumer')} {'is' if standing.consumers == 1 else 'are'} there"
+    text = f"{_wait(standing.lag)}, {there}, and nothing was acked for {_duration(standing.quiet_seconds)}"
+    if standing.oldest is not None and standing.oldest.consumer is not None:
+        text += f"; {standing.oldest.consumer} has {standing.oldest.id}"
+    return Verdict(word="stalled", text=text)
+
+
+def _working(standing: Standing) -> Verdict:
+    in_hand, fresh = standing.in_flight, standing.lag - standing.in_flight
+    text = f"{_messages(in_hand)} {_s(in_hand, 'is')} in hand" if in_hand else "nothing is in hand yet"
+    return Verdict(word="working", text=f"{text}, {_wait(fresh)}" if fresh else text)
+
+
+# Words.
+
+
+def _s(count: int, verb: str) -> str:
+    """A verb as it is for that many."""
+    return {"wait": ("waits", "wait"), "is": ("is", "are")}[verb][count != 1]
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _messages(count: int, noun: str = "message") -> str:
+    return _count(count, noun)
+
+
+def _wait(count: int) -> str:
+    return f"{_messages(count)} {_s(count, 'wait')}"
+
+
+def _flow(rates: GroupRates) -> str:
+    return f"{_rate(rates.published)} come, {_rate(rates.acked)} are acked"
+
+
+def _rate(rate: float) -> str:
+    """Three digits say enough: 0.4/s, 12.5/s, 480/s, 12,000/s."""
+    if rate >= 100 or rate == 0:
+        return f"{rate:,.0f}/s"
+    return f"{rate:.1f}/s" if rate >= 0.1 else "under 0.1/s"
+
+
+def _short(error: str) -> str:
+    line = error.partition("\n")[0]
+    return line if len(line) <= ERROR_LENGTH else line[: ERROR_LENGTH - 1] + "…"
+
+
+def _duration(seconds: float) -> str:
+    """As a person says it, rounded: 800 ms, 12 s, 5 min, 3 h, 4 d."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+ERROR_LENGTH: Final = 60  # Characters of an error in a verdict, which is one line.
