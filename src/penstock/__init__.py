@@ -30,10 +30,15 @@ if TYPE_CHECKING:
     )
     from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
     from penstock.trace import Trace, TraceEvent
+    from penstock.workers.app import App
+    from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
+    from penstock.workers.outcome import Reject, Retry
 
     open = EmbeddedBroker.open  # noqa: A001 - penstock.open("data") is how a user says it.
 
 _PLACES = {
+    "App": "workers.app",
+    "AsyncWorkerMessage": "workers.message",
     "Broker": "api.broker",
     "BrokerConfig": "config",
     "Consumer": "api.handles",
@@ -49,6 +54,8 @@ _PLACES = {
     "Receipt": "message",
     "ReceivedMessage": "message",
     "Redrive": "info",
+    "Reject": "workers.outcome",
+    "Retry": "workers.outcome",
     "ScheduledMessage": "info",
     "StoredMessage": "message",
     "TopicHandle": "api.broker",
@@ -57,10 +64,13 @@ _PLACES = {
     "TopicSettings": "config",
     "Trace": "trace",
     "TraceEvent": "trace",
+    "WorkerMessage": "workers.message",
 }
 _MODULES = ("aio", "errors", "testing")
 
 __all__ = [
+    "App",
+    "AsyncWorkerMessage",
     "Broker",
     "BrokerConfig",
     "Consumer",
@@ -77,6 +87,8 @@ __all__ = [
     "Receipt",
     "ReceivedMessage",
     "Redrive",
+    "Reject",
+    "Retry",
     "ScheduledMessage",
     "StoredMessage",
     "TopicHandle",
@@ -85,6 +97,7 @@ __all__ = [
     "TopicSettings",
     "Trace",
     "TraceEvent",
+    "WorkerMessage",
     "__version__",
     "aio",
     "errors",

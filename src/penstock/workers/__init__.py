@@ -1,0 +1,1 @@
+"""Functions that work on messages: ``penstock.App`` and what runs it."""

@@ -1,0 +1,93 @@
+"""Working on a broker of threads, in the caller's own: for tests with the fixture, and for batch jobs.
+
+A crew speaks to an asyncio broker.  These classes show it a broker of threads
+as one: nothing here ever waits for another task, so each call is simply made.
+Plain functions are called in place, in the thread of the test, so that what a
+test has patched, opened or recorded is what they see.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from penstock.workers.crew import Crew
+from penstock.workers.functions import WorkerFunction
+from penstock.workers.hands import finish
+from penstock.workers.message import Answers
+from penstock.workers.outcome import Outcome, call_plain
+
+if TYPE_CHECKING:
+    from penstock.api.aio import AsyncBroker
+    from penstock.api.aio_handles import AsyncConsumer
+    from penstock.api.broker import Broker
+
+T = TypeVar("T")
+
+
+class Awaited:
+    """Any object, whose methods can be awaited."""
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.plain, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            answer = method(*arguments, **options)
+            return Awaited(answer) if name == "consumer" else answer
+
+        return call
+
+
+class InPlace:
+    """Calls plain functions where it stands."""
+
+    def answers(self, consumer: "AsyncConsumer") -> Answers:
+        return cast("Answers", cast("Awaited", consumer).plain)
+
+    async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
+        return await finish(call_plain(function, arguments))
+
+    def close(self) -> None: ...
+
+
+def drain(broker: "Broker", functions: list[WorkerFunction]) -> int:
+    """Work with all functions on all that can be delivered now, until nothing can; returns how many calls."""
+    return in_a_loop(_drain(cast("AsyncBroker", Awaited(broker)), functions))
+
+
+async def _drain(broker: "AsyncBroker", functions: list[WorkerFunction]) -> int:
+    total = 0
+    while True:
+        # Again and again, because one function may publish what another one works on.
+        count = 0
+        for function in functions:
+            count += await Crew(function, broker, hands=InPlace()).drain()
+        total += count
+        if not count:
+            return total
+
+
+def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` in an event loop of its own, also for a caller that is inside another one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(asyncio.run(work))
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread.
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="penstock-drain")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]

@@ -1,0 +1,86 @@
+"""How a function's call ends, and what that means for its message.
+
+    returns                      DONE         ack
+    raises                       Failed       nack, with the error; again after the group's backoff
+    raises Retry(delay="5m")     Failed       nack; again after that delay
+    raises Reject("why")         Rejected     reject: straight to the dead letters, never again
+    takes too long               Failed       nack, with a TimeoutError (crew.py)
+
+A call never raises here: its error is a value, so that a bug in a function is
+not mistaken for one of ours.  Only a cancellation passes, because it is meant
+for us.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from penstock.types import Duration, duration_ms
+
+
+class Reject(Exception):  # noqa: N818 - `raise penstock.Reject("no such customer")` is how a user says it.
+    """Raised by a worker's function: the message is no good; no further attempt, to the dead letters."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = str(reason)
+
+
+class Retry(Exception):  # noqa: N818 - the same.
+    """Raised by a worker's function: not now; deliver again after ``delay``, or after the group's backoff."""
+
+    def __init__(self, reason: str = "not now", *, delay: Duration | None = None) -> None:
+        super().__init__(reason)
+        self.delay_ms = None if delay is None else duration_ms("delay", delay)
+
+
+class Done(NamedTuple):
+    """The work is done."""
+
+
+class Failed(NamedTuple):
+    """The work failed; try again, after the group's backoff if there is no delay."""
+
+    error: BaseException
+    delay_ms: int | None = None
+
+
+class Rejected(NamedTuple):
+    """The message is no good."""
+
+    reason: str
+
+
+Outcome = Done | Failed | Rejected
+DONE: Final = Done()
+
+
+async def call_async(function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]) -> Outcome:
+    """Await an async function."""
+    try:
+        await function(*arguments)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return Failed(error)  # It awaited something that was cancelled; nobody cancelled the function.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a function may raise what it likes.
+        return judged(error)
+    return DONE
+
+
+def call_plain(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome | Awaitable[Any]:
+    """Call a plain function; an awaitable that it returns is for the caller to await."""
+    try:
+        returned = function(*arguments)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the same.
+        return judged(error)
+    return returned if inspect.isawaitable(returned) else DONE
+
+
+def judged(error: BaseException) -> Outcome:
+    """What an error means for the message."""
+    if isinstance(error, Reject):
+        return Rejected(error.reason)
+    return Failed(error, error.delay_ms if isinstance(error, Retry) else None)
