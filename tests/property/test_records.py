@@ -11,12 +11,14 @@ from penstock.errors import InvalidBatch
 from penstock.wire.compression import CODEC_NAMES, compress, decompress
 from penstock.wire.records import (
     APPEND_TIME,
+    CODEC_MASK,
     HEADER_BYTES,
     BatchBuilder,
     Headers,
     Record,
     check_batch,
     decode_batch,
+    encode_records,
     lane_attributes,
     place_batch,
     read_header,
@@ -91,6 +93,37 @@ def test_records_survive_a_batch(records: list[Record], attributes: int) -> None
     assert (header.base_offset, header.next_offset) == (records[0].offset, records[-1].offset + 1)
     assert (header.count, header.size, header.attributes) == (len(records), len(batch), attributes)
     assert rewrite_batch(header, decoded) == batch
+
+
+@given(record_lists(), st.lists(attribute_bits, min_size=1, max_size=3), st.integers(1, 4))
+def test_stored_records_survive_being_encoded_again(
+    records: list[Record], attributes: list[int], run: int
+) -> None:
+    stored = [
+        Record(
+            each.offset,
+            each.timestamp,
+            each.key,
+            each.value,
+            each.headers,
+            attributes[at // run % len(attributes)],
+        )
+        for at, each in enumerate(records)
+    ]
+
+    data = encode_records(stored)
+
+    decoded: list[Record] = []
+    at = 0
+    while at < len(data):
+        header = check_batch(data, at)
+        decoded += decode_batch(data, at)
+        at += header.size
+    kept = ~(CODEC_MASK | APPEND_TIME)
+    assert decoded == [
+        Record(each.offset, each.timestamp, each.key, each.value, each.headers, each.attributes & kept)
+        for each in stored
+    ]
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=50), st.integers(0, 3000))
