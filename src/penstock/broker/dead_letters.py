@@ -98,7 +98,9 @@ class DeadLetters:
             self._write(partition, member.number, settled, [], start, end, "")
         member.engine.settle_free(start, end)
         finish(member, start, end)
-        partition.topic.groups[member.group].dead_lettered += end - start
+        group = partition.topic.groups[member.group]
+        group.maybe_sample(self._state.clock.steady_ms())
+        group.dead_lettered += end - start
 
     def _dead_letter_topic(self, topic: Topic) -> Topic:
         name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX

@@ -8,7 +8,7 @@ import resource
 import sys
 from typing import Final
 
-from penstock.broker.publishing import group_lag
+from penstock.broker.publishing import partition_depth
 from penstock.broker.state import Partition, State
 from penstock.info import BrokerInfo
 from penstock.version import __version__, compiled
@@ -52,16 +52,10 @@ class Facts:
     def waiting(self) -> dict[tuple[str, int], int]:
         """By topic and partition: messages that wait for the slowest group, or all if there is no group."""
         return {
-            (topic.name, partition.number): _waiting(partition)
+            (topic.name, partition.number): partition_depth(partition)
             for topic in self._state.topics.values()
             for partition in topic.partitions
         }
-
-
-def _waiting(partition: Partition) -> int:
-    high = partition.log.high
-    lags = [group_lag(partition, name, high) for name in partition.groups if name[:2] != "__"]
-    return max(lags) if lags else partition.log.end - partition.log.start
 
 
 def _size_bytes(partition: Partition) -> int:

@@ -76,6 +76,7 @@ class Leases:
     def take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
         """What the partitions have for the consumer, beginning with another one each time."""
         now_ms = self._state.clock.steady_ms()
+        consumer.group.maybe_sample(now_ms)
         haul = Haul(limit, self._state.config.receive_bytes_max)
         count = len(topic.partitions)
         self.looks_left = LOOKS_MAX

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.broker.digest import DEDUP_ID, save_digest
+from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps
@@ -318,6 +319,7 @@ class Publishing:
     def appended(self, partition: Partition, count: int) -> None:
         """The partition's log has grown: see that it becomes durable, and that readers hear of it."""
         topic = partition.topic
+        self._maybe_sample(topic, partition.log.last_timestamp)
         topic.published += count
         if partition.log.segment_count != partition.digest_segments:
             save_digest(partition)
@@ -329,6 +331,15 @@ class Publishing:
             self._state.alarms.set(self._state.flush, self._state.clock.steady_ms() + 1000)
         if topic.waiters:
             topic.wake()
+
+    def _maybe_sample(self, topic: Topic, timestamp: int) -> None:
+        """The count is about to change: note it, if it is time.
+
+        That is told by the records' timestamps, which are at hand; to ask the clock each time would cost more.
+        """
+        if timestamp >= topic.sample_ms:
+            topic.sample_ms = timestamp + SAMPLE_MS
+            topic.meter.sample(self._state.clock.steady_ms(), (topic.published,))
 
     def _schedule(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
         partition = item.partition
@@ -472,10 +483,15 @@ def topic_depth(topic: Topic) -> int:
     """Messages that wait for the topic's slowest group, or all of them if it has none."""
     depth = 0
     for partition in topic.partitions:
-        high = partition.log.high
-        lags = [group_lag(partition, name, high) for name in partition.groups if not name.startswith("__")]
-        depth += max(lags) if lags else partition.log.end - partition.log.start
+        depth += partition_depth(partition)
     return depth
+
+
+def partition_depth(partition: Partition) -> int:
+    """The same of one partition."""
+    high = partition.log.high
+    lags = [group_lag(partition, name, high) for name in partition.groups if not name.startswith("__")]
+    return max(lags) if lags else partition.log.end - partition.log.start
 
 
 def group_lag(partition: Partition, group: str, high: int) -> int:

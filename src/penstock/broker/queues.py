@@ -154,6 +154,7 @@ class Queues:
         if topic.settings.depth_max is not None:
             topic.wake()  # There will be room when whoever waits for it gets the lock.
         now_ms = self._state.clock.steady_ms()
+        group.maybe_sample(now_ms)
         if len(runs) == 1:
             return self._settle_on(topic.partitions[runs[0].delivery.partition], group, runs, now_ms)
         numbers = {run.delivery.partition for run in runs}
@@ -222,6 +223,7 @@ class Queues:
             for run in runs
         ]
         self._dead_letters.send(partition, member.number, settled, outputs, runs[0].start, runs[-1].end)
+        consumer.group.maybe_sample(self._state.clock.steady_ms())
         for run in runs:
             self._settle(member, consumer.group, run.delivery.lease, run.start, run.end)
             consumer.group.acked += run.end - run.start
@@ -315,6 +317,7 @@ class Queues:
             failure.error_class, failure.message, failure.fingerprint, run.delivery.attempt,
         )  # fmt: skip
         topic = member.partition.topic
+        topic.groups[member.group].maybe_sample(now_ms)
         self._decide(member, [event], now_ms)
         self._free_consumer(member, topic.groups[member.group], lease, run.end - run.start)
         member.engine.give_back(lease, run.start, run.end, attempt, due_ms)
@@ -380,6 +383,7 @@ class Queues:
         partition = member.partition
         now_ms = self._state.clock.steady_ms()
         group = partition.topic.groups[member.group]
+        group.maybe_sample(now_ms)
         for lease in member.engine.expired(now_ms):
             consumer = group.consumers.get(lease.consumer)
             for start, end in lease.unsettled():

@@ -5,7 +5,7 @@ about to add sees to it that the counts as they are have been sampled, at most
 once a second:
 
     if now_ms >= group.sample_ms:          # One comparison is all that the hot path pays.
-        group.sample(now_ms)
+        group.sample_ms = meter.sample(now_ms, counts)
 
       count ^                    .----     o samples: the count just before it changes
             |            o-------'

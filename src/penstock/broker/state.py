@@ -138,9 +138,10 @@ class Group:
         """What the meter measures: delivered, acked, failed, dead-lettered."""
         return self.delivered, self.acked, self.nacked + self.timed_out, self.dead_lettered
 
-    def sample(self, now_ms: int) -> None:
-        """Note the counts, which are about to change."""
-        self.sample_ms = self.meter.sample(now_ms, self.counts())
+    def maybe_sample(self, now_ms: int) -> None:
+        """The counts are about to change: note them, if it is time."""
+        if now_ms >= self.sample_ms:
+            self.sample_ms = self.meter.sample(now_ms, self.counts())
 
 
 class Topic:

@@ -59,6 +59,7 @@ class Streams:
         """Say what the consumer works on, and take what it is given; who was evicted joins again."""
         group = consumer.group
         now_ms = self._state.clock.steady_ms()
+        group.maybe_sample(now_ms)
         assignment = group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
         if assignment is None:
             consumer.positions.clear()
@@ -153,6 +154,7 @@ class Streams:
         if group.settings.kind != "stream":
             raise GroupKindMismatch(operation="commit", kind="queue", group=group.name)
         now_ms = self._state.clock.steady_ms()
+        group.maybe_sample(now_ms)
         for number, offset in offsets.items():
             self._check_owner(consumer, number)
             partition = group.topic.partitions[number]
