@@ -44,3 +44,8 @@ class SystemClock:
     def steady_ms(self) -> int:
         """Time that never goes back and never jumps."""
         return (self._anchor_ns + time.clock_gettime_ns(_BOOT)) // 1_000_000
+
+
+def stopwatch_ns() -> int:
+    """Nanoseconds from an arbitrary moment: for measuring how long something takes, and nothing else."""
+    return time.perf_counter_ns()

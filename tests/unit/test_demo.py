@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import demo
+from penstock.cli import demo, screen
 from penstock.cli.main import main
 from penstock.testing import TestBroker
 
@@ -110,11 +110,11 @@ def test_colour_is_for_terminals_that_want_it(
     monkeypatch.setenv(variable, value)
     monkeypatch.setattr(sys, "stdout", Terminal())
 
-    assert demo.wants_colour() is expected
+    assert screen.wants_colour() is expected
 
 
 def test_output_that_is_no_terminal_has_no_colour() -> None:
-    assert demo.wants_colour() is False
+    assert screen.wants_colour() is False
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ and half the time); rich is for tables and progress bars.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -22,6 +22,30 @@ from penstock.version import version_line
 
 WrongCommandLine: Final = typer.TyperException  # Its exit_code is 2 for a wrong argument.
 SIGPIPE_CODE: Final = 128 + 13
+
+Run = TypeVar("Run", bound=Callable[..., int | None])
+
+
+class WrongUse(typer.TyperException):
+    """Arguments that do not go together; typer's own errors are about one of them."""
+
+    exit_code = 2
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """``TOPIC`` for what is required, as manuals have it, where typer writes ``{TOPIC}``."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class App(typer.Typer):
+    """A command's ``app``; see ``new_app``."""
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[[Run], Run]:
+        """Register a function; the arguments are typer's."""
+        return super().command(*arguments, **{"cls": Command} | options)
 
 
 class Group(TyperGroup):
@@ -90,9 +114,9 @@ def _penstock(
     """A durable log you can work like a queue and query like a table."""
 
 
-def new_app(*, group: bool = False) -> typer.Typer:
+def new_app(*, group: bool = False) -> App:
     """What a command's file calls ``app``; ``group`` makes it a group even with a single command."""
-    app = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None)
+    app = App(cls=Group, add_completion=False, rich_markup_mode=None)
     if group:
         app.callback()(lambda: None)
     return app

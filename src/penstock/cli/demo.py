@@ -11,8 +11,6 @@ all of it in virtual time.  Its waits are the broker's own (``receive(wait=)``);
 between two steps it pauses for as long as it takes to read them, on a terminal only.
 """
 
-import os
-import re
 import sys
 import tempfile
 import threading
@@ -22,7 +20,10 @@ from typing import Annotated, Final
 import typer
 
 import penstock
+from penstock.cli import timeline
 from penstock.cli.commands import example, new_app
+from penstock.cli.screen import wants_colour
+from penstock.cli.timeline import BOLD, COLOURS, DIM
 from penstock.clock import Clock, SystemClock
 from penstock.version import version_line
 
@@ -32,21 +33,6 @@ GROUP: Final = "shipping"
 ERROR: Final = "van too small"
 BACKOFF: Final = ["300 ms", "100 ms"]  # Waits before the second and the third attempt.
 PATIENCE: Final = "5s"  # Longer than any wait of the tour; reaching it would be a bug.
-
-# The colours of a terminal that has only the usual sixteen.
-BOLD, DIM, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = 1, 2, 31, 32, 33, 34, 35, 36
-COLOURS: Final = {
-    "published": CYAN,
-    "scheduled": BLUE,
-    "leased": YELLOW,
-    "delivered": YELLOW,
-    "redelivered": YELLOW,
-    "acked": GREEN,
-    "nacked": RED,
-    "dead-lettered": MAGENTA,
-    "redriven": CYAN,
-}
-_TIMELINE: Final = re.compile(r"(  [\d:.]+ +[+-][\d.]+ \w+  )([\w-]+)(.*)")
 
 
 class Screen:
@@ -82,11 +68,7 @@ class Screen:
 
     def timeline(self, trace: penstock.Trace) -> None:
         """A trace, as it is printed, with its events in their colours."""
-        for line in str(trace).splitlines():
-            match = _TIMELINE.fullmatch(line)
-            if match:
-                times, event, rest = match.groups()
-                line = self.paint(times, DIM) + self.paint(event, COLOURS.get(event, BOLD)) + rest
+        for line in timeline.lines(trace, self.paint):
             self._write(line + "\n")
 
 
@@ -227,7 +209,7 @@ app = new_app()
 @app.command(epilog=example("penstock demo", "penstock demo ./data"))
 def demo(
     directory: Annotated[
-        str | None, typer.Argument(metavar="[DIRECTORY]", help="Where to keep the data; without it, nowhere.")
+        str | None, typer.Argument(metavar="DIRECTORY", help="Where to keep the data; without it, nowhere.")
     ] = None,
 ) -> None:
     """A short tour on a terminal, with a real broker on a real disk."""
@@ -242,12 +224,6 @@ def demo(
         return
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary:
         _run_in(temporary, screen, "The data is gone; penstock demo DIRECTORY keeps it.")
-
-
-def wants_colour() -> bool:
-    """True on a terminal, unless its owner said no (https://no-color.org) or it has none."""
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return wanted and sys.stdout.isatty()
 
 
 def _run_in(directory: str, screen: Screen, ending: str) -> None:

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
 
 # Name of the command, which is also its module here -> its line in the help.
 COMMANDS: Final = {
-    "demo": "A short tour of publish, lease, retry, dead letter, delay, priority, replay, trace.",
+    "topic": "Make, list, describe, change and delete topics.",
+    "produce": "Publish a message, or one for each line of a stream.",
+    "consume": "Print messages: read them, or take them as a group.",
+    "peek": "Look at the last messages of a topic; takes nothing.",
+    "group": "How far the readers of a topic are; move and delete them.",
+    "trace": "Everything that happened to a message.",
+    "dlq": "Dead letters: list by error, show, send back.",
+    "schedule": "Messages that wait for their time: list, add, cancel.",
+    "ping": "Is there a broker, which one, and how far away.",
+    "bench": "A quick measurement of a server from here.",
+    "demo": "A short tour, with a broker in this process.",
 }
 
 

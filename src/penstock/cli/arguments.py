@@ -1,0 +1,120 @@
+"""Arguments that several commands have, each described once.
+
+What can be checked without a broker is checked here, so that a mistake is one
+sentence and exit code 2 before anything is connected.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from penstock.cli import connecting
+from penstock.cli.connecting import DEFAULT_SERVER
+from penstock.cli.screen import Output
+from penstock.errors import PenstockError
+from penstock.types import check_name, duration_ms, instant_ms, lane_number
+
+_DURATION: Final = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d|w))+")
+
+
+def _refusal(error: PenstockError) -> typer.BadParameter:
+    """Our error as typer's: the option's name is typer's to say."""
+    words = "{value!r}: {why}" if "value" in error.facts else error.sentence
+    return typer.BadParameter(words.format(**error.facts))
+
+
+def duration(text: str) -> str:
+    """A duration as it was written, if it is one."""
+    try:
+        duration_ms("", text)
+    except PenstockError as error:
+        raise _refusal(error) from None
+    return text
+
+
+def instant(text: str) -> datetime:
+    """A time as ISO 8601; without a time zone it is UTC."""
+    try:
+        instant_ms("", text)
+    except PenstockError as error:
+        try:
+            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        except ValueError:
+            raise _refusal(error) from None
+    return datetime.fromisoformat(text)
+
+
+def past(text: str) -> datetime:
+    """A time, or how long ago."""
+    if not _DURATION.fullmatch(text):
+        return instant(text)
+    now = datetime.fromtimestamp(connecting.clock().wall_ms() / 1000, UTC)
+    return now - timedelta(milliseconds=duration_ms("", text))
+
+
+def priority(text: str) -> str | int:
+    """The name or number of a lane."""
+    try:
+        lane_number(int(text) if text.lstrip("-").isdigit() else text)
+    except PenstockError as error:
+        raise _refusal(error) from None
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def topic_name(text: str) -> str:
+    """The name of a topic."""
+    try:
+        return check_name("topic", text)
+    except PenstockError as error:
+        raise _refusal(error) from None
+
+
+def group_name(text: str) -> str:
+    """The name of a group."""
+    try:
+        return check_name("group", text)
+    except PenstockError as error:
+        raise _refusal(error) from None
+
+
+def pairs(option: str, given: list[str]) -> dict[str, str]:
+    """``name=value``, as often as it was given."""
+    found: dict[str, str] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=f"'{option}'")
+        found[name] = value
+    return found
+
+
+Server = Annotated[
+    str,
+    typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="URL", help="The broker to talk to."),
+]
+SERVER: Final = DEFAULT_SERVER
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", parser=topic_name, help="The name of a topic.")]
+MaybeTopic = Annotated[
+    str | None,
+    typer.Argument(metavar="TOPIC", parser=topic_name, help="The name of a topic; without it, all."),
+]
+Group = Annotated[str, typer.Argument(metavar="GROUP", parser=group_name, help="The name of a group.")]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def agreed(question: str, yes: bool) -> bool:
+    """True to go on: a person at a terminal is asked, a script is taken at its word."""
+    import sys
+
+    return yes or not sys.stdin.isatty() or typer.confirm(question, err=True)
+
+
+def maybe(**options: Any) -> Any:
+    """Only those that were given."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,254 @@
+"""``penstock consume TOPIC``: print messages, by reading the log or as a consumer of a group.
+
+    without --group    reads.  Nothing is taken and nobody notices; from the beginning unless told
+                       otherwise, all partitions merged by time.
+    with --group       takes.  Messages are leased like by any other consumer, printed, and acked when
+                       they have left this process; the next call goes on where this one ended.
+                       --from-... moves the group there first; --no-ack gives everything back at the end.
+
+Both end at ``--limit``, or when nothing new has come for ``--wait``; ``--follow``
+goes on until it is interrupted.  ``--to-time`` ends at a time (not included).
+Times are UTC.
+
+Delivery is at least once: a message is acked after it was written to stdout.
+If the reader of a pipe goes away, what it was not given stays with the group.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli import connecting, screen
+from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, past
+from penstock.cli.commands import WrongUse, example, new_app
+from penstock.cli.messages import FormatOption, printer
+from penstock.errors import OffsetOutOfRange
+from penstock.message import StoredMessage
+from penstock.types import duration_ms, instant_ms
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
+
+app = new_app()
+
+BATCH: Final = 500  # Messages asked for at a time.
+POLL_S: Final = 0.1  # A reader at the end of the log looks again this often.
+FOLLOW_WAIT: Final = "30s"  # A consumer that follows waits this long at a time, and then again.
+Show = Callable[[Sequence[StoredMessage]], None]
+
+
+TakeAs = Annotated[
+    str | None,
+    typer.Option(
+        "--group", "-g", parser=group_name, metavar="NAME", help="Take messages as this group, and ack."
+    ),
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on for ever; Ctrl-C ends.")]
+FromBeginning = Annotated[bool, typer.Option("--from-beginning", help="From the oldest message on.")]
+FromOffset = Annotated[int | None, typer.Option(metavar="N", min=0, help="From this offset on.")]
+FromTime = Annotated[
+    Any,
+    typer.Option(parser=past, metavar="TIME", help="From 2026-11-14T15:00Z on, or from how long ago: 15m."),
+]
+ToTime = Annotated[Any, typer.Option(parser=past, metavar="TIME", help="Up to this time, not included.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many messages.")
+]
+Wait = Annotated[
+    str, typer.Option(parser=duration, metavar="DURATION", help="End when nothing new has come for so long.")
+]
+Ack = Annotated[
+    bool, typer.Option("--ack/--no-ack", help="With --group: settle what was printed, or give it back.")
+]
+
+
+@app.command(
+    epilog=example(
+        "penstock consume orders --group shipping",
+        "penstock consume user-signups --partition 0",
+        "penstock consume orders --follow -o json",
+        "penstock consume orders --from-time 2026-11-14T15:00Z --to-time 2026-11-14T16:00Z",
+        "penstock consume orders --group audit --from-time 15m",
+    )
+)
+def consume(
+    topic: Topic,
+    group: TakeAs = None,
+    partition: Partition = None,
+    follow: Follow = False,
+    from_beginning: FromBeginning = False,
+    from_offset: FromOffset = None,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    limit: Limit = None,
+    wait: Wait = "1s",
+    ack: Ack = True,
+    output: FormatOption = "value",
+    server: Server = SERVER,
+) -> None:
+    """Print messages: read them, or take them as a consumer of a group."""
+    starts = [from_beginning or None, from_offset, from_time]
+    if sum(start is not None for start in starts) > 1:
+        raise WrongUse("give one of --from-beginning, --from-offset and --from-time")
+    if group is not None and partition is not None and from_offset is None:
+        raise WrongUse("--partition is for reading; a group shares its partitions among its consumers")
+    show = printer(output)
+    wait_ms = duration_ms("wait", wait)
+    with connecting.connected(server) as broker:
+        if group is None:
+            reader = Reader(broker, topic, partition, from_offset, from_time, to_time)
+            over = to_time is not None and instant_ms("to_time", to_time) <= connecting.clock().wall_ms()
+            read(reader, show, limit=limit, wait_ms=0 if over else None if follow else wait_ms)
+            return
+        _move(
+            broker, topic, group, partition, "earliest" if from_beginning else _first(from_offset, from_time)
+        )
+        take(
+            broker,
+            topic,
+            group,
+            show,
+            limit=limit,
+            wait=FOLLOW_WAIT if follow else wait,
+            follow=follow,
+            ack=ack,
+            to_time=to_time,
+        )
+
+
+def _first(offset: int | None, time: datetime | None) -> Any:
+    return time if offset is None else offset
+
+
+# Reading.
+
+
+class Reader:
+    """Goes through the log of a topic, all partitions by time, and can be asked again for what is new."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        topic: str,
+        partition: int | None,
+        offset: int | None,
+        from_time: datetime | None,
+        to_time: datetime | None,
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._from_time = from_time
+        self._to_time = to_time
+        partitions = len(broker.describe_topic(topic).partitions)
+        if offset is not None and partition is None and partitions > 1:
+            raise WrongUse(f"--from-offset needs --partition: {topic} has {partitions} partitions")
+        numbers = range(partitions) if partition is None else [partition]
+        self._next: dict[int, int | None] = dict.fromkeys(numbers, offset)  # None: nothing read yet.
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """What there is after the last one that was given out."""
+        return heapq.merge(
+            *map(self._rest, self._next), key=lambda message: (message.timestamp, message.partition)
+        )
+
+    def _rest(self, partition: int) -> Iterator[StoredMessage]:
+        while some := self._some(partition):
+            for message in some:
+                yield message
+                self._next[partition] = message.offset + 1
+
+    def _some(self, partition: int) -> list[StoredMessage]:
+        offset = self._next[partition]
+        try:
+            return self._broker.read(
+                self._topic, partition=partition, offset=offset, limit=BATCH,
+                from_time=self._from_time if offset is None else None, to_time=self._to_time,
+            )  # fmt: skip
+        except OffsetOutOfRange as error:
+            start = error.facts["start"]
+            if offset is None or offset >= start:
+                raise
+            screen.note(
+                f"{self._topic}:{partition}: offsets {offset} to {start - 1} were deleted by retention"
+            )
+            self._next[partition] = start
+            return self._some(partition)
+
+
+def read(reader: Reader, show: Show, *, limit: int | None, wait_ms: int | None) -> None:
+    """Print what the reader finds until nothing new comes for ``wait_ms``; None waits for ever."""
+    clock = connecting.clock()
+    left = limit
+    quiet_since_ms = clock.steady_ms()
+    while left is None or left > 0:
+        found = 0
+        for some in _grouped(reader.messages(), left):
+            show(some)
+            found += len(some)
+        if found:
+            left = None if left is None else left - found
+            quiet_since_ms = clock.steady_ms()
+        elif wait_ms is not None and clock.steady_ms() - quiet_since_ms >= wait_ms:
+            return
+        else:
+            connecting.pause(POLL_S)
+
+
+def _grouped(messages: Iterator[StoredMessage], limit: int | None) -> Iterator[list[StoredMessage]]:
+    """Lists of messages to print at once, ``limit`` in all."""
+    some: list[StoredMessage] = []
+    left = limit
+    while left != 0 and (message := next(messages, None)) is not None:
+        some.append(message)
+        left = None if left is None else left - 1
+        if len(some) == BATCH:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+# Taking.
+
+
+def _move(broker: "Broker", topic: str, group: str, partition: int | None, to: Any) -> None:
+    """Move the group, if a start was given; it is made if it does not exist."""
+    if to is not None:
+        broker.create_group(topic, group)
+        broker.seek(topic, group, to, partition=partition)
+
+
+def take(
+    broker: "Broker",
+    topic: str,
+    group: str,
+    show: Show,
+    *,
+    limit: int | None,
+    wait: str,
+    follow: bool,
+    ack: bool,
+    to_time: datetime | None,
+) -> None:
+    """Print what a consumer of the group gets, and ack it; what is not acked goes back at the end."""
+    end_ms = math.inf if to_time is None else instant_ms("to_time", to_time)
+    left = limit
+    beyond: set[int] = set()  # Partitions that have reached --to-time.
+    with broker.consumer(topic, group=group) as consumer:
+        while left is None or left > 0:
+            received = consumer.receive(max_messages=BATCH if left is None else min(left, BATCH), wait=wait)
+            wanted = [message for message in received if message.timestamp < end_ms]
+            show(wanted)
+            if ack and wanted:
+                consumer.ack(wanted)
+            left = None if left is None else left - len(wanted)
+            if len(wanted) < len(received):
+                beyond |= {message.partition for message in received if message.timestamp >= end_ms}
+                if len(beyond) == len(broker.describe_topic(topic).partitions):
+                    return
+            if not received and not follow:
+                return

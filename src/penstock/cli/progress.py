@@ -1,0 +1,82 @@
+"""How far a long command is: a bar on stderr, for a person, after two seconds.
+
+    with Progress("publishing", total=size, unit="bytes") as progress:
+        progress.advance(1000)
+
+Nothing is shown where stderr is no terminal, or where the command is done
+before anybody wonders; what is shown disappears at the end.  Without a total
+it shows that something goes on, how far it is, and for how long.
+"""
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+SHOW_AFTER_S: Final = 2.0
+Unit = Literal["messages", "bytes", ""]
+
+
+class Progress:
+    """A bar that shows itself when there is something to wait for."""
+
+    def __init__(self, title: str, *, total: int | None = None, unit: Unit = "messages") -> None:
+        self._title = title
+        self._total = total
+        self._unit: Unit = unit
+        self._done = 0
+        self._lock = threading.Lock()  # The timer's thread makes the bar, the command's moves it.
+        self._bar: Bar | None = None
+        self._task: Any = None
+        self._timer = threading.Timer(SHOW_AFTER_S, self._show)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the bar away, now."""
+        self._timer.cancel()
+        with self._lock:
+            self._total = -1  # Too late for the timer.
+            if self._bar is not None:
+                self._bar.stop()
+
+    def advance(self, amount: int) -> None:
+        """So much more is done."""
+        self._done += amount
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._total == -1:
+                return
+            self._bar = _bar(self._total is not None, self._unit)
+            self._task = self._bar.add_task(self._title, total=self._total, completed=self._done)
+            self._bar.start()
+
+
+def _bar(measured: bool, unit: Unit) -> "Bar":
+    from rich import progress
+    from rich.console import Console
+
+    columns: list[Any] = [progress.SpinnerColumn("line"), progress.TextColumn("{task.description}")]
+    if measured:
+        columns += [progress.BarColumn(30), progress.TaskProgressColumn()]
+    if unit == "bytes":
+        columns.append(progress.DownloadColumn())
+    elif unit:
+        columns.append(progress.TextColumn("{task.completed:,} " + unit))
+    columns.append(progress.TimeRemainingColumn() if measured else progress.TimeElapsedColumn())
+    return progress.Progress(*columns, console=Console(stderr=True), transient=True)

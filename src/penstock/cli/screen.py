@@ -1,0 +1,145 @@
+"""What a command prints: tables and facts for people, JSON lines for programs, bytes as they are.
+
+    stdout    results, and nothing else
+    stderr    notes: what was made, how many, what is being waited for
+
+A table is as wide as its terminal, or as ``COLUMNS`` says; where the output is
+no terminal it is as wide as it needs to be, and nothing is cut.  The columns
+that matter (ids, names, numbers) are never cut; long text is wrapped or ends
+in an ellipsis.  Colour is for terminals, unless ``NO_COLOR`` is set.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from penstock.cli.text import json_line, safe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+Output = Literal["table", "json"]
+Row = Sequence[object]
+
+WIDTH_WITHOUT_TERMINAL: Final = 10_000  # Wide enough for any row, so that a pipe gets whole lines.
+GAP: Final = 2  # Between columns.
+TEXT_WIDTH_MIN: Final = 24  # Narrower than this, wrapped text is a tower.
+
+
+class Column:
+    """A column of a table: its title, and what may be done to its text."""
+
+    def __init__(self, title: str, *, right: bool = False, text: bool = False, style: str = "") -> None:
+        self.title = title
+        self.right = right  # Numbers.
+        self.text = text  # Free text, which is wrapped when there is no room; all others are never cut.
+        self.style = style
+
+
+def wants_colour() -> bool:
+    """True on a terminal, unless its owner said no (https://no-color.org) or it has none."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and sys.stdout.isatty()
+
+
+def console() -> "Console":
+    """Stdout by way of rich."""
+    from rich.console import Console
+
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    colour = wants_colour()
+    return Console(
+        file=sys.stdout,
+        width=None if known else WIDTH_WITHOUT_TERMINAL,
+        force_terminal=colour,
+        no_color=not colour,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def note(text: str) -> None:
+    """Something to know, beside the result."""
+    print(text, file=sys.stderr)
+
+
+def line(text: str) -> None:
+    """One line of a result."""
+    write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def write(data: bytes) -> None:
+    """A piece of a result, byte by byte."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def flush() -> None:
+    """Everything printed so far has left this process."""
+    sys.stdout.flush()
+    sys.stdout.buffer.flush()
+
+
+def documents(lines: Iterable[object]) -> None:
+    """JSON, one document a line."""
+    for document in lines:
+        line(json_line(document))
+
+
+def table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Rows in columns.  Free text has what the others leave; if that is too little, lines are longer."""
+    from rich.cells import cell_len
+    from rich.table import Table
+
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    drawn = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    needed = 0
+    for number, column in enumerate(columns):
+        natural = max(cell_len(text) for text in (column.title, *(row[number].plain for row in cells)))
+        least = min(natural, TEXT_WIDTH_MIN) if column.text else natural
+        needed += least + GAP
+        drawn.add_column(
+            column.title, justify="right" if column.right else "left", style=column.style,
+            no_wrap=not column.text, overflow="fold", min_width=least,
+        )  # fmt: skip
+    for row in cells:
+        drawn.add_row(*row)
+    _print(drawn, needed)
+
+
+def _cell(cell: object) -> "Text":
+    from rich.text import Text
+
+    return cell if isinstance(cell, Text) else Text(safe(str(cell)))
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> None:
+    """What is known of one thing: a name and what it is, on each line."""
+    from rich.table import Table
+
+    drawn = Table.grid(padding=(0, GAP, 0, 0))
+    drawn.add_column(no_wrap=True, style="bold")
+    drawn.add_column(overflow="fold")
+    for name, fact in rows:
+        drawn.add_row(name, _cell(fact))
+    _print(drawn, 0)
+
+
+def styled(text: str, style: str) -> "Text":
+    """Text in a style, for a cell."""
+    from rich.text import Text
+
+    return Text(safe(text), style=style)
+
+
+def _print(drawn: Any, width_min: int) -> None:
+    """Without the spaces that fill up the last column."""
+    screen = console()
+    screen.width = max(screen.width, width_min)
+    with screen.capture() as captured:
+        screen.print(drawn)
+    for printed in captured.get().splitlines():
+        line(printed.rstrip())
