@@ -1,0 +1,121 @@
+"""``GET /metrics``: the status of the Simple MQ, as JSON.
+
+    {"queues": {"user-signups-0": 1}, "active_connections": 1}
+
+A queue is ``<topic>-<partition>``; its number is what waits for the slowest
+group, or all that is stored if no group has come yet.  Connections are those
+of all listeners, this one included.
+
+It is as much of HTTP/1.1 as that needs: one request for each connection, no
+body, an answer, the end.  The head of a request has a limit in bytes and one in
+time.  The figures are worked out when they are asked for, at some microseconds
+for each partition; nothing is kept up to date for a page that nobody reads.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import PenstockError
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
+from penstock.frontends.listener import Connections
+
+PATH: Final = "/metrics"
+
+
+class BadRequest(Exception):  # noqa: N818 - it reads better, and never leaves this module.
+    """The request is not answered with what it asks for; ``status`` says why."""
+
+    def __init__(self, status: HTTPStatus, words: str, *, body: bool = True) -> None:
+        super().__init__(words)
+        self.status = status
+        self.body = body  # False for HEAD, whose answer has none.
+
+
+class StatusListener(LineListener):
+    """The status page."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker, limits: LimitSettings, connections: Connections) -> None:
+        super().__init__(connections)
+        self._broker = broker
+        self._limits = limits
+
+    def connect(self) -> LineConnection:
+        """The protocol of a new connection."""
+        return LineConnection(self, self._limits.status_head_bytes_max, self._limits.write_buffer_bytes_max)
+
+    def refusal(self, error: PenstockError) -> bytes:
+        """What a connection is told that cannot be served at all."""
+        return response(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)})
+
+    async def talk(self, connection: LineConnection) -> None:
+        """Answer one request."""
+        try:
+            async with asyncio.timeout(self._limits.status_timeout_ms / 1000):
+                target = await self._read_head(connection)
+            if target is None:
+                return
+            answer = response(HTTPStatus.OK, self._metrics())
+        except TimeoutError:
+            answer = response(HTTPStatus.REQUEST_TIMEOUT, {"error": "the request took too long to arrive"})
+        except LineTooLong:
+            words = f"the head of a request has at most {self._limits.status_head_bytes_max} bytes"
+            answer = response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": words})
+        except BadRequest as refusal:
+            answer = response(refusal.status, {"error": str(refusal)}, body=refusal.body)
+        await connection.last_words(answer)
+
+    async def _read_head(self, connection: LineConnection) -> str | None:
+        """The target of a request that may be answered; None if the client says nothing."""
+        first = await connection.read_line()
+        if first is None:
+            return None
+        size = len(first)
+        while line := await connection.read_line():
+            size += len(line)
+            if size > self._limits.status_head_bytes_max:
+                raise LineTooLong
+            if b":" not in line:
+                raise BadRequest(HTTPStatus.BAD_REQUEST, "a header is 'Name: value'")
+        if line is None:
+            raise BadRequest(HTTPStatus.BAD_REQUEST, "the head of a request ends with an empty line")
+        return check_request(first)
+
+    def _metrics(self) -> dict[str, Any]:
+        found: list[dict[tuple[str, int], int]] = []
+        self._broker.start(self._broker.operations.waiting(), lambda waiting, _: found.append(waiting))
+        return {
+            "queues": {f"{topic}-{partition}": count for (topic, partition), count in found[0].items()},
+            "active_connections": self._connections.count,
+        }
+
+
+def check_request(line: bytes) -> str:
+    """The target of a request line, if it is one that there is an answer to."""
+    words = line.decode("latin-1").split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[0].isalpha():
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1")
+    method, target, _ = words
+    body = method != "HEAD"
+    if target.partition("?")[0] != PATH:
+        raise BadRequest(HTTPStatus.NOT_FOUND, f"there is only {PATH} here", body=body)
+    if method != "GET":
+        raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", body=body)
+    return target
+
+
+def response(status: HTTPStatus, content: dict[str, Any], *, body: bool = True) -> bytes:
+    """A whole answer, after which the connection ends."""
+    text = msgspec.json.encode(content) + b"\n"
+    head = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(text)}",
+        "Connection: close",
+        *(["Allow: GET"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []),
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + (text if body else b"")

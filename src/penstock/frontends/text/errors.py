@@ -1,0 +1,26 @@
+"""What an error of the broker is called in the text protocol.
+
+The few that KQueue's text protocol had keep its words; all others are told by
+their own sentence and code.
+"""
+
+from typing import Final
+
+from penstock.errors import PenstockError
+
+# Code of the error -> the words.
+WORDS: Final = {
+    "TOPIC_NOT_FOUND": "Topic not found. Try subscribing first.",
+    "QUEUE_FULL": "Queue full, backpressure applied",
+    "ALREADY_SETTLED": "Message ID not found or already acknowledged.",
+    "LEASE_LOST": "Message ID not found or already acknowledged.",
+}
+MISSING_COMMAND: Final = "Missing command"
+UNKNOWN_COMMAND: Final = "Unknown command"
+UNKNOWN_MESSAGE: Final = WORDS["ALREADY_SETTLED"]
+FAULT: Final = "Internal error; the server's log says more"
+
+
+def words(error: PenstockError) -> str:
+    """The error on one line."""
+    return WORDS.get(error.code) or " ".join(str(error).split())

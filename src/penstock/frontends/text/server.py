@@ -1,0 +1,106 @@
+"""One connection of the text protocol: lines to commands, and the pushes of its subscriptions.
+
+    read_line ──> commands.answer ──> OK / ERR          one at a time, in order
+    consumer.receive ──> MSG ...                        one task for each subscription, in between
+
+The connection's task owns the tasks of its subscriptions.  When the input
+ends, they end, and the consumers are closed: what was pushed and not
+acknowledged comes back at once, to whoever subscribes next.  A client that does
+not read is not pushed to; what it has on loan comes back by its visibility
+timeout.
+"""
+
+import asyncio
+from typing import Final
+
+from penstock.aio import AsyncConsumer
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config import TopicSettings
+from penstock.errors import PenstockError
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
+from penstock.frontends.listener import Connections
+from penstock.frontends.text import errors
+from penstock.frontends.text.commands import Refused, Session, answer
+
+PUSH_MESSAGES: Final = 16  # Taken at a time for a client that reads; all it costs if it stops reading.
+PUSH_WAIT_S: Final = 3600  # A subscription waits this long at a time, and then again.
+
+
+class TextListener(LineListener):
+    """The text protocol."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        defaults: TopicSettings,
+    ) -> None:
+        super().__init__(connections)
+        self._broker = broker
+        self._limits = limits
+        self._defaults = defaults
+
+    def connect(self) -> LineConnection:
+        """The protocol of a new connection."""
+        return LineConnection(self, self._limits.text_line_bytes_max, self._limits.write_buffer_bytes_max)
+
+    def refusal(self, error: PenstockError) -> bytes:
+        """What a connection is told that cannot be served at all."""
+        return f"ERR {errors.words(error)}\n".encode()
+
+    async def talk(self, connection: LineConnection) -> None:
+        """Serve one connection until its input ends."""
+        async with asyncio.TaskGroup() as pushes:
+            tasks: list[asyncio.Task[None]] = []
+
+            async def send(lines: bytes) -> None:
+                if connection.lost:
+                    raise Refused("nobody listens")
+                connection.write(lines)
+                await connection.drained()
+
+            def begin(topic: str, group: str, consumer: AsyncConsumer) -> None:
+                push = self._push(connection, session, topic, group, consumer)
+                tasks.append(pushes.create_task(push))
+
+            limit = self._limits.text_in_flight_max
+            session = Session(self._broker, self._defaults, send, begin, limit)
+            try:
+                await self._answer_lines(connection, session)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                for consumer in session.subscriptions.values():
+                    await consumer.close()
+
+    async def _answer_lines(self, connection: LineConnection, session: Session) -> None:
+        """Do the lines one by one; also those of a client that did not wait for its answers."""
+        while not session.ended:
+            try:
+                line = await connection.read_line()
+            except LineTooLong:
+                limit = self._limits.text_line_bytes_max
+                words = f"ERR Line too long: more than {limit} bytes (limits.text_line_bytes_max)\n"
+                await connection.last_words(words.encode())
+                return
+            if line is None:
+                return
+            async with session.turn:
+                connection.write(await answer(session, line))
+                await connection.drained()
+
+    async def _push(
+        self, connection: LineConnection, session: Session, topic: str, group: str, consumer: AsyncConsumer
+    ) -> None:
+        """Send the messages of a subscription as they come, and as the client reads them."""
+        try:
+            while True:
+                for message in await consumer.receive(max_messages=PUSH_MESSAGES, wait=PUSH_WAIT_S):
+                    async with session.turn:
+                        connection.write(session.hold(message))
+                        await connection.drained()
+        except PenstockError as error:  # The topic or the group was deleted, most likely.
+            del session.subscriptions[topic, group]
+            connection.write(f"GONE {topic} {group} {errors.words(error)}\n".encode())
