@@ -21,7 +21,16 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import ProtocolViolation
-from penstock.info import Cancelled, DeadLetter, GroupInfo, Redrive, ScheduledMessage, TopicInfo
+from penstock.info import (
+    BrokerInfo,
+    Cancelled,
+    DeadLetter,
+    DeadLetterErrors,
+    GroupInfo,
+    Redrive,
+    ScheduledMessage,
+    TopicInfo,
+)
 from penstock.message import Message, Receipt, StoredMessage
 from penstock.trace import Trace
 from penstock.types import DURATION_MS_MAX, duration_ms, instant_ms, lane_number, signed_duration_ms
@@ -50,6 +59,12 @@ class OfTopic(msgspec.Struct, frozen=True):
     """A topic, where the operation is about what is in it."""
 
     topic: str
+
+
+class AnyTopic(msgspec.Struct, frozen=True):
+    """A topic, or all of them."""
+
+    topic: str | None = None
 
 
 class NewGroup(msgspec.Struct, frozen=True):
@@ -170,7 +185,9 @@ CALLS: Final[Mapping[str, Call]] = {
     "cancel": Call(ScheduleId, Cancelled),
     "reschedule": Call(Reschedule, bool),
     "dead_letters": Call(Listing, list[DeadLetter]),
+    "dead_letter_errors": Call(AnyTopic, list[DeadLetterErrors]),
     "redrive": Call(RedriveSome, Redrive),
+    "stats": Call(Nothing, BrokerInfo),
 }
 
 

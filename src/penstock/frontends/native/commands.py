@@ -1,0 +1,334 @@
+"""What each opcode, and each name of a CALL, asks of the broker.
+
+A command decodes its body, starts one operation and leaves the answer to a
+callback; a wrong body raises, and the session answers.  There is nothing of
+delivery here: leases, groups, durability are the broker's.
+
+``TABLE`` has the opcodes, ``penstock.calls.CALLS`` the names; both are compared
+with docs/protocols/native.md by a test.
+"""
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from penstock.broker.batches import BatchConsumer
+from penstock.calls import CALLS, Recurring, encode_answer, message_of, wire_receipt
+from penstock.config import GroupOptions, TopicSettings
+from penstock.errors import (
+    FrameTooLarge,
+    MetadataStale,
+    OperationUnknown,
+    PenstockError,
+    ProtocolViolation,
+    VersionUnsupported,
+)
+from penstock.failure import Failure
+from penstock.frontends.native.consumers import WireConsumer
+from penstock.frontends.native.session import Commands, Session
+from penstock.message import Receipt
+from penstock.version import __version__
+from penstock.wire import native
+from penstock.wire.native import Outcome
+from penstock.wire.native_bodies import (
+    AckAndPublish,
+    Extend,
+    Hello,
+    Metadata,
+    Nack,
+    OpenConsumer,
+    OpenedConsumer,
+    PublishMessages,
+    Reject,
+    Welcome,
+    decode_body,
+    decode_call,
+    encode_error,
+    ok_frame,
+)
+
+FSYNC: Final = native.DURABILITIES.index("fsync")
+OS: Final = native.DURABILITIES.index("os")
+
+
+def _done(correlation: int, _: Any) -> bytes:
+    return native.frame(native.OK, correlation)
+
+
+# The connection.
+
+
+def hello(session: Session, correlation: int, body: bytes) -> None:
+    """Agree on a version."""
+    told = decode_body(body, Hello)
+    if session.version:
+        raise ProtocolViolation(why="a client says hello once")
+    if native.VERSION not in told.versions:
+        offered = ", ".join(map(str, told.versions))
+        raise VersionUnsupported(offered=offered, supported=str(native.VERSION))
+    session.version = native.VERSION
+    shared = session.shared
+    welcome = Welcome(
+        version=native.VERSION,
+        server=f"penstock/{__version__}",
+        frame_bytes_max=shared.frame_bytes_max,
+        requests_max=shared.requests_max,
+        receive_messages_max=shared.receive_messages_max,
+        resume_ms=shared.lobby.resume_ms,
+    )
+    session.answer(ok_frame(correlation, welcome))
+
+
+def ping(session: Session, correlation: int, _: bytes) -> None:
+    """Answer."""
+    session.answer(native.frame(native.OK, correlation))
+
+
+# Publishing.
+
+
+def metadata(session: Session, correlation: int, body: bytes) -> None:
+    """What a client must know to encode batches for a topic."""
+    topic = decode_body(body, str)
+
+    def told(correlation: int, found: tuple[int, TopicSettings]) -> bytes:
+        version, settings = found
+        session.shared.durabilities[topic] = version, native.DURABILITIES.index(settings.durability)
+        return ok_frame(correlation, Metadata(version=version, settings=settings))
+
+    session.start(session.operations.metadata(topic), correlation, told)
+
+
+def new_producer(session: Session, correlation: int, _: bytes) -> None:
+    """An id for a producer."""
+    session.start(session.operations.new_producer_id(), correlation, native.encode_producer)
+
+
+class _Published:
+    """The answer to a publish, when the broker has it."""
+
+    __slots__ = ("acks", "correlation", "durability", "session", "size")
+
+    def __init__(self, session: Session, correlation: int, acks: int, durability: int, size: int) -> None:
+        self.session = session
+        self.correlation = correlation
+        self.acks = acks
+        self.durability = durability
+        self.size = size
+
+    def __call__(self, answers: list[Receipt | PenstockError] | None, error: BaseException | None) -> None:
+        session = self.session
+        session.shared.publish_bytes -= self.size
+        if error is not None or answers is None:
+            session.refuse(self.correlation, error or PenstockError(reason="no answer"))
+            return
+        if self.acks == native.ACKS_NONE and not any(isinstance(each, PenstockError) for each in answers):
+            session.answer(b"")
+            return
+        outcomes = [_outcome(each) for each in answers]
+        session.answer(native.encode_published(self.correlation, outcomes, self.durability))
+
+
+def _outcome(answer: Receipt | PenstockError) -> Outcome:
+    if isinstance(answer, PenstockError):
+        return Outcome(0, 0, 0, native.REFUSED, encode_error(answer))
+    assert answer.offset is not None, "a batch is never scheduled"
+    state = native.DUPLICATE if answer.duplicate else native.WRITTEN
+    return Outcome(answer.partition, answer.offset, answer.timestamp, state)
+
+
+def publish(session: Session, correlation: int, body: bytes) -> None:
+    """Append encoded batches."""
+    request = native.decode_publish(body)
+    wait = request.acks == native.ACKS_DURABLE
+    version, durability = session.shared.durabilities.get(request.topic, (-1, 0))
+    if version != request.version:  # This server has not told anybody of that version.
+        raise MetadataStale(topic=request.topic, version=request.version)
+    if durability == FSYNC and not wait:
+        durability = OS
+    size = len(body)
+    session.shared.take_publish(size)
+    session.broker.start(
+        session.operations.append_batches(request.topic, version, request.batches, wait),
+        _Published(session, correlation, request.acks, durability, size),
+    )
+
+
+def publish_messages(session: Session, correlation: int, body: bytes) -> None:
+    """Publish messages that the broker encodes."""
+    request = decode_body(body, PublishMessages)
+    messages = [message_of(told) for told in request.messages]
+    shared, size = session.shared, len(body)
+    shared.take_publish(size)
+
+    def then(receipts: Any, error: BaseException | None) -> None:
+        shared.publish_bytes -= size
+        if error is not None:
+            session.refuse(correlation, error)
+        elif request.acks == native.ACKS_NONE:
+            session.answer(b"")
+        else:
+            session.answer(ok_frame(correlation, [wire_receipt(receipt) for receipt in receipts]))
+
+    session.broker.start(session.operations.publish_batch(request.topic, messages), then)
+
+
+# Consuming.
+
+
+def open_consumer(session: Session, correlation: int, body: bytes) -> None:
+    """Open a consumer, or go on with one that lost its connection."""
+    told = decode_body(body, OpenConsumer)
+    session.check_room()
+    lobby = session.shared.lobby
+    found = None if told.resume is None else lobby.take(told.resume, told.topic, told.group)
+
+    def opened(consumer: WireConsumer, resumed: bool) -> bytes:
+        lobby.add(consumer)
+        session.add(consumer)
+        if session.connection.closed:  # The client left while the consumer was made.
+            session.lost()
+        inner = consumer.inner
+        return ok_frame(
+            correlation,
+            OpenedConsumer(
+                consumer=consumer.number,
+                consumer_id=inner.identity,
+                kind=inner.kind,
+                token=consumer.token,
+                resumed=resumed,
+                visibility_ms=inner.visibility_ms,
+                session_ms=inner.session_ms,
+                assignment=inner.assignment,
+            ),
+        )
+
+    def made(_: int, inner: BatchConsumer) -> bytes:
+        return opened(WireConsumer(session.broker, inner, told.topic, told.group), False)
+
+    if found is not None:
+        session.start(
+            found.inner.keep(told.held, told.positions), correlation, lambda *_: opened(found, True)
+        )
+        return
+    options = cast("GroupOptions", told.options)
+    work = session.operations.batch_consumer(
+        told.topic, told.group, told.consumer_id, told.max_in_flight, options
+    )
+    session.start(work, correlation, made)
+
+
+def close_consumer(session: Session, correlation: int, body: bytes) -> None:
+    """Give back what the consumer holds."""
+    consumer = session.remove(native.decode_consumer(body))
+    session.shared.lobby.close(consumer, session.then(correlation, _done))
+
+
+def receive(session: Session, correlation: int, body: bytes) -> None:
+    """Wait for messages."""
+    number, max_messages, wait_ms = native.decode_receive(body)
+    then = session.then(correlation, native.encode_received)
+    session.consumer(number).receive(max_messages, wait_ms, then)
+
+
+def credit(session: Session, _: int, body: bytes) -> None:
+    """Push so many messages more; not answered."""
+    number, added = native.decode_credit(body)
+    consumer = session.consumer(number)
+    session.answer(b"")
+    consumer.add_credit(added)
+
+
+def ack(session: Session, correlation: int, body: bytes) -> None:
+    """These are done."""
+    number, runs = native.decode_ack(body)
+    session.start(session.consumer(number).inner.ack(runs), correlation, _done)
+
+
+def nack(session: Session, correlation: int, body: bytes) -> None:
+    """These failed."""
+    told = decode_body(body, Nack)
+    failure = Failure(told.error_class, told.error_message, told.fingerprint)
+    work = session.consumer(told.consumer).inner.nack(told.runs, told.delay_ms, failure)
+    session.start(work, correlation, _done)
+
+
+def reject(session: Session, correlation: int, body: bytes) -> None:
+    """These are no good."""
+    told = decode_body(body, Reject)
+    work = session.consumer(told.consumer).inner.reject(told.runs, told.reason)
+    session.start(work, correlation, _done)
+
+
+def extend(session: Session, correlation: int, body: bytes) -> None:
+    """Keep these leases; the answer names those that are lost."""
+    told = decode_body(body, Extend)
+    work = session.consumer(told.consumer).inner.extend(told.leases, told.duration_ms)
+    session.start(work, correlation, ok_frame)
+
+
+def commit(session: Session, correlation: int, body: bytes) -> None:
+    """Stream groups: everything before these offsets is done."""
+    number, positions = native.decode_commit(body)
+    work = session.consumer(number).inner.commit(dict(positions))
+    session.start(work, correlation, _done)
+
+
+def heartbeat(session: Session, correlation: int, body: bytes) -> None:
+    """Stream groups: stay a member."""
+    work = session.consumer(native.decode_consumer(body)).inner.heartbeat()
+    session.start(work, correlation, ok_frame)
+
+
+def ack_and_publish(session: Session, correlation: int, body: bytes) -> None:
+    """These are done and those go out, or neither."""
+    told = decode_body(body, AckAndPublish)
+    outputs = [(topic, message_of(message)) for topic, message in told.outputs]
+    work = session.consumer(told.consumer).inner.ack_and_publish(told.runs, outputs)
+    session.start(work, correlation, _done)
+
+
+# By name.
+
+
+def call(session: Session, correlation: int, body: bytes) -> None:
+    """Everything that is not in a hurry."""
+    name, raw = decode_call(body)
+    described = CALLS.get(name)
+    if described is None:
+        raise OperationUnknown(operation=name[:100])
+    arguments: Any = decode_body(bytes(raw), described.arguments, 0)
+    values = list(msgspec.structs.astuple(arguments))
+    if isinstance(arguments, Recurring):
+        values[1] = message_of(arguments.message)
+    operation = getattr(session.operations, name)
+    session.start(operation(*values), correlation, _answer)
+
+
+def _answer(correlation: int, result: Any) -> bytes:
+    data = encode_answer(result)
+    if len(data) > native.FRAME_BYTES_MAX:
+        raise FrameTooLarge(size_bytes=len(data), limit_bytes=native.FRAME_BYTES_MAX)
+    return native.frame(native.OK, correlation, data)
+
+
+TABLE: Final[Commands] = {
+    native.HELLO: hello,
+    native.PING: ping,
+    native.METADATA: metadata,
+    native.NEW_PRODUCER: new_producer,
+    native.PUBLISH: publish,
+    native.PUBLISH_MESSAGES: publish_messages,
+    native.OPEN_CONSUMER: open_consumer,
+    native.CLOSE_CONSUMER: close_consumer,
+    native.RECEIVE: receive,
+    native.CREDIT: credit,
+    native.ACK: ack,
+    native.NACK: nack,
+    native.REJECT: reject,
+    native.EXTEND: extend,
+    native.COMMIT: commit,
+    native.HEARTBEAT: heartbeat,
+    native.ACK_AND_PUBLISH: ack_and_publish,
+    native.CALL: call,
+}

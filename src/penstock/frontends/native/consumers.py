@@ -1,0 +1,245 @@
+"""Consumers at the end of a connection: asked, pushed to, lost and found again.
+
+    OPEN_CONSUMER ──> attached ── CLOSE_CONSUMER, or the broker closes it ──> gone
+                         │  ▲
+         connection lost │  │ OPEN_CONSUMER with its token, within resume_ms
+                         ▼  │
+                      detached ── resume_ms pass ──> gone: its leases are given back, no attempt counted
+
+The broker's consumer (``BatchConsumer``) knows what is lent to whom; this
+module only carries.  A RECEIVE is one wait for the broker.  Credit is a wait
+that is begun again and again while there is credit left, and what it brings
+never exceeds it.  While the client does not read, no wait is under way, so
+nothing is taken from the broker that cannot be sent.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.batches import BatchConsumer
+from penstock.broker.driver import Running
+from penstock.wire.native import UINT32_MAX
+
+TOKEN_BYTES: Final = 16  # Too many to guess.
+PUSH_WAIT_MS: Final = 3_600_000  # A push waits so long for messages, and then again.
+
+Then = Callable[[Any, BaseException | None], None]
+
+
+class Wait:
+    """Waiting for the messages of one consumer; it can be stopped and begun again."""
+
+    __slots__ = ("_broker", "_consumer", "_max", "_running", "_started", "_then", "_wait_ms")
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        consumer: BatchConsumer,
+        max_messages: int,
+        wait_ms: int,
+        then: Then,
+    ) -> None:
+        self._broker = broker
+        self._consumer = consumer
+        self._max = max_messages
+        self._wait_ms = wait_ms
+        self._then = then
+        self._started = False
+        self._running: Running | None = None
+
+    def start(self) -> None:
+        """Begin to wait; ``then`` may be called before this returns."""
+        self._started = True
+        running = self._broker.start(self._consumer.receive(self._max, self._wait_ms), self._ended)
+        if self._started:
+            self._running = running
+
+    def stop(self) -> None:
+        """Take nothing; ``then`` is not called."""
+        self._started = False
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    def _ended(self, batches: Any, error: BaseException | None) -> None:
+        self._started = False
+        self._running = None
+        self._then(batches, error)
+
+
+class Owner(Protocol):
+    """What a consumer is attached to: a session."""
+
+    def push(self, consumer: "WireConsumer", batches: Any) -> None:
+        """Send what was not asked for."""
+        ...
+
+    def consumer_failed(self, consumer: "WireConsumer", error: BaseException) -> None:
+        """The broker has closed it."""
+        ...
+
+    def give_away(self, consumer: "WireConsumer") -> None:
+        """The client has come back for it on another connection."""
+        ...
+
+
+class WireConsumer:
+    """One consumer of a client."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker, inner: BatchConsumer, topic: str, group: str) -> None:
+        self.inner = inner
+        self.topic = topic
+        self.group = group
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        self.number = 0  # On the connection it is attached to.
+        self.owner: Owner | None = None
+        self._broker = broker
+        self._credit = 0
+        self._push: Wait | None = None
+        self._asked: dict[Wait, Then] = {}  # RECEIVE requests under way.
+        self._paused = False
+
+    # Asked.
+
+    def receive(self, max_messages: int, wait_ms: int, then: Then) -> None:
+        """One RECEIVE."""
+
+        def ended(batches: Any, error: BaseException | None) -> None:
+            del self._asked[wait]
+            then(batches, error)
+
+        wait = Wait(self._broker, self.inner, max_messages, wait_ms, ended)
+        self._asked[wait] = then
+        if not self._paused:
+            wait.start()
+
+    # Pushed to.
+
+    def add_credit(self, credit: int) -> None:
+        """The client can take so many messages more."""
+        self._credit = min(self._credit + credit, UINT32_MAX)
+        self._push_on()
+
+    def _push_on(self) -> None:
+        if self._credit and self._push is None and not self._paused and self.owner is not None:
+            self._push = Wait(self._broker, self.inner, self._credit, PUSH_WAIT_MS, self._pushed)
+            self._push.start()
+
+    def _pushed(self, batches: Any, error: BaseException | None) -> None:
+        self._push = None
+        owner = self.owner
+        if owner is None:
+            return
+        if error is not None:
+            owner.consumer_failed(self, error)
+            return
+        if batches:
+            for batch in batches:
+                self._credit -= batch.end - batch.start
+            owner.push(self, batches)
+        if self._credit > 0:
+            # In a turn of its own: a full backlog must not keep everybody else waiting.
+            asyncio.get_running_loop().call_soon(self._push_on)
+
+    # Life.
+
+    def attach(self, owner: Owner, number: int) -> None:
+        """The client is there."""
+        self.owner = owner
+        self.number = number
+        self._paused = False
+
+    def detach(self) -> None:
+        """The client is gone, perhaps for good."""
+        self.owner = None
+        self.pause()
+        self._asked.clear()
+        self._push = None
+        self._credit = 0
+
+    def pause(self) -> None:
+        """Take nothing from the broker for now."""
+        self._paused = True
+        for wait in self._asked:
+            wait.stop()
+        if self._push is not None:
+            self._push.stop()
+            self._push = None
+
+    def resume(self) -> None:
+        """Go on."""
+        self._paused = False
+        for wait in list(self._asked):
+            wait.start()
+        self._push_on()
+
+    def give_up(self) -> None:
+        """End every wait; who asked is told that nothing came."""
+        waiting = list(self._asked.values())
+        self.pause()
+        self._asked.clear()
+        for then in waiting:
+            then([], None)
+
+
+class Lobby:
+    """The consumers of all connections by their tokens, and those that wait for their client to return."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker, resume_ms: int) -> None:
+        self.resume_ms = resume_ms
+        self._broker = broker
+        self._consumers: dict[bytes, WireConsumer] = {}
+        self._timers: dict[bytes, asyncio.TimerHandle] = {}  # Of those that are detached.
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    @property
+    def detached(self) -> int:
+        """How many wait for their client."""
+        return len(self._timers)
+
+    def add(self, consumer: WireConsumer) -> None:
+        """A new one."""
+        self._consumers[consumer.token] = consumer
+
+    def take(self, token: bytes, topic: str, group: str) -> WireConsumer | None:
+        """The consumer that the client comes back for; None if it is gone."""
+        consumer = self._consumers.get(token)
+        if consumer is None or (consumer.topic, consumer.group) != (topic, group) or consumer.inner.closed:
+            return None
+        if consumer.owner is not None:  # The client noticed the loss before the server did.
+            consumer.owner.give_away(consumer)
+            consumer.detach()
+        timer = self._timers.pop(token, None)
+        if timer is not None:
+            timer.cancel()
+        return consumer
+
+    def detach(self, consumer: WireConsumer) -> None:
+        """Its connection is lost: keep it for a while."""
+        consumer.detach()
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.resume_ms / 1000, self.close, consumer, _nobody)
+        self._timers[consumer.token] = timer
+
+    def close(self, consumer: WireConsumer, then: Then) -> None:
+        """Give back what it holds, and forget it."""
+        self._consumers.pop(consumer.token, None)
+        timer = self._timers.pop(consumer.token, None)
+        if timer is not None:
+            timer.cancel()
+        consumer.owner = None
+        self._broker.start(consumer.inner.close(), then)
+
+    def close_all(self) -> None:
+        """The server is about to end: nobody can come back."""
+        for consumer in list(self._consumers.values()):
+            self.close(consumer, _nobody)
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Nobody asked for it."""

@@ -1,0 +1,294 @@
+"""KQueue's clients: PUB, SUB, ACK and PING, with JSON bodies and lines for answers.
+
+    client ──> 01 length {"Topic":"t","Payload":"p"}            <── OK Published <id>
+               02 length {"Topic":"t"}                          <── OK Subscribed to t
+               03 length {"MessageID":"<id>"}                   <── OK ACK
+               04 length                                        <── OK PONG
+                                       pushed:  <── 05 length {"ID":"<id>","Payload":"p"}
+
+KQueue's clients read once for each command, so an answer is written at once
+and by itself, and what is pushed comes in a later turn of the loop.  Names of
+fields are matched without regard to case; PUB takes the flat body and the
+nested one of the shipped clients.  Ids are UUIDs made from topic, partition and
+offset, so the id that a publish is answered with is the one it is delivered with.
+
+All subscribers of a topic share one group, ``default``, unless SUB names another:
+each message goes to one of them, and what is not acknowledged comes again after
+the visibility timeout or when its subscriber has gone.  Leases, retries and
+dead letters are the broker's.  Payloads are text: bytes of other clients that
+are no UTF-8 arrive with replacement characters.
+"""
+
+import logging
+import uuid
+from typing import Any, Final
+
+import msgspec
+
+from penstock.api.operations import ConsumerOperations
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicExists, TopicNotFound
+from penstock.frontends.native.connection import Connection
+from penstock.message import Message, ReceivedMessage, received
+from penstock.wire.native import KQUEUE_ACK, KQUEUE_PING, KQUEUE_PUB, KQUEUE_SUB, plain_frame
+
+KQUEUE_DELIVERY: Final = 0x05
+GROUP: Final = "default"
+IN_FLIGHT_MAX: Final = 100  # Messages a subscription may hold unanswered; KQueue's own buffer had as many.
+PUSH_MESSAGES_MAX: Final = 10
+PUSH_WAIT_MS: Final = 3_600_000
+COMMANDS: Final = {KQUEUE_PUB: "PUB", KQUEUE_SUB: "SUB", KQUEUE_ACK: "ACK", KQUEUE_PING: "PING"}
+NAMESPACE: Final = uuid.UUID("4f1f6b5a-7c5e-5d0c-9d0b-6b1f3a2c7e90")
+
+logger = logging.getLogger("penstock")
+
+Fields = dict[str, Any]
+
+
+class BodyError(Exception):
+    """A body that is not the JSON its command wants."""
+
+
+class KQueueShared:
+    """Deliveries to all KQueue connections: any of them may acknowledge any."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker) -> None:
+        self.broker = broker
+        self.held: dict[str, tuple[Subscription, ReceivedMessage]] = {}
+
+
+class KQueueSession:
+    """One KQueue client."""
+
+    def __init__(self, connection: Connection, shared: KQueueShared) -> None:
+        self.connection = connection
+        self.shared = shared
+        self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        self._gone = False
+
+    # The connection's calls.
+
+    def handle(self, opcode: int, body: bytes) -> None:
+        """One command."""
+        name = COMMANDS.get(opcode)
+        try:
+            if opcode == KQUEUE_PUB:
+                self._publish(_fields(body))
+            elif opcode == KQUEUE_SUB:
+                self._subscribe(_fields(body))
+            elif opcode == KQUEUE_ACK:
+                self._acknowledge(_fields(body))
+            elif opcode == KQUEUE_PING:
+                self._say("OK PONG")
+            else:
+                self._say(unknown_command(opcode))
+        except BodyError as problem:
+            self._say(f"ERR Decoding {name} payload: {problem}")
+
+    def refusal(self, error: PenstockError) -> bytes:
+        """Last words."""
+        return f"ERR {error}\n".encode()
+
+    def pause(self) -> None:
+        """The client does not read."""
+        for subscription in self._subscriptions.values():
+            subscription.pause()
+
+    def resume(self) -> None:
+        """The client reads again."""
+        for subscription in self._subscriptions.values():
+            subscription.resume()
+
+    def drain(self) -> None:
+        """Push nothing more."""
+        self.pause()
+
+    def lost(self) -> None:
+        """What was not acknowledged goes back at once."""
+        self._gone = True
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        self._subscriptions.clear()
+
+    # Commands.
+
+    def _publish(self, fields: Fields) -> None:
+        topic = _text(fields, "topic")
+        nested = fields.get("message")
+        if nested is not None and not isinstance(nested, dict):
+            raise BodyError("Message is an object with ID and Payload")
+        payload = _text(_lowered(nested) if nested is not None else fields, "payload")
+
+        def then(receipt: Any, error: BaseException | None) -> None:
+            if error is None:
+                self._say(f"OK Published {message_id(topic, receipt.partition, receipt.offset)}")
+            elif isinstance(error, TopicNotFound):
+                self._say("ERR Topic not found. Try subscribing first.")
+            elif isinstance(error, QueueFull):
+                self._say("ERR Queue full, backpressure applied")
+            else:
+                self._fail(error)
+
+        operations = self.shared.broker.operations
+        self.shared.broker.start(operations.publish(topic, Message(payload.encode())), then)
+
+    def _subscribe(self, fields: Fields) -> None:
+        topic = _text(fields, "topic")
+        group = _text(fields, "group") or GROUP
+        if (topic, group) in self._subscriptions:
+            self._say(f"OK Subscribed to {topic}")
+            return
+        broker = self.shared.broker
+
+        def made(_: Any, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, TopicExists):
+                self._fail(error)
+                return
+            work = broker.operations.consumer(topic, group, None, IN_FLIGHT_MAX, {"kind": "queue"}, received)
+            broker.start(work, opened)
+
+        def opened(consumer: ConsumerOperations, error: BaseException | None) -> None:
+            if error is not None:
+                self._fail(error)
+                return
+            subscription = Subscription(self, consumer)
+            if self._gone or (topic, group) in self._subscriptions:
+                subscription.close()
+            else:
+                self._subscriptions[topic, group] = subscription
+            self._say(f"OK Subscribed to {topic}")
+            subscription.resume()
+
+        broker.start(broker.operations.create_topic(topic, {}), made)
+
+    def _acknowledge(self, fields: Fields) -> None:
+        found = self.shared.held.pop(_text(fields, "messageid"), None)
+        if found is None:
+            self._say("ERR Message ID not found or already acknowledged.")
+            return
+        subscription, message = found
+
+        def then(_: Any, error: BaseException | None) -> None:
+            if error is None:
+                self._say("OK ACK")
+            elif isinstance(error, LeaseLost | AlreadySettled):
+                self._say("ERR Message ID not found or already acknowledged.")
+            else:
+                self._fail(error)
+
+        subscription.acknowledge(message, then)
+
+    # Answers.
+
+    def _say(self, line: str) -> None:
+        # Written before anything that is pushed: the client takes what it reads first for its answer.
+        self.connection.send_alone(f"{line}\n".encode())
+        self.connection.answer(b"")
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, PenstockError):
+            self._say(f"ERR {error}")
+            return
+        logger.error("a request failed by a bug", exc_info=error)
+        self._say("ERR the server failed; its log says more")
+
+
+class Subscription:
+    """One SUB: a consumer of the broker, whose messages are pushed one by one."""
+
+    def __init__(self, session: KQueueSession, consumer: ConsumerOperations) -> None:
+        consumer.settler = self
+        self._session = session
+        self._consumer = consumer
+        self._broker = session.shared.broker
+        self._held = session.shared.held
+        self._running: Any = None
+        self._waiting = False
+        self._paused = True
+        self._closed = False
+
+    def resume(self) -> None:
+        """Push what there is."""
+        self._paused = False
+        if self._waiting or self._closed:
+            return
+        self._waiting = True
+        running = self._broker.start(self._consumer.receive(PUSH_MESSAGES_MAX, PUSH_WAIT_MS), self._received)
+        if self._waiting:
+            self._running = running
+
+    def pause(self) -> None:
+        """Take nothing from the broker for now."""
+        self._paused = True
+        self._waiting = False
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    def _received(self, messages: list[ReceivedMessage] | None, error: BaseException | None) -> None:
+        self._waiting = False
+        self._running = None
+        if error is not None or messages is None:
+            logger.info("a KQueue subscription has ended: %s", error)
+            self._closed = True
+            return
+        for message in messages:
+            name = message_id(message.topic, message.partition, message.offset)
+            self._held[name] = self, message
+            told = {"ID": name, "Payload": message.value.decode("utf-8", "replace")}
+            self._session.connection.send(plain_frame(KQUEUE_DELIVERY, msgspec.json.encode(told)))
+        if not self._paused:
+            self._session.connection.later(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._paused:
+            self.resume()
+
+    def acknowledge(self, message: ReceivedMessage, then: Any) -> None:
+        """The message is done."""
+        self._broker.start(self._consumer.ack([message], []), then)
+
+    def close(self) -> None:
+        """Give back what is held."""
+        self.pause()
+        self._closed = True
+        for name in [name for name, (holder, _) in self._held.items() if holder is self]:
+            del self._held[name]
+        self._broker.start(self._consumer.close(), _nobody)
+
+
+def unknown_command(opcode: int) -> str:
+    """What KQueue says to an opcode it does not know."""
+    return f"ERR Unknown Command Type: {opcode:x}"
+
+
+def message_id(topic: str, partition: int, offset: int) -> str:
+    """The UUID of a message: always the same for the same place."""
+    return str(uuid.uuid5(NAMESPACE, f"{topic}:{partition}:{offset}"))
+
+
+def _fields(body: bytes) -> Fields:
+    try:
+        told = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise BodyError(str(problem)) from None
+    if not isinstance(told, dict):
+        raise BodyError("the body is not a JSON object")
+    return _lowered(told)
+
+
+def _lowered(told: dict[str, Any]) -> Fields:
+    return {name.lower(): value for name, value in told.items()}
+
+
+def _text(fields: Fields, name: str) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BodyError(f"{name} is not a string")
+    return value
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Nobody asked for it."""

@@ -1,0 +1,111 @@
+"""The native listener: what all its connections share, and their beginning and end.
+
+    NativeListener ──> Connection ──> Session         ──> commands ──> broker
+                           │          KQueueSession  ──────────────> broker
+                           └ which of them: the first byte
+
+Its limits, each with an error of its own or a pause: connections, bytes of a
+frame, requests in flight on a connection, bytes a client has not read, bytes
+of frames that are not complete, bytes of publishes that wait for the disk.
+"""
+
+import asyncio
+from typing import Final
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import PenstockError
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.listener import Connections
+from penstock.frontends.native.commands import TABLE
+from penstock.frontends.native.connection import Connection, Speaker
+from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
+from penstock.frontends.native.session import Session, Shared
+from penstock.wire import native
+from penstock.wire.native_bodies import error_frame
+
+REQUESTS_MAX: Final = 4096  # In flight on one connection.
+RECEIVE_MESSAGES_MAX: Final = 10_000
+
+
+class NativeListener:
+    """The native protocol, for ``penstock serve``."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        *,
+        requests_max: int = REQUESTS_MAX,
+    ) -> None:
+        self.frame_bytes_max = limits.frame_bytes_max
+        self.write_buffer_bytes_max = limits.write_buffer_bytes_max
+        self.requests_max = requests_max
+        self.half_frame_bytes = 0
+        self.half_frame_bytes_max = limits.publish_bytes_max
+        self.shared = Shared(
+            broker,
+            frame_bytes_max=limits.frame_bytes_max,
+            publish_bytes_max=limits.publish_bytes_max,
+            requests_max=requests_max,
+            resume_ms=limits.resume_ms,
+            receive_messages_max=RECEIVE_MESSAGES_MAX,
+        )
+        self.kqueue = KQueueShared(broker)
+        self.open: set[Connection] = set()
+        self._connections = connections
+        self._draining = False
+        self._empty = asyncio.Event()
+
+    # The server's calls.
+
+    def connect(self) -> asyncio.BaseProtocol:
+        """The protocol of a new connection."""
+        return Connection(self)
+
+    async def drain(self) -> None:
+        """Answer what was read, close every connection, give back what consumers hold."""
+        self._draining = True
+        for connection in list(self.open):
+            connection.drain()
+        while self.open:
+            self._empty.clear()
+            await self._empty.wait()
+        self.shared.lobby.close_all()
+
+    def abort(self) -> None:
+        """Close at once whatever is still open."""
+        for connection in list(self.open):
+            connection.abort()
+        self.shared.lobby.close_all()
+
+    # A connection's calls.
+
+    def enter(self, connection: Connection) -> None:
+        """Count a connection in."""
+        self._connections.enter()
+        self.open.add(connection)
+        if self._draining:
+            connection.drain()
+
+    def leave(self, connection: Connection) -> None:
+        """Count it out."""
+        self._connections.leave()
+        self.open.discard(connection)
+        self._empty.set()
+
+    def speaker(self, opcode: int, connection: Connection) -> Speaker | None:
+        """Who answers a connection that begins with this opcode."""
+        if opcode == native.HELLO:
+            return Session(connection, self.shared, TABLE)
+        if opcode in COMMANDS:
+            return KQueueSession(connection, self.kqueue)
+        return None
+
+    def unknown(self, opcode: int) -> bytes:
+        """The answer if nobody does."""
+        return f"{unknown_command(opcode)}\n".encode()
+
+    def refusal(self, error: PenstockError) -> bytes:
+        """The answer to a connection that may not even begin."""
+        return error_frame(native.UNASKED, error)

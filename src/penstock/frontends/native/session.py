@@ -1,0 +1,205 @@
+"""One Penstock client on a connection: its consumers, and the way answers take.
+
+    frame ──> correlation ──> commands[opcode](session, correlation, body)
+                                   └── broker.start(work, then) ──> session.answer / session.refuse
+
+A session finds the command and turns errors into answers; what a command does
+is in ``commands.py``.  An error of the tree is told as it is.  Anything else is a
+bug: it is logged, told as INTERNAL, and ends one request, never the server.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.api.operations import Work
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
+from penstock.frontends.native.connection import Connection
+from penstock.frontends.native.consumers import Lobby, WireConsumer
+from penstock.wire import native
+from penstock.wire.native_bodies import consumer_closed_frame, error_frame
+
+CONSUMERS_MAX: Final = 1000  # Of one connection.
+
+logger = logging.getLogger("penstock")
+
+Then = Callable[[Any, BaseException | None], None]
+
+
+class Shared:
+    """What the sessions of one listener have in common."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        *,
+        frame_bytes_max: int,
+        publish_bytes_max: int,
+        requests_max: int,
+        resume_ms: int,
+        receive_messages_max: int,
+    ) -> None:
+        self.broker = broker
+        self.frame_bytes_max = frame_bytes_max
+        self.publish_bytes_max = publish_bytes_max
+        self.requests_max = requests_max
+        self.receive_messages_max = receive_messages_max
+        self.durabilities: dict[
+            str, tuple[int, int]
+        ] = {}  # By topic: the version told last, and what it says.
+        self.publish_bytes = 0  # Of publishes that were not answered yet.
+        self.lobby = Lobby(broker, resume_ms)
+
+    def take_publish(self, size: int) -> None:
+        """Make room for a publish, or say that there is none."""
+        if self.publish_bytes and self.publish_bytes + size > self.publish_bytes_max:
+            raise Overloaded(what="bytes of publishes", limit=self.publish_bytes_max)
+        self.publish_bytes += size
+
+
+class Session:
+    """One client, from its hello to the end of the connection."""
+
+    def __init__(self, connection: Connection, shared: Shared, commands: "Commands") -> None:
+        self.connection = connection
+        self.shared = shared
+        self.broker = shared.broker
+        self.operations = shared.broker.operations
+        self.version = 0  # Of the protocol; 0 before the hello.
+        self._commands = commands
+        self._consumers: dict[int, WireConsumer] = {}
+        self._numbers = 0
+
+    # The connection's calls.
+
+    def handle(self, opcode: int, body: bytes) -> None:
+        """One request."""
+        try:
+            correlation = native.correlation_of(body)
+        except ProtocolViolation as error:
+            self.connection.end(self.refusal(error))
+            return
+        command = self._commands.get(opcode)
+        if not self.version and opcode != native.HELLO:
+            self.connection.end(error_frame(correlation, ProtocolViolation(why="a client says hello first")))
+            return
+        if command is None:
+            self.refuse(correlation, OperationUnknown(operation=f"opcode 0x{opcode:02x}"))
+            return
+        try:
+            command(self, correlation, body)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends one request.
+            self.refuse(correlation, error)
+
+    def refusal(self, error: PenstockError) -> bytes:
+        """Last words: an error that answers no request."""
+        return error_frame(native.UNASKED, error)
+
+    def pause(self) -> None:
+        """The client does not read."""
+        for consumer in self._consumers.values():
+            consumer.pause()
+
+    def resume(self) -> None:
+        """The client reads again."""
+        for consumer in list(self._consumers.values()):
+            consumer.resume()
+
+    def drain(self) -> None:
+        """End every wait."""
+        for consumer in list(self._consumers.values()):
+            consumer.give_up()
+
+    def lost(self) -> None:
+        """The connection is gone; the consumers wait for the client to come back."""
+        for consumer in self._consumers.values():
+            self.shared.lobby.detach(consumer)
+        self._consumers.clear()
+
+    # Answers.
+
+    def answer(self, data: bytes) -> None:
+        """The answer to one request."""
+        self.connection.answer(data)
+
+    def refuse(self, correlation: int, error: BaseException) -> None:
+        """The answer to a request that failed."""
+        self.connection.answer(error_frame(correlation, _told(error)))
+
+    def start(self, work: Work[Any], correlation: int, encode: Callable[[int, Any], bytes]) -> None:
+        """Begin an operation, and answer with what it returns."""
+        self.broker.start(work, self.then(correlation, encode))
+
+    def then(self, correlation: int, encode: Callable[[int, Any], bytes]) -> Then:
+        """A callback that answers with what the broker returns."""
+
+        def answer(result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self.refuse(correlation, error)
+                return
+            try:
+                frame = encode(correlation, result)
+            except Exception as problem:  # noqa: BLE001 - as in handle.
+                self.refuse(correlation, problem)
+            else:
+                self.connection.answer(frame)
+
+        return answer
+
+    # Consumers.
+
+    def consumer(self, number: int) -> WireConsumer:
+        """The consumer of that number, or the error for the client."""
+        try:
+            return self._consumers[number]
+        except KeyError:
+            raise Closed(what="consumer") from None
+
+    def check_room(self) -> None:
+        """Refuse one consumer more than a connection may have."""
+        if len(self._consumers) >= CONSUMERS_MAX:
+            raise Overloaded(what="consumers on one connection", limit=CONSUMERS_MAX)
+
+    def add(self, consumer: WireConsumer) -> None:
+        """Give a consumer a number on this connection."""
+        self._numbers += 1
+        consumer.attach(self, self._numbers)
+        self._consumers[self._numbers] = consumer
+        if not self.connection.writable:
+            consumer.pause()
+
+    def remove(self, number: int) -> WireConsumer:
+        """The consumer is closed by its client."""
+        consumer = self.consumer(number)
+        del self._consumers[number]
+        return consumer
+
+    def push(self, consumer: WireConsumer, batches: Any) -> None:
+        """Send what was not asked for."""
+        self.connection.send(native.encode_delivery(consumer.number, batches))
+
+    def consumer_failed(self, consumer: WireConsumer, error: BaseException) -> None:
+        """The broker has closed it: its group or its topic is gone."""
+        if self._consumers.pop(consumer.number, None) is not None:
+            self.shared.lobby.close(consumer, _nobody)
+            self.connection.send(consumer_closed_frame(consumer.number, _told(error)))
+
+    def give_away(self, consumer: WireConsumer) -> None:
+        """Its client has come back for it on another connection, so this one is dead."""
+        self._consumers.pop(consumer.number, None)
+
+
+Command = Callable[[Session, int, bytes], None]
+Commands = Mapping[int, Command]
+
+
+def _told(error: BaseException) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    logger.error("a request failed by a bug", exc_info=error)
+    return PenstockError(reason=f"the server failed: {type(error).__name__}; its log says more")
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Nobody asked for it."""
