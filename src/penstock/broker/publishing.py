@@ -335,7 +335,7 @@ class Publishing:
     def _maybe_sample(self, topic: Topic, timestamp: int) -> None:
         """The count is about to change: note it, if it is time.
 
-        That is told by the records' timestamps, which are at hand; to ask the clock each time would cost more.
+        That is told by the records' timestamps, which are at hand; asking the clock would cost more.
         """
         if timestamp >= topic.sample_ms:
             topic.sample_ms = timestamp + SAMPLE_MS

@@ -4,23 +4,26 @@ Facts go in, a verdict comes out; nothing else is looked at.  The first row
 that fits decides.  *Fresh* messages are those that anyone could have now:
 neither in hand nor waiting for their next attempt or for their key.
 
-    word             when
-    1 idle           nothing is left, and nothing came or went of late
-    2 keeping up     nothing is left
-    3 no consumers   nobody is there
-    4 blocked        the oldest has failed twice or more, others with its key wait behind it, and
-                     beside them there is less than a second's work
-      keeping up     nothing was settled of late, but all that is left came within the last second
-    5 blocked        nothing was settled of late, and all that is left is the oldest with those behind
-                     it: it has failed, or somebody has held it for longer than a visibility timeout
-    6 failing        nothing was acked of late, and some failed
-    7 blocked        nothing was acked of late, and all that is left waits for its next attempt
-    8 stalled        nothing was acked for a visibility timeout; or for ten seconds, and nobody has
-                     anything in hand
-    9 working        nothing was acked of late
-   10 keeping up     less than a second's work is left, or as much comes as goes, to a tenth
-   11 draining       more goes than comes
-   12 falling behind more comes than goes
+       word            when
+    1  idle            nothing is left, and nothing came or went of late
+    2  keeping up      nothing is left
+    3  no consumers    nobody is there
+    4  blocked         the oldest has failed twice or more, others with its key wait behind it, and
+                       beside them there is no more than a second's work
+
+       and if nothing was acked of late:
+    5  keeping up      all that is left came within the last second, and nothing became a dead letter
+    6  blocked         all that is left is the oldest with those behind it, and it has failed, or
+                       somebody has it and has not answered for a visibility timeout
+    7  failing         some failed, or became dead letters
+    8  blocked         all that is left waits for its next attempt
+    9  stalled         nothing was acked for a visibility timeout, or for ten seconds with nothing in hand
+   10  working         else
+
+       and if something was:
+   11  keeping up      no more than a second's work is left, or as much comes as goes, to a tenth
+   12  draining        more goes than comes
+   13  falling behind  more comes than goes
 
 *Of late* is the window of the rates, ten seconds (``rates.py``).  A row's limits
 are the constants below.
@@ -35,6 +38,7 @@ from penstock.info import GroupRates, Unacked, Verdict
 AGAIN: Final = 2  # Failures of a message that fails again and again.
 MOMENT_SECONDS: Final = 1.0  # Work for so long is no backlog.
 IDLE_HANDS_SECONDS: Final = 10.0  # Consumers with nothing in hand should have asked for something by then.
+ERROR_LENGTH: Final = 60  # Characters of an error in a verdict, which is one line.
 BALANCE: Final = 0.1  # Rates that differ by less are equal.
 
 
@@ -111,48 +115,51 @@ def _still(standing: Standing) -> Verdict:
     oldest, rates, quiet = standing.oldest, standing.rates, standing.quiet_seconds
     if standing.lag_seconds < MOMENT_SECONDS and rates.dead_lettered == 0:
         return Verdict(word="keeping up", text=f"{_messages(standing.lag)} came within the last second")
-    held_long = standing.in_flight > 0 and quiet >= standing.visibility_seconds
-    if oldest is not None and standing.last and (oldest.failures > 0 or held_long):
+    overdue = standing.in_flight > 0 and quiet >= standing.visibility_seconds
+    if oldest is not None and standing.last and (oldest.failures > 0 or overdue):
         return _blocked(standing, oldest)
     if rates.failed > 0 or rates.dead_lettered > 0:
         return _failing(standing)
     if oldest is not None and standing.in_flight == 0 and standing.fresh == 0:
         return _blocked(standing, oldest)
-    if held_long or (standing.in_flight == 0 and quiet >= IDLE_HANDS_SECONDS):
+    if overdue or (standing.in_flight == 0 and quiet >= IDLE_HANDS_SECONDS):
         return _stalled(standing)
-    return _working(standing)
+    return Verdict(word="working", text=_left(standing))
 
 
 def _flowing(standing: Standing) -> Verdict:
-    rates, net = standing.rates, standing.net_rate
-    text = f"{_wait(standing.lag)}; {_flow(rates)}"
+    net = standing.net_rate
+    text = f"{_left(standing)}; {_flow(standing.rates)}"
     if standing.oldest is not None and standing.oldest.failures >= AGAIN:
-        text += f"; {standing.oldest.id} has failed {standing.oldest.failures} times"
+        text += f"; {standing.oldest.id} has failed {_times(standing.oldest.failures)}"
     if net == 0 or standing.lag <= standing.settled_rate * MOMENT_SECONDS:
         return Verdict(word="keeping up", text=text)
     return Verdict(word="draining" if net > 0 else "falling behind", text=text)
 
 
 def _blocked(standing: Standing, oldest: Unacked) -> Verdict:
-    if oldest.failures:
-        times = "once" if oldest.failures == 1 else f"{oldest.failures} times"
-        error = f" ({_short(oldest.error)})" if oldest.error else ""
-        text = f"{oldest.id} failed {times}{error}"
-    else:
-        text = f"{oldest.id} was given back"
+    text = f"{_story(oldest)}; {_beside(standing, oldest)}"
+    return Verdict(word="blocked", text=text, message=oldest.id)
+
+
+def _story(oldest: Unacked) -> str:
+    if oldest.consumer is not None and not oldest.failures:
+        return f"{oldest.consumer} has {oldest.id}, and does not answer"
+    story = (
+        f"{oldest.id} failed {_times(oldest.failures)}" if oldest.failures else f"{oldest.id} was given back"
+    )
+    if oldest.error:
+        story += f" ({_short(oldest.error)})"
     if oldest.consumer is not None:
-        text += f", and {oldest.consumer} has it now" if oldest.failures else ""
-        text = text if oldest.failures else f"{oldest.consumer} has {oldest.id}, and does not answer"
-    elif oldest.due_seconds:
-        text += f", and comes again in {_duration(oldest.due_seconds)}"
-    return Verdict(word="blocked", text=f"{text}; {_beside(standing, oldest)}", message=oldest.id)
+        return f"{story}, and {oldest.consumer} has it now"
+    return f"{story}, and comes again in {_duration(oldest.due_seconds)}" if oldest.due_seconds else story
 
 
 def _beside(standing: Standing, oldest: Unacked) -> str:
     if oldest.behind:
-        return f"{_messages(oldest.behind)} with its key {_s(oldest.behind, 'wait')} behind it"
+        return f"{_wait(oldest.behind, 'message', ' with its key')} behind it"
     others = standing.lag - 1
-    return f"{_messages(others, 'other')} {_s(others, 'wait')} too" if others else "all else is settled"
+    return f"{_wait(others, 'other')} too" if others else "all else is settled"
 
 
 def _failing(standing: Standing) -> Verdict:
@@ -167,36 +174,39 @@ def _failing(standing: Standing) -> Verdict:
 
 def _stalled(standing: Standing) -> Verdict:
     there = f"{_count(standing.consumers, 'consumer')} {'is' if standing.consumers == 1 else 'are'} there"
-    text = f"{_wait(standing.lag)}, {there}, and nothing was acked for {_duration(standing.quiet_seconds)}"
+    text = f"{_left(standing)}, {there}, and nothing was acked for {_duration(standing.quiet_seconds)}"
     if standing.oldest is not None and standing.oldest.consumer is not None:
         text += f"; {standing.oldest.consumer} has {standing.oldest.id}"
     return Verdict(word="stalled", text=text)
 
 
-def _working(standing: Standing) -> Verdict:
-    in_hand, fresh = standing.in_flight, standing.lag - standing.in_flight
-    text = f"{_messages(in_hand)} {_s(in_hand, 'is')} in hand" if in_hand else "nothing is in hand yet"
-    return Verdict(word="working", text=f"{text}, {_wait(fresh)}" if fresh else text)
-
-
 # Words.
-
-
-def _s(count: int, verb: str) -> str:
-    """A verb as it is for that many."""
-    return {"wait": ("waits", "wait"), "is": ("is", "are")}[verb][count != 1]
 
 
 def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _messages(count: int, noun: str = "message") -> str:
-    return _count(count, noun)
+def _messages(count: int) -> str:
+    return _count(count, "message")
 
 
-def _wait(count: int) -> str:
-    return f"{_messages(count)} {_s(count, 'wait')}"
+def _wait(count: int, noun: str = "message", which: str = "") -> str:
+    return f"{_count(count, noun)}{which} {'waits' if count == 1 else 'wait'}"
+
+
+def _left(standing: Standing) -> str:
+    """What is not settled: 7 messages wait, 3 are in hand."""
+    in_hand = min(standing.in_flight, standing.lag)
+    waiting = standing.lag - in_hand
+    if not in_hand:
+        return _wait(waiting)
+    are = f"{'is' if in_hand == 1 else 'are'} in hand"
+    return f"{_wait(waiting)}, {in_hand:,} {are}" if waiting else f"{_messages(in_hand)} {are}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _flow(rates: GroupRates) -> str:
@@ -223,6 +233,3 @@ def _duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86_400:.0f} d"
-
-
-ERROR_LENGTH: Final = 60  # Characters of an error in a verdict, which is one line.
