@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import penstock
+import penstock.broker.broker  # Once, here: a child that had to import it would not live to open it.
 from penstock.message import Message, ReceivedMessage, StoredMessage
 
 TOPIC = "work"
