@@ -13,6 +13,7 @@ Exit codes: 0 done, 1 the broker said no (the error's sentence is on stderr),
 2 the command line is wrong, 130 interrupted, 141 the reader of stdout has gone.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Name of the command, which is also its module here -> its line in the help.
 COMMANDS: Final = {
+    "serve": "Run a broker that other processes reach.",
     "topic": "Make, list, describe, change and delete topics.",
     "produce": "Publish a message, or one for each line of a stream.",
     "consume": "Print messages: read them, or take them as a group.",
@@ -35,8 +37,19 @@ COMMANDS: Final = {
     "schedule": "Messages that wait for their time: list, add, cancel.",
     "ping": "Is there a broker, which one, and how far away.",
     "bench": "A quick measurement of a server from here.",
+    "config": "What a server is told, and where each value is from.",
     "demo": "A short tour, with a broker in this process.",
 }
+
+
+# Refusals whose advice is a call of Python, in the words of the command line.
+SENTENCES: Final = {
+    "TOPIC_NOT_FOUND": "there is no topic {topic!r}; make it with: penstock topic create {topic}",
+    "TOPIC_EXISTS": "topic {topic!r} exists already; change it with: penstock topic alter {topic}",
+    "GROUP_NOT_FOUND": "topic {topic!r} has no group {group!r}; see: penstock group list {topic}",
+}
+
+_OTHER_NAMES: Final = re.compile(r"('--[\w-]+')( / '--?[\w-]+')+")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,8 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WrongCommandLine as error:
         return _refuse(program, given, _sentence(error.format_message()), error.exit_code)
     except PenstockError as error:
-        return _refuse(program, given, str(error), 1)
+        return _refuse(program, given, in_our_words(error), 1)
     return code if isinstance(code, int) else 0
+
+
+def in_our_words(error: PenstockError) -> str:
+    """What a refusal says to a person at a command line, with its code."""
+    sentence = SENTENCES.get(error.code)
+    return str(error) if sentence is None else f"{sentence.format(**error.facts)} [{error.code}]"
 
 
 def _refuse(program: "Program", given: Sequence[str], sentence: str, code: int) -> int:
@@ -64,7 +83,7 @@ def _refuse(program: "Program", given: Sequence[str], sentence: str, code: int) 
 
 
 def _sentence(message: str) -> str:
-    """Typer's message in our voice: one line, no capital, and what to do."""
-    line = " ".join(message.split()).rstrip(".")
+    """Typer's message in our voice: one line, no capital, an option by its long name, and what to do."""
+    line = _OTHER_NAMES.sub(r"\1", " ".join(message.split()).rstrip("."))
     line = line[:1].lower() + line[1:]
     return line if line.endswith("?") else f"{line}; --help shows how"

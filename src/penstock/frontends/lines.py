@@ -171,6 +171,7 @@ class LineListener:
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._tasks: dict[LineConnection, asyncio.Task[None]] = {}
+        self._draining = False
 
     def connect(self) -> LineConnection:
         """The protocol of a new connection."""
@@ -187,6 +188,8 @@ class LineListener:
     def begin(self, connection: LineConnection) -> None:
         """A connection was made: it gets a task."""
         self._tasks[connection] = asyncio.get_running_loop().create_task(self._serve(connection))
+        if self._draining:  # It was accepted in the same moment.
+            connection.end_input()
 
     async def _serve(self, connection: LineConnection) -> None:
         try:
@@ -211,6 +214,7 @@ class LineListener:
 
     async def drain(self) -> None:
         """Do what has arrived, answer it, and close every connection."""
+        self._draining = True
         for connection in self._tasks:
             connection.end_input()
         while self._tasks:

@@ -1,0 +1,196 @@
+"""``penstock serve``: a broker for other processes.
+
+The start screen goes to stdout, because the addresses are what a script wants
+to know (port 0 takes a free one): a table on a terminal, and one ``name value``
+a line elsewhere, with ``ready`` as the last.  The log goes to stderr.
+
+    $ penstock serve --native 127.0.0.1:0 --text off --status off
+    native penstock://127.0.0.1:40511
+    data /home/anna/data
+    durability fsync
+    ready
+"""
+
+import logging
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli import screen
+from penstock.cli.commands import example, new_app
+from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfiguration
+from penstock.version import version_line
+
+if TYPE_CHECKING:
+    from penstock.frontends.config import ServerConfig
+    from penstock.frontends.loading import Loaded
+    from penstock.frontends.serve import Addresses
+
+app = new_app()
+
+FIRST_TOPIC: Final = "orders"
+# What is said of each listener on a terminal: the form of its address, and what it is for.
+LISTENERS: Final = {
+    "native": ("penstock://{}", "Penstock's clients, and KQueue's"),
+    "text": ("{}", "netcat: HELP lists the commands"),
+    "status": ("http://{}/metrics", "messages waiting, as JSON"),
+}
+DURABILITY: Final = {
+    "fsync": "acknowledged is on disk",
+    "os": "acknowledged is in the page cache, on disk a second later",
+    "memory": "nothing is kept when the server ends",
+}
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", envvar="PENSTOCK_CONFIG", help="Settings, in TOML; see config show."
+    ),
+]
+
+
+def _place(words: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(metavar="HOST:PORT|off", help=words)
+    return option
+
+
+@app.command(
+    epilog=example(
+        "penstock serve",
+        "penstock serve --data /var/lib/penstock --config penstock.toml",
+        "penstock serve --data :memory: --native 127.0.0.1:0 --text off --status off",
+    )
+)
+def serve(
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where the data is kept; :memory: keeps it nowhere.")
+    ] = None,
+    native: Annotated[str | None, _place("Penstock's clients. [127.0.0.1:7070]")] = None,
+    text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
+    status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
+    http: Annotated[str | None, _place("Not in this version. [off]")] = None,
+    kafka: Annotated[str | None, _place("Not in this version. [off]")] = None,
+    config: ConfigFile = None,
+) -> int:
+    """Run a broker that other processes reach, until Ctrl-C or SIGTERM.
+
+    A flag outdoes the environment (PENSTOCK_LISTEN__NATIVE=...), which outdoes the file.
+    """
+    flags = {
+        "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
+        "listen.http": http, "listen.kafka": kafka,
+    }  # fmt: skip
+    loaded = load({key: value for key, value in flags.items() if value is not None}, config)
+    begin_log(loaded.config)
+    from penstock.frontends.serve import run  # Only now: a configuration that is wrong is told without it.
+
+    try:
+        run(loaded.config, lambda addresses: show(loaded.config, addresses))
+    except (DirectoryInUse, DirectoryUnusable) as error:
+        words = str(error).removesuffix(f" [{error.code}]")
+        screen.note(f"penstock serve: {words}; it is server.data (--data DIR) [{error.code}]")
+        return 1
+    return 0
+
+
+def load(flags: dict[str, str], file: str | None) -> "Loaded":
+    """The configuration of this process: its file, its environment and these flags."""
+    from penstock.frontends import loading
+
+    try:
+        text = "" if file is None else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidConfiguration(problems=f"  --config {file}: {why}") from None
+    return loading.load(text=text, file=file or "", environ=os.environ, flags=flags)
+
+
+def begin_log(config: "ServerConfig") -> None:
+    """One line for each thing to know, on stderr."""
+    logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
+
+
+def show(config: "ServerConfig", addresses: "Addresses") -> None:
+    """The start screen."""
+    if sys.stdout.isatty():
+        _show_table(config, addresses)
+    else:
+        for name, value, _ in facts(config, addresses):
+            screen.line(f"{name} {value}")
+        screen.line("ready")
+    screen.flush()
+
+
+def facts(config: "ServerConfig", addresses: "Addresses") -> Iterator[tuple[str, str, str]]:
+    """Name and value of what a client needs to know, and what it means."""
+    from penstock.frontends.serve import shown
+
+    for name, place in addresses.items():
+        form, words = LISTENERS[name]
+        yield name, form.format(shown(*place)), words
+    memory = config.server.data == ":memory:"
+    data = config.server.data if memory else os.path.abspath(config.server.data)
+    yield "data", data, ""
+    durability = "memory" if memory else config.topic.durability
+    yield "durability", durability, DURABILITY[durability]
+
+
+def _show_table(config: "ServerConfig", addresses: "Addresses") -> None:
+    from rich.text import Text
+
+    rows = list(facts(config, addresses))
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = max(len(value) for _, value, words in rows if words)
+    out = screen.console()
+    out.print(Text.assemble((version_line(), "bold"), " is ready; Ctrl-C ends it.\n"))
+    for name, value, words in rows:
+        line = Text.assemble("  ", (f"{name:<{name_width}}", "bold"), f"  {value:<{value_width}}  {words}")
+        line.rstrip()
+        out.print(line, soft_wrap=True)
+    out.print()
+    for title, commands in first_commands(addresses):
+        out.print(title)
+        for command in commands:
+            out.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)
+        out.print()
+
+
+def first_commands(addresses: "Addresses") -> Iterator[tuple[str, list[str]]]:
+    """What to type next, as it is typed from where this server was started."""
+    program = program_name()
+    commands = []
+    if "native" in addresses:
+        host, port = addresses["native"]
+        server = "" if (host, port) == ("127.0.0.1", 7070) else f" --server penstock://{host}:{port}"
+        commands = [
+            f'{program} produce {FIRST_TOPIC} "two books"{server}',
+            f"{program} consume {FIRST_TOPIC}{server}",
+        ]
+    elif "text" in addresses:
+        host, port = addresses["text"]
+        lines = f"PRODUCE {FIRST_TOPIC} 0 two books\\nCONSUME {FIRST_TOPIC} 0\\nQUIT\\n"
+        commands = [f"printf '{lines}' | nc {host} {port}"]
+    if commands:
+        yield "Send a first message, and receive it, from another terminal:", commands
+    yield "See what a broker does, in a minute:", [f"{program} demo"]
+
+
+def program_name() -> str:
+    """How this program is called from here."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "penstock":
+        return f"{shlex.quote(_near(sys.executable))} -m penstock"
+    found = shutil.which("penstock")
+    return "penstock" if found and os.path.realpath(found) == os.path.realpath(called) else _near(called)
+
+
+def _near(path: str) -> str:
+    """A path from here, if that is shorter."""
+    return min(os.path.relpath(path), path, key=len)

@@ -1,0 +1,210 @@
+"""A broker and its doors, as one process: start, serve, stop.
+
+    bind every address        nothing is touched if one of them is taken
+    open the broker           takes the lock of the directory, recovers what is in it
+    accept                    all doors at once
+      ...                     until SIGTERM or SIGINT
+    stop accepting            the ports are free for the next one
+    drain the doors           what was read is answered; consumers give back what they hold
+    close the broker          what was accepted is written down, and the lock let go
+
+Each step of the end has the rest of one deadline, ``server.stop_timeout``; what
+has not finished by then is cut, and recovery makes up for it at the next start.
+A second SIGINT does not wait for any of this.
+
+Here is also what all listeners share: sockets and their options, the count of
+connections, and the limit of open files.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any, Final, Self
+
+import msgspec
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import AddressUnusable
+from penstock.frontends.config import MEMORY, ServerConfig, address
+from penstock.frontends.listener import Connections, Listener
+from penstock.frontends.native.server import NativeListener
+from penstock.frontends.status.server import StatusListener
+from penstock.frontends.text.server import TextListener
+
+BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it at somaxconn.
+FILES_SPARE: Final = 4096  # Open files beside connections: segments, indexes, journals.
+# A peer that vanished without a word is noticed after about two minutes.
+KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
+
+logger = logging.getLogger("penstock")
+
+Addresses = Mapping[str, tuple[str, int]]  # By listener: host and port.
+
+
+class Server:
+    """A broker that other processes reach; use it with ``async with``."""
+
+    def __init__(
+        self, config: ServerConfig, broker: EmbeddedAsyncBroker, sockets: dict[str, socket.socket]
+    ) -> None:
+        self.config = config
+        self.broker = broker
+        self.connections = Connections(config.limits.connections_max)
+        self.addresses: Addresses = {name: made.getsockname()[:2] for name, made in sockets.items()}
+        self._sockets = sockets
+        self._listeners = {name: self._listener(name) for name in sockets}
+        self._accepting: list[asyncio.Server] = []
+        broker.operations.connections = lambda: self.connections.count
+
+    @classmethod
+    async def open(cls, config: ServerConfig) -> Self:
+        """Bind, open the broker, accept; if one of these cannot be done, nothing is left behind."""
+        raise_file_limit(config.limits.connections_max + FILES_SPARE)
+        with ExitStack() as undo:
+            sockets = {}
+            for name in config.listen.__struct_fields__:
+                place = address(name, getattr(config.listen, name))
+                if place is not None:
+                    sockets[name] = undo.enter_context(bound(name, *place))
+            data = None if config.server.data == MEMORY else config.server.data
+            settings = msgspec.structs.replace(config.broker, topic=config.topic, group=config.group)
+            server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets)
+            try:
+                await server._accept()
+            except BaseException:
+                await server.stop()
+                raise
+            undo.pop_all()
+        return server
+
+    def _listener(self, name: str) -> Listener:
+        broker, limits, connections = self.broker, self.config.limits, self.connections
+        makers: dict[str, Callable[[], Listener]] = {
+            "native": lambda: NativeListener(broker, limits, connections),
+            "text": lambda: TextListener(broker, limits, connections, self.config.topic),
+            "status": lambda: StatusListener(broker, limits, connections),
+        }
+        return makers[name]()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name, made in self._sockets.items():
+            connect = self._listeners[name].connect
+            try:
+                self._accepting.append(await loop.create_server(connect, sock=made, backlog=BACKLOG))
+            except OSError as error:  # Two servers may bind at the same moment; only one may listen.
+                raise unusable(name, self.addresses[name], error) from None
+
+    async def stop(self) -> None:
+        """End in order: accept nobody, finish what is in hand, release, write down."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.server.stop_timeout_ms / 1000
+        for accepting in self._accepting:
+            accepting.close()
+        await self._drain(deadline)
+        await self.broker.close(timeout=max(deadline - loop.time(), 0))
+
+    async def _drain(self, deadline: float) -> None:
+        """Every listener answers what it has read, and closes; what is left at the deadline is cut."""
+        drains = [listener.drain() for listener in self._listeners.values()]
+        try:
+            async with asyncio.timeout_at(deadline):
+                for fault in await asyncio.gather(*drains, return_exceptions=True):
+                    if fault is not None:
+                        logger.error("a listener did not end well", exc_info=fault)
+        except TimeoutError:
+            logger.warning("cutting %d connections that did not end in time", self.connections.count)
+        for listener in self._listeners.values():
+            listener.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
+    """Serve until a signal; ``ready`` is called with the addresses as soon as connections are accepted."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        loop = runner.get_loop()
+        told: list[int] = []  # The signals that were heard.
+        stop = asyncio.Event()
+
+        def heard(number: int, _: object) -> None:
+            if told and number == signal.SIGINT:
+                os._exit(INTERRUPTED)  # At once, as by a kill: the next start recovers.
+            told.append(number)
+            loop.call_soon_threadsafe(stop.set)
+
+        # Not the loop's handlers: these are heard also while a large directory is being recovered.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, heard)
+        runner.run(_serve(config, ready, stop))
+
+
+async def _serve(config: ServerConfig, ready: Callable[[Addresses], None], stop: asyncio.Event) -> None:
+    async with await Server.open(config) as server:
+        ready(server.addresses)
+        await stop.wait()
+        logger.info("stopping: finishing what is in hand; Ctrl-C (SIGINT) again ends at once")
+    logger.info("stopped")
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The loop of uvloop where it is installed; None is Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def bound(name: str, host: str, port: int) -> socket.socket:
+    """A socket that has its address and does not listen yet."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise unusable(name, (host, port), error) from None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Linux the connections that are accepted inherit these.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        made.bind(place)
+    except OSError as error:
+        made.close()
+        raise unusable(name, (host, port), error) from None
+    return made
+
+
+def unusable(name: str, place: tuple[Any, ...], error: OSError) -> AddressUnusable:
+    """Why a listener cannot listen, with the setting to change."""
+    return AddressUnusable(
+        listener=name, address=shown(place[0], place[1]), why=(error.strerror or str(error)).lower()
+    )
+
+
+def shown(host: str, port: int) -> str:
+    """An address as one writes it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def raise_file_limit(wanted: int) -> None:
+    """Let this process have as many open files as it may need, if the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted and soft != resource.RLIM_INFINITY:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if allowed > soft:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
