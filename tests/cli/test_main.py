@@ -1,7 +1,9 @@
 """The command line itself; each command has its own file of tests."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from inspect import signature
+from string import Formatter
 from types import ModuleType
 from typing import Annotated
 
@@ -9,9 +11,16 @@ import pytest
 import typer
 
 from penstock.cli.commands import example, new_app
-from penstock.cli.main import COMMANDS, main
-from penstock.errors import TopicNotFound
+from penstock.cli.main import COMMANDS, SENTENCES, main
+from penstock.errors import PenstockError, QueueFull, TopicNotFound
 from penstock.version import version_line
+
+
+def walk(kind: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from walk(child)
+
 
 AddCommand = Callable[[Callable[[int], int | None]], None]
 
@@ -99,15 +108,28 @@ def test_the_help_of_a_command_shows_its_example_as_it_is_typed(
 def test_a_refusal_of_the_broker_is_one_line_on_stderr(
     add_command: AddCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    error = TopicNotFound(topic="orders")
+    errors: list[PenstockError] = [TopicNotFound(topic="orders"), QueueFull(what="the topic", limit=3)]
 
     def refuse(size: int) -> None:
-        raise error
+        raise errors[size]
 
     add_command(refuse)
 
-    assert main(["sample"]) == 1
-    assert capsys.readouterr().err == f"penstock sample: {error}\n"
+    assert [main(["sample"]), main(["sample", "--size", "1"])] == [1, 1]
+    assert capsys.readouterr().err.splitlines() == [
+        "penstock sample: there is no topic 'orders'; make it with: penstock topic create orders "
+        "[TOPIC_NOT_FOUND]",
+        f"penstock sample: {errors[1]}",
+    ]
+
+
+def test_the_sentences_of_the_command_line_are_for_errors_that_exist() -> None:
+    """And use facts that these errors have."""
+    kinds = {kind.code: kind for kind in walk(PenstockError)}
+
+    for code, sentence in SENTENCES.items():
+        names = set(signature(kinds[code]).parameters)
+        assert {name for _, name, _, _ in Formatter().parse(sentence) if name} <= names
 
 
 def test_an_interrupt_ends_as_shells_expect(add_command: AddCommand) -> None:

@@ -107,7 +107,7 @@ def table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
         )  # fmt: skip
     for row in cells:
         drawn.add_row(*row)
-    _print(drawn, needed)
+    _print(drawn, needed - GAP)
 
 
 def _cell(cell: object) -> "Text":

@@ -102,19 +102,15 @@ def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
     if not found:
         screen.note("there are no topics yet; penstock topic create NAME makes one")
         return
-    numbers = ("partitions", "messages", "size", "waiting", "scheduled")
-    columns = [
-        Column("topic"),
-        *(Column(number, right=True) for number in numbers),
-        Column("groups", text=True),
-    ]
-    screen.table(columns, (_row(info) for info in found))
+    numbers = ("partitions", "messages", "size", "waiting", "scheduled", "groups")
+    columns = [Column("topic"), *(Column(number, right=True) for number in numbers)]
+    screen.table(columns, map(_row, found))
 
 
 def _row(info: TopicInfo) -> list[object]:
     return [
         info.topic, info.settings.partitions, f"{info.messages:,}", size_text(info.bytes), f"{info.depth:,}",
-        f"{info.scheduled:,}", ", ".join(info.groups),
+        f"{info.scheduled:,}", len(info.groups),
     ]  # fmt: skip
 
 
