@@ -1,9 +1,14 @@
 """The other end of a connection, for the tests: frames out, frames in, nothing clever."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+
+import pytest
+import uvloop
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.calls import arguments_of, decode_answer
@@ -26,6 +31,26 @@ from penstock.wire.native_bodies import (
 from penstock.wire.records import encode_values
 
 PATIENCE_S = 5  # Far more than anything takes; a test that fails ends.
+
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+def both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on asyncio's own loop and on uvloop: they differ where it hurts."""
+
+    @functools.wraps(test)
+    def run(loop: str, **fixtures: Any) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+            runner.run(test(**fixtures))
+
+    signature = inspect.signature(test)
+    first = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[first, *signature.parameters.values()]
+    )
+    marked: Callable[..., None] = pytest.mark.parametrize("loop", LOOPS)(run)
+    return marked
 
 
 class Peer:
@@ -73,9 +98,7 @@ class Peer:
 
     async def hello(self) -> Welcome:
         hello = Hello(versions=[native.VERSION], client="test")
-        return decode_body(
-            await self.ask(encode_body(native.HELLO, self.next_correlation(), hello)), Welcome
-        )
+        return decode_body(await self.ask(encode_body(native.HELLO, self.next_correlation(), hello)), Welcome)
 
     async def call(self, operation: str, **arguments: Any) -> Any:
         request = encode_call(self.next_correlation(), operation, arguments_of(operation, **arguments))
@@ -150,15 +173,20 @@ class Place:
         await peer.hello()
         return peer
 
-    def abandon(self) -> None:
+    async def end(self) -> None:
+        """Cut every connection, at both ends."""
         for peer in self._peers:
             peer.cut()
+            with suppress(ConnectionError):
+                await peer.writer.wait_closed()
+        self.listener.abort()
+        await until(lambda: not self.listener.open)
 
 
-async def until(condition: Any) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until it is so."""
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what happens outside of the loop sets no event.
             await asyncio.sleep(0.001)
 
 
@@ -176,7 +204,6 @@ async def serving(
     try:
         yield place
     finally:
-        place.abandon()
         server.close()
-        listener.abort()
+        await place.end()
         await broker.close()

@@ -21,7 +21,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from penstock.errors import Overloaded, PenstockError
 from penstock.wire.native import Frame, FrameSplitter
@@ -95,6 +95,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, host: Host) -> None:
         self.in_flight = 0  # Requests that were handed to the speaker and not answered.
         self.writable = True
+        self.counted = False  # Among the connections that there may be.
         self.peer = ""
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -106,23 +107,20 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._flush_coming = False  # Somebody will flush before this turn of the loop is over.
         self._reading = True
-        self._entered = False
         self._ending = False  # Refused, or drained: nothing that arrives is looked at.
         self._draining = False
 
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "TCP"
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self.peer = "{}:{}".format(*(transport.get_extra_info("peername") or ("?", "?"))[:2])
-        transport.set_write_buffer_limits(self._host.write_buffer_bytes_max)
+        self._transport.set_write_buffer_limits(self._host.write_buffer_bytes_max)
         raw = transport.get_extra_info("socket")
         if raw is not None:  # A peer that vanished without a word is noticed at last.
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
             self._host.enter(self)
-            self._entered = True
         except PenstockError as error:
             self.end(self._host.refusal(error))
 
@@ -171,9 +169,7 @@ class Connection(asyncio.Protocol):
         self._forget_half_frame()
         if self._speaker is not None:
             self._speaker.lost()
-        if self._entered:
-            self._entered = False
-            self._host.leave(self)
+        self._host.leave(self)
 
     # The speaker's calls.
 

@@ -82,15 +82,17 @@ class NativeListener:
     # A connection's calls.
 
     def enter(self, connection: Connection) -> None:
-        """Count a connection in."""
+        """Count a connection in, or raise."""
+        self.open.add(connection)  # Also one that is refused: it must be ended, too.
         self._connections.enter()
-        self.open.add(connection)
+        connection.counted = True
         if self._draining:
             connection.drain()
 
     def leave(self, connection: Connection) -> None:
         """Count it out."""
-        self._connections.leave()
+        if connection.counted:
+            self._connections.leave()
         self.open.discard(connection)
         self._empty.set()
 
