@@ -17,7 +17,7 @@ that have arrived are still done, then the task ends and the connection closes.
 
 import asyncio
 import logging
-from typing import Final
+from typing import Final, cast
 
 from penstock.errors import Overloaded, PenstockError
 from penstock.frontends.listener import Connections
@@ -52,9 +52,8 @@ class LineConnection(asyncio.Protocol):
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "TCP"
-        self._transport = transport
-        transport.set_write_buffer_limits(self._write_buffer_bytes_max)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none of asyncio's classes.
+        self._transport.set_write_buffer_limits(self._write_buffer_bytes_max)
         self._listener.begin(self)
 
     def data_received(self, data: bytes) -> None:
