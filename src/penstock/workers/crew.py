@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.workers")
 
-RECEIVE_WAIT: Final = 60  # Seconds; then it asks again.  A stop does not wait for it.
+RECEIVE_WAIT: Final = 3600  # Seconds; then it asks again.  A stop does not wait for it.
 SETTLED_FIRST_WAIT: Final = (
     1  # At most once, a receive that is cut off would lose what it took: a stop waits.
 )

@@ -1,0 +1,506 @@
+"""Functions at work on a broker in virtual time: answers, timeouts, concurrency, stopping."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+from tests.workers.virtual import VirtualTime
+
+import penstock
+from penstock.errors import InvalidValue
+
+
+async def test_a_function_that_returns_has_done_its_message(time: VirtualTime) -> None:
+    app = penstock.App()
+    seen: list[tuple[bytes, bytes | None, dict[str, str], str, int]] = []
+
+    @app.worker("orders", group="processors")
+    async def handle(message: penstock.AsyncWorkerMessage) -> None:
+        seen.append((message.value, message.key, message.headers, message.id, message.attempt))
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"two books", key="anna", headers={"shop": "north"})
+        await time.passes("1s")
+        info = await time.broker.describe_group("orders", "processors")
+
+    assert seen == [(b"two books", b"anna", {"shop": "north"}, "orders:0:0", 1)]
+    assert (info.acked, info.lag) == (1, 0)
+
+
+async def test_what_a_function_gets_is_a_message(time: VirtualTime) -> None:
+    app = penstock.App()
+    seen: list[object] = []
+    app.worker("orders")(seen.append)
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x", priority="high")
+        await time.passes("1s")
+
+    [message] = seen
+    assert isinstance(message, penstock.Message)
+    assert isinstance(message, penstock.WorkerMessage)
+    assert (message.topic, message.group, message.partition, message.offset) == ("orders", "default", 0, 0)
+    assert (message.priority, message.is_tombstone, message.settled, message.raw_headers) == (
+        "high",
+        False,
+        True,
+        [],
+    )
+    assert message.published_at.timestamp() * 1000 == message.timestamp
+    assert repr(message) == "<WorkerMessage orders:0:0 attempt=1 key=None 1 bytes>"
+
+
+async def test_a_function_that_raises_gets_the_message_again_and_the_error_is_kept(
+    time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = penstock.App()
+    attempts: list[int] = []
+
+    @app.worker("orders", max_attempts=3, backoff=["10s"])
+    async def handle(message: penstock.AsyncWorkerMessage) -> None:
+        attempts.append(message.attempt)
+        raise KeyError(f"price of {message.id}")
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"a", b"b"])
+        await time.passes("9s")
+        assert attempts == [1, 1]
+        await time.passes("30s", "1s")
+        letters = await time.broker.dead_letters("orders")
+
+    assert sorted(attempts) == [1, 1, 2, 2, 3, 3]
+    assert [letter.error for letter in letters] == [
+        "KeyError: 'price of orders:0:0'",
+        "KeyError: 'price of orders:0:1'",
+    ]
+    assert len({letter.fingerprint for letter in letters}) == 1, "one bug, whatever its words"
+    assert "handle failed on orders:0:0, attempt 1 of 3: KeyError" in caplog.text
+    assert "raise KeyError" in caplog.text, "the traceback is in the log"
+
+
+async def test_reject_is_the_end_of_a_message(time: VirtualTime) -> None:
+    app = penstock.App()
+
+    @app.worker("orders", max_attempts=5)
+    async def handle(message: penstock.Message) -> None:
+        raise penstock.Reject("no such customer")
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.passes("1s")
+        [letter] = await time.broker.dead_letters("orders")
+
+    assert (letter.attempts, letter.error) == (1, "no such customer")
+
+
+async def test_retry_says_when(time: VirtualTime) -> None:
+    app = penstock.App()
+    attempts: list[int] = []
+
+    @app.worker("orders", backoff=["1s"])
+    async def handle(message: penstock.AsyncWorkerMessage) -> None:
+        attempts.append(message.attempt)
+        if message.attempt == 1:
+            raise penstock.Retry("the shop is closed", delay="1h")
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.passes("59m", "30s")
+        assert attempts == [1]
+        await time.passes("1m", "1s")
+
+    assert attempts == [1, 2]
+
+
+async def test_a_function_may_answer_itself(time: VirtualTime) -> None:
+    app = penstock.App()
+    settled: list[bool] = []
+
+    @app.worker("orders")
+    async def handle(message: penstock.AsyncWorkerMessage) -> None:
+        match message.value:
+            case b"ack":
+                await message.ack(publish=[("invoices", penstock.Message(b"invoice"))])
+            case b"nack":
+                await message.nack(delay="1h", error="later")
+            case b"reject":
+                await message.reject("no good")
+            case _:
+                await message.extend("1h")
+        settled.append(message.settled)
+
+    await time.broker.create_topic("invoices")
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"ack", b"nack", b"reject", b"extend"])
+        await time.passes("1s")
+        info = await time.broker.describe_group("orders", "default")
+        letters = await time.broker.dead_letters("orders")
+
+    assert settled == [True, True, True, False]
+    assert (info.acked, info.waiting_retry, len(letters)) == (2, 1, 1)
+    assert [message.value for message in await time.broker.read("invoices")] == [b"invoice"]
+
+
+async def test_a_plain_function_works_in_threads_and_answers_from_there(time: VirtualTime) -> None:
+    app = penstock.App()
+    threads: set[str] = set()
+    together = threading.Barrier(3)
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @app.worker("orders", concurrency=3)
+    def handle(message: penstock.WorkerMessage) -> None:
+        threads.add(threading.current_thread().name)
+        together.wait(10)  # All three run at once, or this raises.
+        if message.value == b"2":
+            message.reject("no good")
+        loop.call_soon_threadsafe(done.set)
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"0", b"1", b"2"])
+        await done.wait()
+
+    assert threads == {"penstock-handle-1", "penstock-handle-2", "penstock-handle-3"}
+    info = await time.broker.describe_group("orders", "default")
+    assert (info.acked, info.dead_lettered) == (2, 1)
+
+
+async def test_an_async_function_in_a_plain_coat_is_awaited(time: VirtualTime) -> None:
+    """A decorator that is not async itself hides what it wraps; the message must not be acked unworked."""
+    app = penstock.App()
+    done: list[bytes] = []
+
+    async def handle(message: penstock.Message) -> None:
+        await asyncio.sleep(0)
+        done.append(message.value)
+
+    app.worker("orders")(lambda message: handle(message))
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        while not done:
+            await time.settles()
+
+    assert (await time.broker.describe_group("orders", "default")).acked == 1
+
+
+async def test_concurrency_is_how_many_run_at_once_and_no_more_are_taken(time: VirtualTime) -> None:
+    app = penstock.App()
+    gate = asyncio.Event()
+    running = most = 0
+
+    @app.worker("orders", concurrency=4)
+    async def handle(message: penstock.Message) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"x"] * 10)
+        await time.passes("1s")
+        assert (await time.broker.describe_group("orders", "default")).in_flight == 4
+        gate.set()
+        await time.passes("1s")
+
+    assert most == 4
+    assert (await time.broker.describe_group("orders", "default")).acked == 10
+
+
+async def test_an_async_function_that_takes_too_long_is_cancelled_and_comes_again(
+    time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = penstock.App()
+    cancelled: list[int] = []
+
+    @app.worker("orders", timeout="5s", max_attempts=2, backoff=["1s"])
+    async def handle(message: penstock.AsyncWorkerMessage) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.append(message.attempt)
+            raise
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.passes("4s")
+        assert cancelled == []
+        await time.passes("2s")
+        assert cancelled == [1]
+        await time.passes("10s")
+        [letter] = await time.broker.dead_letters("orders")
+
+    assert letter.error == "TimeoutError: handle did not finish within 5 s"
+    assert "handle failed on orders:0:0, attempt 1 of 2: TimeoutError" in caplog.text
+
+
+async def test_a_thread_that_takes_too_long_keeps_its_slot_and_its_answer_does_not_count(
+    time: VirtualTime,
+) -> None:
+    app = penstock.App()
+    gate, entered = threading.Event(), threading.Event()
+    attempts: list[int] = []
+
+    @app.worker("orders", timeout="5s", backoff=["1s"])
+    def handle(message: penstock.WorkerMessage) -> None:
+        attempts.append(message.attempt)
+        entered.set()
+        gate.wait(10)
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.settles()
+        await asyncio.to_thread(entered.wait, 10)
+        await time.passes("20s", "1s")
+        info = await time.broker.describe_group("orders", "default")
+        assert (info.nacked, info.acked, attempts) == (1, 0, [1]), "given back, and its slot is taken"
+
+        gate.set()
+        while len(attempts) < 2:
+            await time.settles()
+
+    assert attempts == [1, 2]
+    assert (await time.broker.describe_group("orders", "default")).acked == 1
+
+
+async def test_long_work_is_not_delivered_twice(time: VirtualTime) -> None:
+    app = penstock.App()
+    gate = asyncio.Event()
+    calls = 0
+
+    @app.worker("orders", concurrency=3, visibility_timeout="6s")
+    async def handle(message: penstock.Message) -> None:
+        nonlocal calls
+        calls += 1
+        await gate.wait()
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"a", b"b"])
+        await time.passes("1m", "1s")
+        gate.set()
+        await time.passes("1s")
+
+    info = await time.broker.describe_group("orders", "default")
+    assert (calls, info.acked, info.timed_out) == (2, 2, 0)
+
+
+async def test_stopping_waits_for_what_runs_and_takes_nothing_new(time: VirtualTime) -> None:
+    app = penstock.App()
+    gate = asyncio.Event()
+    done: list[bytes] = []
+
+    @app.worker("orders")
+    async def handle(message: penstock.Message) -> None:
+        await gate.wait()
+        done.append(message.value)
+
+    async def work() -> None:
+        async with app.running(time.broker):
+            await stop.wait()
+
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        worker = tasks.create_task(work())
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"a", b"b"])
+        await time.passes("1s")
+        stop.set()
+        await time.passes("10s")
+        assert not worker.done()
+        gate.set()
+
+    info = await time.broker.describe_group("orders", "default")
+    assert (done, info.acked, info.delivered, info.in_flight, info.consumers) == ([b"a"], 1, 1, 0, [])
+
+
+@pytest.mark.parametrize("limit", [None, "1h"])
+async def test_what_is_not_finished_at_the_deadline_is_given_back_uncounted(
+    time: VirtualTime, caplog: pytest.LogCaptureFixture, limit: str | None
+) -> None:
+    app = penstock.App(stop_timeout="5s")
+    attempts: list[int] = []
+
+    @app.worker("orders", timeout=limit)
+    async def handle(message: penstock.AsyncWorkerMessage) -> None:
+        attempts.append(message.attempt)
+        await asyncio.sleep(3600)
+
+    async with asyncio.TaskGroup() as tasks:
+        stop = asyncio.Event()
+
+        async def work() -> None:
+            async with app.running(time.broker):
+                await stop.wait()
+
+        worker = tasks.create_task(work())
+        await time.settles()
+        await time.broker.publish("orders", b"a")
+        await time.passes("1s")
+        stop.set()
+        await time.passes("4s")
+        assert not worker.done()
+        await time.passes("2s")
+
+    [again] = await (await time.broker.consumer("orders")).receive()
+    assert (again.attempt, attempts) == (1, [1])
+    assert "handle: 1 calls did not finish within 5 s and are given back" in caplog.text
+
+
+async def test_leaving_with_an_error_gives_everything_back_at_once(time: VirtualTime) -> None:
+    app = penstock.App()
+
+    @app.worker("orders")
+    async def handle(message: penstock.Message) -> None:
+        await asyncio.sleep(3600)
+
+    with pytest.raises(ZeroDivisionError):
+        async with app.running(time.broker):
+            await time.settles()
+            await time.broker.publish("orders", b"a")
+            await time.passes("1s")
+            raise ZeroDivisionError
+
+    assert len(await (await time.broker.consumer("orders")).receive()) == 1
+
+
+async def test_a_topic_that_is_missing_is_created_and_said(
+    time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = penstock.App()
+    app.worker("ordrs")(print)
+
+    async with app.running(time.broker):
+        await time.settles()
+        assert await time.broker.topics() == ["ordrs"]
+
+    assert "there was no topic 'ordrs', so it was created" in caplog.text
+
+
+async def test_a_refusal_that_no_waiting_mends_ends_the_run(time: VirtualTime) -> None:
+    await time.broker.create_topic("orders")
+    await time.broker.create_group("orders", "default", ordered=False)
+    app = penstock.App()
+    app.worker("orders", ordered=True)(print)
+
+    with pytest.raises(InvalidValue, match="fixed when a group is created"):
+        async with app.running(time.broker):
+            await asyncio.Event().wait()
+
+
+async def test_a_topic_that_is_deleted_under_a_worker_is_made_again(
+    time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = penstock.App()
+    done: list[bytes] = []
+
+    @app.worker("orders")
+    async def handle(message: penstock.Message) -> None:
+        done.append(message.value)
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.delete_topic("orders")
+        await time.passes("10s")
+        await time.broker.publish("orders", b"x")
+        await time.passes("1s")
+
+    assert done == [b"x"]
+    assert "handle cannot take messages, and tries again" in caplog.text
+
+
+async def test_a_group_that_settles_on_delivery_loses_nothing_when_its_worker_stops(
+    time: VirtualTime,
+) -> None:
+    app = penstock.App()
+    done: list[bytes] = []
+
+    @app.worker("orders", delivery="at-most-once")
+    async def handle(message: penstock.Message) -> None:
+        done.append(message.value)
+        raise ValueError("it is not tried again")
+
+    async with asyncio.TaskGroup() as tasks:
+        stop = asyncio.Event()
+
+        async def work() -> None:
+            async with app.running(time.broker):
+                await stop.wait()
+
+        tasks.create_task(work())
+        await time.settles()
+        await time.broker.publish("orders", b"a")
+        await time.passes("1m", "1s")
+        stop.set()
+        await time.broker.publish("orders", b"b")
+        await time.passes("3s")
+
+    left = await (await time.broker.consumer("orders")).receive()
+    assert sorted(done + [message.value for message in left]) == [b"a", b"b"]
+
+
+async def test_a_function_that_is_cancelled_from_inside_has_failed(time: VirtualTime) -> None:
+    app = penstock.App()
+
+    @app.worker("orders", max_attempts=1)
+    async def handle(message: penstock.Message) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.passes("1s")
+        [letter] = await time.broker.dead_letters("orders")
+
+    assert letter.error == "CancelledError"
+
+
+async def test_a_function_that_wants_to_end_the_process_has_failed(time: VirtualTime) -> None:
+    app = penstock.App()
+
+    @app.worker("orders", max_attempts=1)
+    async def handle(message: penstock.Message) -> None:
+        raise SystemExit(3)
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.passes("1s")
+
+        assert [letter.error for letter in await time.broker.dead_letters("orders")] == ["SystemExit: 3"]
+
+
+async def test_an_answer_that_comes_too_late_is_said_and_nothing_more(
+    time: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    app = penstock.App()
+    gate = asyncio.Event()
+
+    @app.worker("orders")
+    async def handle(message: penstock.Message) -> None:
+        await gate.wait()
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish("orders", b"x")
+        await time.passes("1s")
+        await time.broker.seek("orders", "default", "latest")
+        gate.set()
+        await time.passes("1s")
+
+    assert "handle: no answer for orders:0:0" in caplog.text
