@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.api.broker import Broker, Queue, TopicHandle
     from penstock.api.handles import Consumer, Producer
     from penstock.broker.broker import EmbeddedBroker
+    from penstock.client.sync import connect
     from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
     from penstock.info import (
         DeadLetter,
@@ -64,6 +65,7 @@ _PLACES = {
     "TopicSettings": "config",
     "Trace": "trace",
     "TraceEvent": "trace",
+    "connect": "client.sync",
     "WorkerMessage": "workers.message",
 }
 _MODULES = ("aio", "errors", "testing")
@@ -100,6 +102,7 @@ __all__ = [
     "WorkerMessage",
     "__version__",
     "aio",
+    "connect",
     "errors",
     "open",
     "testing",

@@ -1,15 +1,21 @@
 """``penstock`` for asyncio: the same names, to be awaited.
 
 async with penstock.aio.open("data") as broker: ...
+async with penstock.aio.connect("penstock://127.0.0.1:7070") as broker: ...
 """
 
 from importlib import import_module
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from penstock.api.aio import AsyncBroker, AsyncQueue, AsyncTopicHandle
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.config import BrokerConfig
 from penstock.message import AsyncReceivedMessage
+from penstock.types import Duration
+
+if TYPE_CHECKING:
+    from penstock.client.aio import RemoteAsyncBroker
 
 __all__ = [
     "AsyncBroker",
@@ -18,6 +24,7 @@ __all__ = [
     "AsyncQueue",
     "AsyncReceivedMessage",
     "AsyncTopicHandle",
+    "connect",
     "open",
 ]
 
@@ -37,6 +44,42 @@ class open:  # noqa: A001, N801 - penstock.aio.open("data") is how a user says i
         return broker
 
     async def __aenter__(self) -> AsyncBroker:
+        self._broker = await self.start()
+        return self._broker
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._broker is not None
+        await self._broker.close()
+
+
+class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
+    """Connects to a server: ``async with connect(url) as broker``, or ``await connect(url).start()``.
+
+    ``request_timeout``: how long a call goes on trying.  ``linger``: how long a publish waits for others to
+    share its request.  ``client_id``: what the server calls this program.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        request_timeout: Duration = "30s",
+        linger: Duration = "0s",
+        client_id: str | None = None,
+    ) -> None:
+        settings = import_module("penstock.client.client").Settings
+        self._settings = settings(url, request_timeout, linger, client_id)
+        self._broker: RemoteAsyncBroker | None = None
+
+    async def start(self) -> "RemoteAsyncBroker":
+        """Connect; the caller closes the broker."""
+        remote = import_module("penstock.client.aio").RemoteAsyncBroker
+        broker: RemoteAsyncBroker = await remote.connect(self._settings)
+        return broker
+
+    async def __aenter__(self) -> "RemoteAsyncBroker":
         self._broker = await self.start()
         return self._broker
 

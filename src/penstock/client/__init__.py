@@ -1,0 +1,1 @@
+"""A broker at the end of a connection: ``penstock.connect`` and ``penstock.aio.connect``."""

@@ -1,0 +1,138 @@
+"""The client for asyncio: the facade of ``api/aio.py``, over a connection.
+
+Beyond it: ``publish_nowait`` and ``flush``, how far a publish must be (``acks``),
+and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TypeVar, Unpack
+
+from penstock.api.aio import AsyncBroker
+from penstock.api.aio_handles import AsyncConsumer
+from penstock.api.operations import Work
+from penstock.client.client import Client, Settings
+from penstock.client.publisher import Acks, acks_number
+from penstock.client.work import run
+from penstock.config import GroupOptions
+from penstock.message import Message, Receipt, received_async
+from penstock.types import Duration, Instant, Priority
+
+T = TypeVar("T")
+
+
+class AwaitDriver:
+    """Runs the client's work where it is awaited."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def run(self, begun: Work[T]) -> Awaitable[T]:
+        """Await it."""
+        return run(begun)
+
+    async def close(self, timeout_ms: int | None) -> None:
+        """Finish, and hang up."""
+        await self._client.close(timeout_ms)
+
+
+class RemoteAsyncBroker(AsyncBroker):
+    """A broker at the end of a connection; belongs to the event loop it was connected on."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.operations, AwaitDriver(client))
+        self._client = client
+
+    @classmethod
+    async def connect(cls, settings: Settings) -> "RemoteAsyncBroker":
+        """Connect to a server."""
+        return cls(await Client.open(settings))
+
+    async def publish(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: Priority = 0,
+        ttl: Duration | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        acks: Acks = "durable",
+    ) -> Receipt:
+        """Publish one message; ``acks`` says how far it must be before the receipt comes.
+
+        "durable" (as durable as the topic promises), "written" (in the log, perhaps not on disk yet), or
+        "none" (sent, and never heard of again: the receipt has no offset).
+        """
+        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        return await self._driver.run(self._client.operations.publish(topic, message, acks_number(acks)))
+
+    async def publish_batch(
+        self, topic: str, messages: Iterable[Message | bytes], *, acks: Acks = "durable"
+    ) -> list[Receipt]:
+        """Publish many messages at once; one receipt each, in their order."""
+        begun = self._client.operations.publish_batch(topic, messages, acks_number(acks))
+        return await self._driver.run(begun)
+
+    def publish_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: Priority = 0,
+        ttl: Duration | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        acks: Acks = "durable",
+    ) -> asyncio.Future[Receipt]:
+        """Publish one message, and go on; the future has its receipt, or why there is none.
+
+        Messages to one topic are sent in this order.  Raises ``QueueFull`` at once if too many bytes wait.
+        """
+        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+
+        def then(receipts: list[Receipt], error: BaseException | None) -> None:
+            if future.done():
+                return  # Cancelled; what was written stays written.
+            if error is None:
+                future.set_result(receipts[0])
+            else:
+                future.set_exception(error)
+
+        publisher = self._client.publisher
+        publisher.publish(topic, [message], publisher.reserve([message]), acks_number(acks), then)
+        return future
+
+    async def flush(self) -> None:
+        """Return when everything published so far has its answer; the futures say which."""
+        await self._client.publisher.flush()
+
+    async def consumer(
+        self,
+        topic: str,
+        *,
+        group: str = "default",
+        consumer_id: str | None = None,
+        max_in_flight: int | None = None,
+        prefetch: int = 0,
+        heartbeat: bool = True,
+        **options: Unpack[GroupOptions],
+    ) -> AsyncConsumer:
+        """A consumer of a group; the group is made at first use, and changed by options that are given.
+
+        ``prefetch``: the server sends up to so many messages ahead.  ``heartbeat``: what the program works on
+        is kept for it beyond the visibility timeout, until it answers or drops the message.
+        """
+        begun = self._client.operations.consumer(
+            topic, group, consumer_id, max_in_flight, options, received_async, prefetch, heartbeat
+        )
+        return AsyncConsumer(await self._driver.run(begun), self._driver)

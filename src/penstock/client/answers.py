@@ -1,0 +1,186 @@
+"""What a program answers about the messages it got: done, failed, no good, not yet; committed.
+
+Checked here, in the words the broker has for it, then sent as ranges of
+offsets.  An answer whose fate is unknown because the connection was lost is
+sent again; "settled before" to such a repeat means that it had arrived.
+"""
+
+from typing import Any, Final
+
+from penstock.calls import wire_message
+from penstock.client.holdings import wire_runs
+from penstock.client.receiver import Receiver
+from penstock.errors import AlreadySettled, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
+from penstock.failure import describe_error
+from penstock.message import LeaseRun, Message, check_held, lease_runs, refused, unanswer
+from penstock.placing import dedup_bytes, placed
+from penstock.types import Duration, duration_ms
+from penstock.wire.native import (
+    ACK_AND_PUBLISH,
+    COUNT_MAX,
+    NACK,
+    NO_LEASE,
+    REJECT,
+    encode_ack,
+    encode_commit,
+)
+from penstock.wire.native_bodies import AckAndPublish, Nack, Reject, WireMessage, encode_body
+
+EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As the broker has it.
+PARTITIONS_MAX: Final = 10_000  # Of any topic: how many this one has is the server's business.
+SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
+GIVEN_BACK_BEFORE: Final = frozenset({AlreadySettled.code, LeaseLost.code})
+
+
+class Answers:
+    """The answers of one consumer."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._session = receiver.session
+
+    async def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> None:
+        """Settle these messages, and publish ``outputs`` in the same breath."""
+        self._receiver.check_open()
+        if self._receiver.stream and not outputs:
+            await self._commit_messages(messages)
+            return
+        self._check_queue("ack")
+        wired = [_output(topic, message) for topic, message in outputs]
+        runs = lease_runs(messages, self._receiver.settler)
+        try:
+            if wired:
+                await self._ack_and_publish(runs, wired)
+            else:
+                await self._ack(runs)
+        except (LeaseLost, AlreadySettled):  # Those of them that were still held are settled.
+            if wired:
+                unanswer(messages)
+                raise
+            self._answered(runs)
+            raise
+        except PenstockError:
+            unanswer(messages)
+            raise
+        except BaseException:  # Cancelled: it is on its way, and stays answered.
+            self._answered(runs)
+            raise
+        self._answered(runs)
+
+    async def _ack(self, runs: list[LeaseRun]) -> None:
+        wired = wire_runs(runs)
+        for begin in range(0, len(wired), COUNT_MAX):
+            some = wired[begin : begin + COUNT_MAX]
+            await self._session.call(
+                "ack",
+                lambda correlation, some=some: encode_ack(correlation, self._receiver.current(), some),  # type: ignore[misc]
+                done=SETTLED_BEFORE,
+            )
+
+    async def _ack_and_publish(self, runs: list[LeaseRun], outputs: list[tuple[str, WireMessage]]) -> None:
+        wired = wire_runs(runs)
+        await self._session.call(
+            "ack",
+            lambda correlation: encode_body(
+                ACK_AND_PUBLISH, correlation, AckAndPublish(self._receiver.current(), wired, outputs)
+            ),
+            done=SETTLED_BEFORE,
+        )
+
+    async def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> None:
+        """Deliver the message again later, or bury it if this was its last attempt."""
+        runs = self._held(message, "nack")
+        delay_ms = None if delay is None else duration_ms("delay", delay)
+        failure = describe_error(error)
+        await self._session.call(
+            "nack",
+            lambda correlation: encode_body(
+                NACK,
+                correlation,
+                Nack(
+                    self._receiver.current(), wire_runs(runs), delay_ms, failure.error_class, failure.message,
+                    failure.fingerprint,
+                ),
+            ),
+            done=GIVEN_BACK_BEFORE,
+        )  # fmt: skip
+        message.mark_settled()
+        self._answered(runs)
+
+    async def reject(self, message: Any, reason: Any) -> None:
+        """Bury the message now, whatever attempts it has left."""
+        self._check_queue("reject")
+        if not isinstance(reason, str):
+            raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
+        text = describe_error(reason).message
+        runs = self._held(message, "reject")
+        await self._session.call(
+            "reject",
+            lambda correlation: encode_body(
+                REJECT, correlation, Reject(self._receiver.current(), wire_runs(runs), text)
+            ),
+            done=GIVEN_BACK_BEFORE,
+        )
+        message.mark_settled()
+        self._answered(runs)
+
+    async def extend(self, message: Any, duration: Duration) -> None:
+        """Give the message's lease a new deadline, counted from now."""
+        runs = self._held(message, "extend")
+        extension_ms = duration_ms("duration", duration)
+        if not 1 <= extension_ms <= EXTENSION_MS_MAX:
+            why = "it must be more than nothing and at most 12 hours"
+            raise InvalidValue(name="duration", value=duration, why=why)
+        delivery = runs[0].delivery
+        if await self._receiver.extend([(delivery.partition, delivery.lease)], extension_ms):
+            self._receiver.holdings.lose((delivery.partition, delivery.lease))
+            raise LeaseLost(topic=message.topic, partition=message.partition, offset=message.offset)
+
+    async def commit(self) -> None:
+        """Stream groups: everything received so far is done."""
+        self._receiver.check_open()
+        if not self._receiver.stream:
+            raise GroupKindMismatch(operation="commit", kind="queue", group=self._receiver.group)
+        await self._commit(dict(self._receiver.read))
+
+    async def _commit_messages(self, messages: list[Any]) -> None:
+        offsets: dict[int, int] = {}
+        for message in messages:
+            check_held(message, self._receiver.settler, "messages")
+            offsets[message.partition] = max(offsets.get(message.partition, 0), message.offset + 1)
+        await self._commit(offsets)
+        for message in messages:
+            message.mark_settled()
+
+    async def _commit(self, offsets: dict[int, int]) -> None:
+        await self._session.call(
+            "commit",
+            lambda correlation: encode_commit(correlation, self._receiver.current(), offsets.items()),
+        )
+
+    def _check_queue(self, operation: str) -> None:
+        self._receiver.check_open()
+        if self._receiver.stream:
+            raise GroupKindMismatch(operation=operation, kind="stream", group=self._receiver.group)
+
+    def _held(self, message: Any, operation: str) -> list[LeaseRun]:
+        """The message as a run, if this consumer can answer it."""
+        self._check_queue(operation)
+        check_held(message, self._receiver.settler, "message")
+        if message.settled or message.delivery.lease == NO_LEASE:
+            raise refused(message)
+        return [LeaseRun(message.delivery, message.offset, message.offset + 1)]
+
+    def _answered(self, runs: list[LeaseRun]) -> None:
+        self._receiver.holdings.answer(runs)
+        self._receiver.ask_for_more()
+
+
+def _output(topic: str, message: Message) -> tuple[str, WireMessage]:
+    """A message to publish with an ack: of the right types; the rest is for the server to say."""
+    item = placed(topic, message, PARTITIONS_MAX)
+    if message.dedup_id is not None:
+        dedup_bytes(message.dedup_id)
+    told = wire_message(message)
+    del item
+    return topic, told

@@ -1,0 +1,196 @@
+"""One connection to a server: frames out, frames in, each answer to whoever asked.
+
+    request(encode, then) ──> correlation 17 ──> ┐                      ┌──> then(body, None)
+    request(encode, then) ──> correlation 18 ──> ┼─ one write a turn ─> ┼──> then(b"", error)
+    send(frame)           ─────────────────────> ┘    of the loop       └──> on_push: what nobody asked for
+
+``then`` is called exactly once for each request: with the answer, with the
+error it was refused with, or with ``ConnectionLost`` when the connection ends
+before.  No task and no future is made here; ``session.py`` has those.
+
+What is sent in one turn of the event loop goes out in one write.  A
+connection on which nothing is heard for ``SILENCE_S`` is asked for a sign of
+life, and given up if none comes: a server that lost its power sends no FIN.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+from penstock.client.url import ServerAddress
+from penstock.errors import PenstockError, ServerUnreachable
+from penstock.wire.native import (
+    ERROR,
+    OK,
+    PING,
+    UINT32_MAX,
+    UNASKED,
+    FrameSplitter,
+    correlation_of,
+    frame,
+)
+from penstock.wire.native_bodies import decode_error_frame
+
+SILENCE_S: Final = 10.0  # Then a ping; after as long again, the connection is taken for dead.
+CLOSE_S: Final = 1.0  # For the server to take what was sent.
+CONNECT_S: Final = 5.0  # For one attempt: a host that does not answer at all is tried again.
+
+Encode = Callable[[int], bytes]  # A whole frame, for the correlation it gets.
+Then = Callable[[bytes, Exception | None], None]
+Push = Callable[[int, bytes], None]
+
+
+class ConnectionLost(Exception):  # noqa: N818 - as the others are named; it never leaves the client.
+    """The connection is gone; whether what was asked was done, nobody knows."""
+
+
+class Connection(asyncio.Protocol):
+    """A stream of frames, both ways."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_push: Push, on_lost: Callable[["Connection", str], None]
+    ) -> None:
+        self._loop = loop
+        self._on_push = on_push
+        self._on_lost = on_lost
+        self._splitter = FrameSplitter()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, Then] = {}  # By correlation.
+        self._correlation = UNASKED
+        self._out: list[bytes] = []
+        self._flushing = False  # A flush is due at the end of this turn of the loop.
+        self._why = "the server closed the connection"
+        self._heard = True
+        self._pinged = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self.lost = False
+
+    # For the session.
+
+    def request(self, encode: Encode, then: Then) -> None:
+        """Send a request; ``then`` hears what became of it."""
+        if self.lost:
+            then(b"", ConnectionLost(self._why))
+            return
+        correlation = self._correlation = self._correlation % UINT32_MAX + 1
+        frame_bytes = encode(correlation)
+        self._waiting[correlation] = then
+        self.send(frame_bytes)
+
+    def send(self, frame_bytes: bytes) -> None:
+        """Send a frame that is not answered; on a lost connection it is lost too."""
+        self._out.append(frame_bytes)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    async def close(self, why: str) -> None:
+        """End the connection after what was sent, unless the server does not take it."""
+        if self.lost or self._transport is None:
+            return
+        self._flush()
+        self._why = why
+        self._transport.close()
+        timer = self._loop.call_later(CLOSE_S, self._transport.abort)
+        await asyncio.shield(self._gone)
+        timer.cancel()
+
+    def _abort(self, why: str) -> None:
+        if not self.lost and self._transport is not None:
+            self._why = why
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        self._flushing = False
+        out, self._out = self._out, []
+        if out and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    # For the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._timer = self._loop.call_later(SILENCE_S, self._listen)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand every complete frame to its owner."""
+        self._heard = True
+        try:
+            for opcode, body in self._splitter.feed(data):
+                self._take(opcode, body)
+            if self._splitter.refusal is not None:
+                raise self._splitter.refusal
+        except PenstockError as error:  # Bytes that are not our protocol's.
+            self._abort(str(error))
+
+    def _take(self, opcode: int, body: bytes) -> None:
+        if opcode not in (OK, ERROR) or correlation_of(body) == UNASKED:
+            self._on_push(opcode, body)
+            return
+        then = self._waiting.pop(correlation_of(body), None)
+        if then is None:
+            return  # A publish that wanted no answer was refused.
+        if opcode == OK:
+            then(body, None)
+        else:
+            then(b"", decode_error_frame(body))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everyone who waits, and then the session."""
+        self.lost = True
+        if not self._gone.done():
+            self._gone.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        why = self._why if exc is None else reason(exc)
+        waiting, self._waiting = self._waiting, {}
+        for then in waiting.values():
+            then(b"", ConnectionLost(why))
+        self._on_lost(self, why)
+
+    def _listen(self) -> None:
+        """Called now and then: is the server still there?"""
+        if self._heard:
+            self._heard = self._pinged = False
+        elif self._pinged:
+            self._abort(f"the server was silent for {2 * SILENCE_S:.0f} seconds")
+            return
+        else:
+            self._pinged = True
+            self.request(lambda correlation: frame(PING, correlation), _nobody)
+        self._timer = self._loop.call_later(SILENCE_S, self._listen)
+
+
+def _nobody(body: bytes, error: Exception | None) -> None:
+    """An answer that is only a sign of life."""
+
+
+def reason(error: Exception) -> str:
+    """An error of the operating system in its own words, without the numbers around them."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno).lower()
+    if isinstance(error, OSError) and error.strerror:  # Of names that cannot be looked up.
+        return error.strerror.lower()
+    return str(error) or type(error).__name__
+
+
+async def connect(
+    address: ServerAddress, on_push: Push, on_lost: Callable[[Connection, str], None]
+) -> Connection:
+    """A new connection, or ``ServerUnreachable``."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await loop.create_connection(
+                lambda: Connection(loop, on_push, on_lost), address.host, address.port
+            )
+    except TimeoutError:
+        why = f"no answer within {CONNECT_S:.0f} seconds"
+        raise ServerUnreachable(server=str(address), why=why) from None
+    except (OSError, UnicodeError) as error:
+        raise ServerUnreachable(server=str(address), why=reason(error)) from None
+    return connection

@@ -1,0 +1,356 @@
+"""A connection that comes back: requests outlive the connection they were sent on.
+
+                    connect            hello, consumers resume
+      CLOSED ──────────────> CONNECTING ──────────────────────> UP
+        ^                        ^  │ refused, or lost: wait,    │
+        │ close                  │  └─ longer each time, again   │ lost
+        └────────────────────────┴───────────────────────────────┘
+
+A request that finds no connection waits for the next one; a request whose
+connection is lost before the answer came is sent again on the next one.  So
+that this does nothing twice, every request is one of these:
+
+    it changes nothing, or twice is the same as once       sent again
+    the server knows a repeat when it sees one             sent again: publishes carry numbers or dedup ids,
+                                                           and an answer such as "settled before" to a repeat
+                                                           counts as done (``done``)
+    neither                                                not sent again: ``OutcomeUnknown``
+
+What a server refuses only for now (overloaded, shutting down) is asked again
+after a pause.  All of it ends at the request's deadline.
+
+Consumers take part: they are resumed, each with what it still holds, before
+any request goes out on a new connection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final, Protocol
+
+from penstock.client.connection import Connection, ConnectionLost, Encode, connect
+from penstock.client.url import ServerAddress
+from penstock.errors import (
+    Closed,
+    OutcomeUnknown,
+    Overloaded,
+    PenstockError,
+    ServerUnreachable,
+    ShuttingDown,
+    UnavailableError,
+)
+from penstock.wire.native import (
+    CONSUMER_CLOSED,
+    DELIVERY,
+    ERROR,
+    HELLO,
+    VERSION,
+    decode_consumer,
+)
+from penstock.wire.native_bodies import (
+    Hello,
+    Welcome,
+    decode_body,
+    decode_consumer_closed,
+    decode_error_frame,
+    encode_body,
+)
+
+PAUSE_MIN_S: Final = 0.05
+PAUSE_MAX_S: Final = 2.0  # Well below the server's resume_ms: a consumer is missed for that long only.
+NOTHING: Final[frozenset[str]] = frozenset()
+
+logger = logging.getLogger("penstock")
+
+Ask = Callable[[Encode], Coroutine[Any, Any, bytes]]
+Late = Callable[[bytes], None]
+
+
+class Resumable(Protocol):
+    """A consumer, to its session."""
+
+    number: int  # On the current connection; -1 while there is none.
+
+    async def resume(self, ask: Ask) -> None:
+        """Open again on a new connection, with what is still held."""
+
+    def resumed(self) -> None:
+        """The new connection is in use."""
+
+    def take_push(self, body: bytes) -> None:
+        """The server has sent messages by itself."""
+
+    def end(self, error: PenstockError) -> None:
+        """The server has closed the consumer."""
+
+    async def close(self) -> None:
+        """Give back what is held."""
+
+
+class Session:
+    """The one way of a client to its server; belongs to one event loop."""
+
+    def __init__(self, address: ServerAddress, client: str, timeout_ms: int, random: Random) -> None:
+        self.address = address
+        self.closed = False
+        self.welcome: Welcome | None = None  # Of the current or the last connection.
+        self.consumers: list[Resumable] = []
+        self._client = client
+        self.timeout_ms = timeout_ms
+        self._random = random
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._numbered: dict[int, Resumable] = {}  # The consumers, by their number on this connection.
+        self._waiting: list[asyncio.Future[None]] = []  # For a connection.
+        self._why = ""  # It is not there.
+        self._refusal: PenstockError | None = None  # What the server said before it closed a connection.
+        self._tasks: set[asyncio.Task[None]] = set()  # The session's own; awaited by close.
+
+    async def open(self) -> None:
+        """Connect for the first time; who is not there is reported at once."""
+        try:
+            self._up(await self._connect())
+        except ConnectionLost as lost:
+            unreachable = ServerUnreachable(server=str(self.address), why=str(lost))
+            raise self._refusal or unreachable from None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a request would go out at once."""
+        return self._connection is not None
+
+    async def close(self) -> None:
+        """End the connection; whoever waits is told."""
+        self.closed = True
+        if self._connection is not None:
+            await self._connection.close("the client was closed")
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run something beside the callers, until it ends or the session is closed."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Requests.
+
+    async def call(
+        self,
+        operation: str,
+        encode: Encode,
+        *,
+        changes: bool = True,
+        repeat: bool = True,
+        wait_ms: int = 0,
+        deadline: float | None = None,
+        done: frozenset[str] = NOTHING,
+        late: Late | None = None,
+    ) -> bytes:
+        """The body of the answer; empty if a repeat was answered with an error that means it was done.
+
+        ``wait_ms`` is how long the server itself may take beyond what is usual; ``late`` gets an answer
+        that comes when the caller was cancelled.
+        """
+        deadline = (self.deadline() if deadline is None else deadline) + wait_ms / 1000
+        sent = False  # Perhaps it was done already.
+        pauses = 0
+        while True:
+            connection = self._connection
+            if connection is None:
+                connection = await self._connected(operation, deadline, sent and changes)
+            try:
+                return await self._ask(connection, encode, deadline, late)
+            except ConnectionLost:
+                if not repeat:
+                    raise self._unknown(operation) from None
+                sent = True
+            except TimeoutError:
+                raise self._unanswered(operation, changes) from None
+            except (Overloaded, ShuttingDown) as refusal:
+                pauses += 1
+                if not await self.pause(pauses, deadline):
+                    raise self._unknown(operation) if sent and changes else refusal from None
+            except PenstockError as error:
+                if sent and error.code in done:
+                    return b""
+                raise
+
+    def deadline(self) -> float:
+        """When a request that begins now must have its answer, on the loop's clock."""
+        return self._loop.time() + self.timeout_ms / 1000
+
+    async def post(self, operation: str, frame_bytes: bytes, deadline: float) -> None:
+        """Send what wants no answer, as soon as there is a connection."""
+        (self._connection or await self._connected(operation, deadline, False)).send(frame_bytes)
+
+    def send(self, frame_bytes: bytes) -> None:
+        """Send what is not answered, if there is a connection to send it on."""
+        if self._connection is not None:
+            self._connection.send(frame_bytes)
+
+    async def pause(self, count: int, deadline: float) -> bool:
+        """Wait before the next try, longer each time; False if the deadline comes first."""
+        pause_s = self._pause_s(count)
+        left_s = deadline - self._loop.time()
+        await asyncio.sleep(max(min(pause_s, left_s), 0))
+        return pause_s < left_s
+
+    async def _ask(
+        self, connection: Connection, encode: Encode, deadline: float, late: Late | None = None
+    ) -> bytes:
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        connection.request(encode, partial(_settle, future, late))
+        timer = self._loop.call_at(deadline, _settle, future, None, b"", TimeoutError())
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if late is not None and not future.cancelled() and future.exception() is None:
+                late(future.result())  # The answer came in the same turn as the cancellation.
+            raise
+        finally:
+            timer.cancel()
+
+    async def _connected(self, operation: str, deadline: float, perhaps_done: bool) -> Connection:
+        while self._connection is None or self.closed:
+            if self.closed:
+                raise Closed(what="broker")
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(future)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await future
+            except TimeoutError:
+                if perhaps_done:
+                    raise self._unknown(operation) from None
+                raise ServerUnreachable(server=str(self.address), why=self._why) from None
+        return self._connection
+
+    def _unknown(self, operation: str) -> PenstockError:
+        return Closed(what="broker") if self.closed else self.unknown(operation)
+
+    def unknown(self, operation: str) -> OutcomeUnknown:
+        """The error for what may have been done."""
+        return OutcomeUnknown(operation=operation, server=str(self.address))
+
+    def _unanswered(self, operation: str, changes: bool) -> PenstockError:
+        if changes:
+            return self._unknown(operation)
+        why = f"{operation} was not answered within {self.timeout_ms / 1000:g} seconds"
+        return ServerUnreachable(server=str(self.address), why=why)
+
+    # Connections.
+
+    async def _connect(self) -> Connection:
+        """A new connection that has said hello; consumers are resumed, and requests may follow."""
+        connection = await connect(self.address, self._take_push, self._lost)
+        try:
+            ask = partial(self._ask, connection, deadline=self.deadline())
+            hello = Hello(versions=[VERSION], client=self._client)
+            body = await ask(lambda correlation: encode_body(HELLO, correlation, hello))
+            self.welcome = decode_body(body, Welcome)
+            self._numbered.clear()
+            for consumer in list(self.consumers):
+                await self._resume(consumer, ask)
+        except TimeoutError:
+            await connection.close("the server does not answer")
+            raise ConnectionLost("the server does not answer") from None
+        except BaseException:
+            await connection.close("the connection was not accepted")
+            raise
+        if connection.lost:
+            raise ConnectionLost(self._why)
+        return connection
+
+    async def _resume(self, consumer: Resumable, ask: Ask) -> None:
+        try:
+            await consumer.resume(ask)
+        except UnavailableError:
+            raise  # The connection is tried again, as a whole.
+        except PenstockError as error:  # Its topic is gone, or its group is of the other kind now.
+            consumer.end(error)
+            return
+        self._numbered[consumer.number] = consumer
+
+    def _up(self, connection: Connection) -> None:
+        self._connection = connection
+        self._refusal = None
+        for consumer in list(self.consumers):
+            consumer.resumed()
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _lost(self, connection: Connection, why: str) -> None:
+        self._why = why
+        if connection is not self._connection:
+            return  # It was not up yet; whoever makes it hears of it.
+        self._connection = None
+        self._numbered.clear()
+        if not self.closed:
+            logger.info("connection to %s lost: %s", self.address, why)
+            self.own(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        pauses = 0
+        while True:
+            try:
+                self._up(await self._connect())
+            except (ConnectionLost, PenstockError) as error:
+                facts = error.facts if isinstance(error, PenstockError) else {}
+                self._why = str(facts.get("why", error))
+                pauses += 1
+                await asyncio.sleep(self._pause_s(pauses))
+            else:
+                logger.info("connected to %s again", self.address)
+                return
+
+    def _pause_s(self, count: int) -> float:
+        """Doubles with every time; jitter keeps a thousand clients from coming back at once."""
+        longest: float = min(PAUSE_MIN_S * 2 ** min(count, 10), PAUSE_MAX_S)
+        return longest * (0.5 + 0.5 * self._random.random())
+
+    # Consumers.
+
+    def add(self, consumer: Resumable) -> None:
+        """From now on the consumer gets its pushes, and is resumed with every new connection."""
+        self.consumers.append(consumer)
+        self._numbered[consumer.number] = consumer
+
+    def remove(self, consumer: Resumable) -> None:
+        """The consumer is closed."""
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+        self._numbered.pop(consumer.number, None)
+
+    def _take_push(self, opcode: int, body: bytes) -> None:
+        if opcode == DELIVERY:
+            consumer = self._numbered.get(decode_consumer(body))
+            if consumer is not None:  # Else it was closed while this was on its way.
+                consumer.take_push(body)
+        elif opcode == CONSUMER_CLOSED:
+            number, error = decode_consumer_closed(body)
+            consumer = self._numbered.get(number)
+            if consumer is not None:
+                consumer.end(error)
+        elif opcode == ERROR:  # The server's last words: it is about to close.
+            self._refusal = decode_error_frame(body)
+
+
+def _settle(future: "asyncio.Future[bytes]", late: Late | None, body: bytes, error: Exception | None) -> None:
+    if future.done():  # Whoever asked has given up.
+        if late is not None and error is None:
+            late(body)
+    elif error is None:
+        future.set_result(body)
+    else:
+        future.set_exception(error)

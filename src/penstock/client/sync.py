@@ -1,0 +1,140 @@
+"""The client for programs with threads: the facade of ``api/broker.py``, over a connection.
+
+    thread ──┐
+    thread ──┼── Portal ──> one event loop in a thread of its own ──> Client
+    thread ──┘
+
+The client is written once, for asyncio; here its work is handed to a loop that
+nobody else sees.  Beyond the facade: ``publish_nowait`` and ``flush``, how far a
+publish must be (``acks``), and how a consumer is supplied (``prefetch``) and kept
+(``heartbeat``).
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Unpack
+
+from penstock.api.broker import Broker
+from penstock.api.handles import Consumer
+from penstock.client.client import Client, Settings
+from penstock.client.portal import Portal
+from penstock.client.publisher import Acks, acks_number
+from penstock.config import GroupOptions
+from penstock.message import Message, Receipt, received
+from penstock.types import Duration, Instant, Priority
+
+
+class RemoteBroker(Broker):
+    """A broker at the end of a connection."""
+
+    def __init__(self, client: Client, portal: Portal) -> None:
+        super().__init__(client.operations, portal)
+        self._client = client
+        self._portal = portal
+
+    def publish(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: Priority = 0,
+        ttl: Duration | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        acks: Acks = "durable",
+    ) -> Receipt:
+        """Publish one message; ``acks`` says how far it must be before the receipt comes.
+
+        "durable" (as durable as the topic promises), "written" (in the log, perhaps not on disk yet), or
+        "none" (sent, and never heard of again: the receipt has no offset).
+        """
+        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        return self._driver.run(self._client.operations.publish(topic, message, acks_number(acks)))
+
+    def publish_batch(
+        self, topic: str, messages: Iterable[Message | bytes], *, acks: Acks = "durable"
+    ) -> list[Receipt]:
+        """Publish many messages at once; one receipt each, in their order."""
+        return self._driver.run(self._client.operations.publish_batch(topic, messages, acks_number(acks)))
+
+    def publish_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str | bytes] | None = None,
+        priority: Priority = 0,
+        ttl: Duration | None = None,
+        delay: Duration | None = None,
+        deliver_at: Instant | None = None,
+        dedup_id: str | None = None,
+        partition: int | None = None,
+        acks: Acks = "durable",
+    ) -> Future[Receipt]:
+        """Publish one message, and go on; the future has its receipt, or why there is none.
+
+        Messages to one topic are sent in this order.  Raises ``QueueFull`` at once if too many bytes wait.
+        """
+        message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
+        number = acks_number(acks)
+        future: Future[Receipt] = Future()
+        future.set_running_or_notify_cancel()  # It is on its way, and not to be cancelled.
+
+        def then(receipts: list[Receipt], error: BaseException | None) -> None:
+            if error is None:
+                future.set_result(receipts[0])
+            else:
+                future.set_exception(error)
+
+        self._portal.check_open()
+        publisher = self._client.publisher
+        size = publisher.reserve([message])
+        self._portal.post(lambda: publisher.publish(topic, [message], size, number, then))
+        return future
+
+    def flush(self) -> None:
+        """Return when everything published so far has its answer; the futures say which."""
+        self._driver.run(self._client.operations.flush())
+
+    def consumer(
+        self,
+        topic: str,
+        *,
+        group: str = "default",
+        consumer_id: str | None = None,
+        max_in_flight: int | None = None,
+        prefetch: int = 0,
+        heartbeat: bool = True,
+        **options: Unpack[GroupOptions],
+    ) -> Consumer:
+        """A consumer of a group; the group is made at first use, and changed by options that are given.
+
+        ``prefetch``: the server sends up to so many messages ahead.  ``heartbeat``: what the program works on
+        is kept for it beyond the visibility timeout, until it answers or drops the message.
+        """
+        begun = self._client.operations.consumer(
+            topic, group, consumer_id, max_in_flight, options, received, prefetch, heartbeat
+        )
+        return Consumer(self._driver.run(begun), self._driver)
+
+
+def connect(
+    url: str,
+    *,
+    request_timeout: Duration = "30s",
+    linger: Duration = "0s",
+    client_id: str | None = None,
+) -> RemoteBroker:
+    """Connect to a server: ``penstock.connect("penstock://127.0.0.1:7070")``.
+
+    ``request_timeout``: how long a call goes on trying.  ``linger``: how long a publish waits for others to
+    share its request.  ``client_id``: what the server calls this program.
+    """
+    settings = Settings(url, request_timeout, linger, client_id)
+    portal = Portal()
+    return RemoteBroker(portal.open(lambda: Client.open(settings)), portal)

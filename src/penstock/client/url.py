@@ -1,0 +1,31 @@
+"""Where a server is: ``penstock://host:port``."""
+
+import re
+from typing import Any, Final, NamedTuple
+
+from penstock.errors import InvalidValue
+
+DEFAULT_PORT: Final = 7070
+PORT_MAX: Final = 65_535
+
+_URL: Final = re.compile(r"penstock://(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]+)(?::([0-9]{1,5}))?/?")
+
+
+class ServerAddress(NamedTuple):
+    """Host and port of a server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"penstock://{host}:{self.port}"
+
+
+def server_address(url: Any) -> ServerAddress:
+    """The address in a URL; an IPv6 address is written in brackets, the port may be left out."""
+    match = _URL.fullmatch(url) if isinstance(url, str) else None
+    port = DEFAULT_PORT if match is None or match[2] is None else int(match[2])
+    if match is None or not 1 <= port <= PORT_MAX:
+        raise InvalidValue(name="url", value=url, why="write it like 'penstock://127.0.0.1:7070'")
+    return ServerAddress(match[1].strip("[]"), port)
