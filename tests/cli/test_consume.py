@@ -53,7 +53,7 @@ def test_what_comes_during_the_wait_is_read_too(cli: Cli, orders: TestBroker) ->
 
 
 def test_following_goes_on_until_the_limit(cli: Cli, orders: TestBroker) -> None:
-    orders.publish("orders", b"much later", delay="1h")
+    orders.publish("orders", b"much later", delay="1m")
 
     done = cli("consume", "orders", "--follow", "--limit", "10")
 

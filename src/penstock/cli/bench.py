@@ -2,7 +2,7 @@
 
     publish    batches, one after the other, each acknowledged before the next
     consume    receive and ack of what was published, in batches
-    latency    from the call of publish to the receipt by a consumer that waits, one at a time
+    latency    from the call of publish until a consumer that waits has the message, one at a time
 
 On a topic of its own, which is removed afterwards.  One client, one
 connection: it says what a single program gets, not what the server can do.
@@ -24,7 +24,7 @@ from penstock.cli.screen import Column
 from penstock.cli.text import counted, duration_text, size_text
 from penstock.clock import stopwatch_ns
 from penstock.config import Durability
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, UnavailableError
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
@@ -78,9 +78,7 @@ def bench(
         screen.documents(results)
         return
     screen.table(COLUMNS, map(_row, results))
-    screen.note(
-        f"{counted(messages, 'message')} of {size} bytes in batches of {batch:,}; durability {durability}"
-    )
+    screen.note(f"{size} bytes each, batches of {batch:,}, durability {durability}; p50 and p99 of a call")
 
 
 Result = dict[str, Any]
@@ -95,7 +93,7 @@ def publish(broker: "Broker", topic: str, count: int, size: int, batch: int, pro
         broker.publish_batch(topic, [value] * some)
         times_ms.append((stopwatch_ns() - start_ns) / 1e6)
         progress.advance(some)
-    return _result("publish", count, size, times_ms)
+    return _result("publish", count, times_ms) | _rates(count, size, times_ms)
 
 
 def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, progress: Progress) -> Result:
@@ -107,12 +105,12 @@ def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, pro
             start_ns = stopwatch_ns()
             received = consumer.receive(max_messages=batch, wait=PATIENCE)
             if not received:
-                raise BenchError(f"{counted(left, 'message')} did not come within {PATIENCE}")
+                raise UnavailableError(reason=f"{counted(left, 'message')} did not come within {PATIENCE}")
             consumer.ack(received)
             times_ms.append((stopwatch_ns() - start_ns) / 1e6)
             left -= len(received)
             progress.advance(len(received))
-    return _result("consume", count, size, times_ms)
+    return _result("consume", count, times_ms) | _rates(count, size, times_ms)
 
 
 def latency(broker: "Broker", topic: str, count: int, size: int, progress: Progress) -> Result:
@@ -145,17 +143,8 @@ def latency(broker: "Broker", topic: str, count: int, size: int, progress: Progr
         progress.advance(1)
     worker.join()
     if len(times_ms) < count:
-        raise BenchError("a message did not come back to its consumer")
-    return _result("latency", count, size, times_ms)
-
-
-class BenchError(PenstockError):
-    """The measurement did not come to its end."""
-
-    sentence = "{reason}"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason=reason)
+        raise UnavailableError(reason="a message did not come back to its consumer")
+    return _result("latency", count, times_ms)
 
 
 def _batches(count: int, batch: int) -> Iterator[int]:
@@ -164,20 +153,27 @@ def _batches(count: int, batch: int) -> Iterator[int]:
         count -= batch
 
 
-def _result(what: str, count: int, size: int, times_ms: list[float]) -> Result:
-    total_s = sum(times_ms) / 1000
+def _result(what: str, count: int, times_ms: list[float]) -> Result:
     ordered = sorted(times_ms)
     return {
         "what": what,
         "messages": count,
-        "messages_per_second": round(count / total_s, 1),
-        "bytes_per_second": round(count * size / total_s, 1),
         "p50_ms": round(ordered[len(ordered) // 2], 3),
         "p99_ms": round(ordered[len(ordered) * 99 // 100], 3),
     }
 
 
+def _rates(count: int, size: int, times_ms: list[float]) -> Result:
+    total_s = sum(times_ms) / 1000
+    return {
+        "messages_per_second": round(count / total_s, 1),
+        "bytes_per_second": round(count * size / total_s, 1),
+    }
+
+
 def _row(result: Result) -> list[object]:
-    count, rate = f"{result['messages']:,}", f"{result['messages_per_second']:,.0f}"
-    times = (duration_text(result[name]) for name in ("p50_ms", "p99_ms"))
-    return [result["what"], count, rate, size_text(result["bytes_per_second"]), *times]
+    rates = ["", ""]
+    if "messages_per_second" in result:
+        rates = [f"{result['messages_per_second']:,.0f}", size_text(result["bytes_per_second"])]
+    times = [duration_text(result[name]) for name in ("p50_ms", "p99_ms")]
+    return [result["what"], f"{result['messages']:,}", *rates, *times]

@@ -11,12 +11,12 @@ it shows that something goes on, how far it is, and for how long.
 import sys
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-SHOW_AFTER_S: Final = 2.0
+SHOW_AFTER_S = 2.0  # Sooner than this, nobody wonders.
 Unit = Literal["messages", "bytes", ""]
 
 
@@ -51,6 +51,11 @@ class Progress:
             self._total = -1  # Too late for the timer.
             if self._bar is not None:
                 self._bar.stop()
+
+    @property
+    def waiting(self) -> bool:
+        """True while the bar may still show itself."""
+        return self._timer.is_alive()
 
     def advance(self, amount: int) -> None:
         """So much more is done."""

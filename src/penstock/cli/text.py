@@ -62,9 +62,10 @@ def time_iso(time_ms: int) -> str:
 
 
 def duration_text(duration_ms: float) -> str:
-    """A duration with the unit that suits it: ``0.4 ms``, ``31.0 s``, ``5 min``, ``3.4 h``, ``12 d``."""
+    """A duration with the unit that suits it: ``0.4 ms``, ``31.2 s``, ``5 min``, ``3.4 h``, ``12 d``."""
     if duration_ms < 1000:
-        return f"{duration_ms:.0f} ms" if duration_ms >= 10 or duration_ms == 0 else f"{duration_ms:.1f} ms"
+        places = 0 if duration_ms >= 10 or duration_ms == 0 else 1 if duration_ms >= 0.1 else 2
+        return f"{duration_ms:.{places}f} ms"
     seconds = duration_ms / 1000
     for unit, size, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < limit:
