@@ -575,6 +575,45 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             assert info.waiting_retry == self.model.count(group, "waiting")
 
     @invariant()
+    def the_oldest_unacked_messages_are_equal(self) -> None:
+        for group in GROUPS:
+            delivered = [
+                (partition, offset)
+                for (name, partition, offset), progress in self.model.progress.items()
+                if name == group and progress.state in ("leased", "waiting")
+            ]
+            self.compare_oldest(group, delivered)
+        read = [
+            (partition, offset)
+            for partition in range(PARTITIONS)
+            for offset in range(self.model.committed[partition], self.model.positions[partition])
+        ]
+        self.compare_oldest(STREAM, read)
+
+    def compare_oldest(self, group: str, places: list[tuple[int, int]]) -> None:
+        oldest = self.broker.describe_group(TOPIC, group).oldest_unacked
+        if oldest is None:
+            assert not places
+            return
+        ages = {
+            (message.partition, message.offset): max(self.wall_ms - message.timestamp, 0) / 1000
+            for message in self.broker.read(TOPIC, limit=10_000)
+        }
+        first = min(places, key=lambda place: (-ages[place], place))
+        assert (oldest.id, oldest.age_seconds) == (f"{TOPIC}:{first[0]}:{first[1]}", ages[first])
+        if group == STREAM:
+            assert (oldest.attempts, oldest.due_seconds) == (1, None)
+            assert oldest.consumer == self.consumers[STREAM, 0].consumer_id
+            return
+        progress = self.model.of(group, *first)
+        held = progress.state == "leased"
+        until_ms = progress.deadline_ms if held else progress.due_ms
+        holders = {id(consumer): consumer.consumer_id for consumer in self.consumers.values()}
+        assert oldest.consumer == (holders[progress.consumer] if held else None)
+        assert (oldest.attempts, oldest.failures) == (progress.attempt - (not held), progress.attempt - 1)
+        assert oldest.due_seconds == max(until_ms - self.now_ms, 0) / 1000
+
+    @invariant()
     def the_commits_are_equal(self) -> None:
         info = self.broker.describe_group(TOPIC, STREAM)
         assert [lag.floor for lag in info.partitions] == self.model.committed

@@ -62,5 +62,12 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         assert {offset for offset in range(self.offset + 1) if self.gate.holds(offset)} == first
         assert self.gate.waiting == len(self.known()) - len(first)
 
+    @invariant()
+    def the_rest_of_a_line_is_behind_its_first(self) -> None:
+        expected = {line[0]: len(line) - 1 for line in self.lines.values() if line}
+        found = {offset: self.gate.behind(offset) for offset in range(self.offset + 1)}
+        assert {offset: behind for offset, behind in found.items() if offset in expected} == expected
+        assert all(found[offset] == 0 for offset in found if offset not in expected)
+
 
 TestAnyOrderOfCalls = AnyOrderOfCalls.TestCase

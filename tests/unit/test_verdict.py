@@ -95,6 +95,14 @@ def test_a_blocked_key_beside_a_backlog_is_not_what_the_group_waits_for() -> Non
     assert word(lag=15, waiting=10, oldest=oldest, rates=rates(acked=5)) == "blocked"
     assert word(lag=16, waiting=10, oldest=oldest, rates=rates(acked=5)) == "draining"
     assert word(lag=16, waiting=10, oldest=oldest, rates=rates(acked=4, dead_lettered=2)) == "blocked"
+    assert word(lag=12, waiting=10, in_flight=2, oldest=oldest, rates=rates(failed=1)) == "blocked"
+
+
+def test_a_message_that_fails_again_and_again_blocks_only_those_behind_it() -> None:
+    flowing = {"lag": 10, "waiting": 10, "rates": rates(published=2, acked=2)}
+
+    assert word(oldest=unacked(failures=2, behind=1), **flowing) == "blocked"
+    assert word(oldest=unacked(failures=2, behind=0), **flowing) == "keeping up"
 
 
 # Rows 6 and 8: what is left.
@@ -130,6 +138,9 @@ def test_those_behind_its_key_do_not_hide_that_it_is_the_last() -> None:
 
     assert verdict(lag=2, waiting=2, oldest=oldest).text.endswith("1 message with its key waits behind it")
     assert word(lag=3, waiting=2, oldest=oldest, quiet_seconds=5) == "working"
+    tried = unacked(attempts=2, failures=1, consumer="worker-1", behind=2)
+    assert word(lag=3, waiting=2, in_flight=1, oldest=tried) == "blocked"
+    assert word(lag=4, waiting=2, in_flight=1, oldest=tried) == "working"
 
 
 def test_where_all_wait_for_their_next_attempt_the_oldest_is_named() -> None:
@@ -171,6 +182,7 @@ def test_dead_letters_alone_are_failing_too() -> None:
 
     assert str(found) == "failing: nothing was acked, 0/s failed, 3.0/s went to the dead letters"
     assert word(rates=rates(failed=0.1, acked=0.1)) != "failing"
+    assert "0.5/s went" in verdict(rates=rates(dead_lettered=0.5)).text
 
 
 def test_a_long_error_is_cut() -> None:
@@ -190,6 +202,7 @@ def test_consumers_that_take_nothing_are_stalled_after_ten_seconds() -> None:
     )
     assert str(verdict(quiet_seconds=9.9)) == "working: 10 messages wait"
     assert "2 consumers are there" in verdict(quiet_seconds=10, consumers=2).text
+    assert word(quiet_seconds=9.9, visibility_seconds=1) == "working"
 
 
 def test_consumers_with_work_in_hand_have_a_visibility_timeout() -> None:
@@ -251,6 +264,9 @@ def test_a_flowing_group_tells_both_rates_and_who_fails_again_and_again() -> Non
     failing = verdict(lag=12_000, rates=rates(acked=0.05), oldest=unacked(failures=4))
     assert failing.text.endswith("0/s come, under 0.1/s are acked; orders:0:7 has failed 4 times")
     assert "orders" not in verdict(rates=rates(acked=1), oldest=unacked(failures=1)).text
+    assert verdict(rates=rates(acked=0.1), oldest=unacked(failures=2)).text.endswith(
+        "come, 0.1/s are acked; orders:0:7 has failed 2 times"
+    )
 
 
 # Time to drain.
@@ -260,6 +276,7 @@ def test_time_to_drain_is_known_only_while_more_goes_than_comes() -> None:
     assert drain_seconds(standing(lag=0)) == 0
     assert drain_seconds(standing(lag=1000, rates=rates(published=100, acked=150))) == 20
     assert drain_seconds(standing(lag=1000, rates=rates(acked=25, dead_lettered=25))) == 20
+    assert drain_seconds(standing(lag=10, rates=rates(acked=0.5))) == 20
     assert drain_seconds(standing(lag=1000, rates=rates(published=100, acked=110))) is None
     assert drain_seconds(standing(lag=1000, rates=rates(published=100, acked=10))) is None
     assert drain_seconds(standing(lag=1000)) is None
