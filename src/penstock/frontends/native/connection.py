@@ -26,7 +26,7 @@ from typing import Final, Protocol, cast
 from penstock.errors import Overloaded, PenstockError
 from penstock.wire.native import Frame, FrameSplitter
 
-LINGER_MS: Final = 1000
+LINGER_MS: Final = 200  # A round trip, or a few.
 
 logger = logging.getLogger("penstock")
 
