@@ -1,22 +1,29 @@
-"""One broker, four ways: sync and async, in memory and on disk; the tests do not know which.
+"""One broker, many ways; the tests do not know which.
 
-The async broker is driven through a loop runner by a facade with the names of
-the sync one.  It adds nothing: every call is passed on, awaited, and its
+    sync, async                  in this process, in memory and on disk
+    sync client, async client    over a connection to the real server, which is in virtual time too
+
+The async ones are driven through a loop runner by a facade with the names of
+the sync one; the client ones by a facade that also has the server's clock.
+Neither adds anything: every call is passed on, awaited if need be, and its
 answer wrapped if it has calls of its own.
 """
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Coroutine, Iterator
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
+from tests.client.served import VirtualServer
 
+import penstock
 from penstock import aio
 from penstock.testing import AsyncTestBroker, ManualClock, TestBroker
-from penstock.types import duration_ms
+from penstock.types import Duration, duration_ms
 
 HANDLES = (
     aio.AsyncBroker,
@@ -27,19 +34,21 @@ HANDLES = (
     aio.AsyncTopicHandle,
 )
 
+LetPass = Callable[["asyncio.Task[Any]", int], Awaitable[None]]  # Moves a clock while a task waits.
+
 
 class Awaited:
     """Something of the async API, with its calls awaited."""
 
-    def __init__(self, target: Any, runner: asyncio.Runner, broker: AsyncTestBroker) -> None:
+    def __init__(self, target: Any, runner: asyncio.Runner, let_pass: LetPass) -> None:
         self._target = target
         self._runner = runner
-        self._broker = broker
+        self._let_pass = let_pass
 
     def _wrap(self, answer: Any) -> Any:
         if isinstance(answer, list):
             return [self._wrap(item) for item in answer]
-        return Awaited(answer, self._runner, self._broker) if isinstance(answer, HANDLES) else answer
+        return Awaited(answer, self._runner, self._let_pass) if isinstance(answer, HANDLES) else answer
 
     def _run(self, work: Awaitable[Any]) -> Any:
         async def awaited() -> Any:
@@ -61,13 +70,8 @@ class Awaited:
         return call
 
     async def _waiting(self, work: Coroutine[Any, Any, Any], wait: Any) -> Any:
-        """Let time pass up to the end of the wait, from one thing that is due to the next."""
         task = asyncio.ensure_future(work)
-        until_ms = self._broker.clock.steady_ms() + duration_ms("wait", wait)
-        await asyncio.wait([task], timeout=0)
-        while not task.done() and (left_ms := until_ms - self._broker.clock.steady_ms()) >= 0:
-            due_ms = self._broker._core.state.alarms.next_ms() - self._broker.clock.steady_ms()
-            await self._broker.advance(min(max(due_ms, 0), left_ms) / 1000)
+        await self._let_pass(task, duration_ms("wait", wait))
         return await task
 
     def __iter__(self) -> Iterator[Any]:
@@ -95,33 +99,133 @@ def unwrap(argument: Any) -> Any:
     return argument._target if isinstance(argument, Awaited) else argument
 
 
+def virtual(broker: AsyncTestBroker) -> LetPass:
+    """Moves the clock of a broker on the same loop, from one thing that is due to the next."""
+
+    async def let_pass(task: "asyncio.Task[Any]", wait_ms: int) -> None:
+        until_ms = broker.clock.steady_ms() + wait_ms
+        await asyncio.wait([task], timeout=0)
+        while not task.done() and (left_ms := until_ms - broker.clock.steady_ms()) >= 0:
+            due_ms = broker._core.state.alarms.next_ms() - broker.clock.steady_ms()
+            await broker.advance(min(max(due_ms, 0), left_ms) / 1000)
+
+    return let_pass
+
+
+class Served:
+    """A client's broker with the clock of its server; what is wrapped closes both."""
+
+    def __init__(self, client: Any, server: VirtualServer) -> None:
+        self._client = client
+        self._server = server
+        self.clock = server.clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def advance(self, duration: Duration) -> None:
+        self._server.advance(duration)
+
+    def consumer(self, *args: Any, **options: Any) -> Any:
+        """Without heartbeats: they go by the client's clock, which is real."""
+        made = self._client.consumer(*args, heartbeat=False, **options)
+        return made if isinstance(made, Awaited) else ServedConsumer(made, self._server)
+
+    def close(self) -> None:
+        self._client.close()
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ServedConsumer:
+    """A sync client's consumer, whose waits move the server's clock."""
+
+    def __init__(self, consumer: Any, server: VirtualServer) -> None:
+        self._consumer = consumer
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._consumer)
+
+    def receive(self, max_messages: int = 1, wait: Duration = 0) -> Any:
+        done = threading.Event()
+        clock = threading.Thread(
+            target=lambda: self._server.run(self._server.let_pass(done, duration_ms("wait", wait)))
+        )
+        if wait:
+            clock.start()
+        try:
+            return self._consumer.receive(max_messages, wait)
+        finally:
+            done.set()
+            if wait:
+                clock.join()
+
+
+def served(server: VirtualServer) -> LetPass:
+    """Moves the clock of a server on another loop."""
+
+    async def let_pass(task: "asyncio.Task[Any]", wait_ms: int) -> None:
+        if not wait_ms:
+            return
+        done = threading.Event()
+        task.add_done_callback(lambda _: done.set())
+        passing = server.let_pass(done, wait_ms)
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(passing, server._loop))
+
+    return let_pass
+
+
 class World:
     """Where brokers are opened, one after the other, on the same directory and by the same clock."""
 
-    def __init__(self, directory: str | None, runner: asyncio.Runner | None) -> None:
+    def __init__(self, kind: str, directory: str | None, runner: asyncio.Runner) -> None:
+        self._asynchronous = "async" in kind
+        self._client = "client" in kind
         self._directory = directory
         self._runner = runner
         self._clock = ManualClock()
 
     def open(self) -> TestBroker:
-        """A broker; the facade of an async one has all the names of a sync one, which is the point."""
-        if self._runner is None:
+        """A broker; whatever its kind, it has all the names of a sync one, which is the point."""
+        if self._client:
+            server = VirtualServer(self._directory, self._clock)
+            return cast("TestBroker", Served(self._connect(server), server))
+        if not self._asynchronous:
             return TestBroker.open(self._directory, clock=self._clock)
         broker = self._runner.run(AsyncTestBroker.open(self._directory, clock=self._clock))
-        return cast("TestBroker", Awaited(broker, self._runner, broker))
+        return cast("TestBroker", Awaited(broker, self._runner, virtual(broker)))
+
+    def _connect(self, server: VirtualServer) -> Any:
+        if not self._asynchronous:
+            return penstock.connect(server.url)
+        return Awaited(self._runner.run(aio.connect(server.url).start()), self._runner, served(server))
 
 
-@pytest.fixture(params=["sync in memory", "sync on disk", "async in memory", "async on disk"])
+KINDS = ("sync", "async", "sync client", "async client")
+
+
+@pytest.fixture(params=[f"{kind} {place}" for kind in KINDS for place in ("in memory", "on disk")])
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroker]:
     """An open broker of each kind."""
     directory = str(tmp_path) if "disk" in request.param else None
     with asyncio.Runner() as runner:
-        with World(directory, runner if "async" in request.param else None).open() as opened:
+        with World(request.param, directory, runner).open() as opened:
             yield opened
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """A disk on which brokers of a kind can be opened again and again."""
     with asyncio.Runner() as runner:
-        yield World(str(tmp_path), runner if request.param == "async" else None)
+        yield World(request.param, str(tmp_path), runner)

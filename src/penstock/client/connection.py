@@ -16,7 +16,7 @@ life, and given up if none comes: a server that lost its power sends no FIN.
 import asyncio
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from penstock.client.url import ServerAddress
 from penstock.errors import PenstockError, ServerUnreachable
@@ -112,8 +112,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection stands."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it.
         self._timer = self._loop.call_later(SILENCE_S, self._listen)
 
     def data_received(self, data: bytes) -> None:

@@ -131,7 +131,6 @@ class Receiver:
         self.stream = opened.kind == "stream"
         self._take(opened)
         self.session.add(self)
-        self.ask_for_more()
         if self._heartbeat:
             self._beating = self.session.own(self._beat())
 

@@ -1,0 +1,102 @@
+"""The real server in virtual time, on an event loop in a thread of its own.
+
+A test's client waits in real time, the server in virtual time: ``let_pass``
+moves the clock while somebody waits at the server, from one thing that is due
+to the next, so that a wait of an hour is over at once.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.listener import Connections
+from penstock.frontends.native.server import NativeListener
+from penstock.testing import AsyncTestBroker, ManualClock
+from penstock.types import Duration
+
+T = TypeVar("T")
+
+LOOK_S = 0.001  # How often it is looked whether a request has arrived; no clock of the broker's.
+
+
+class VirtualServer:
+    """A native listener over an ``AsyncTestBroker``; use it with ``with``, or call ``close``."""
+
+    def __init__(
+        self,
+        directory: str | None = None,
+        clock: ManualClock | None = None,
+        limits: LimitSettings | None = None,
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self._directory = directory
+        self._limits = limits or LimitSettings()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="server", daemon=True)
+        self._thread.start()
+        self.port = 0
+        self.run(self.start())
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"penstock://127.0.0.1:{self.port}"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the server's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def start(self) -> None:
+        """Open the broker and listen, on the same port as before if there was one."""
+        self.broker = await AsyncTestBroker.open(self._directory, clock=self.clock)
+        self.listener = NativeListener(self.broker, self._limits, Connections(self._limits.connections_max))
+        self._server = await self._loop.create_server(self.listener.connect, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening, cut every connection, close the broker."""
+        self._server.close()
+        self.listener.abort()
+        await self.broker.close()
+
+    def cut(self) -> None:
+        """Break every connection, without a word; the server goes on."""
+
+        async def abort() -> None:
+            for connection in list(self.listener.open):
+                connection.abort()
+
+        self.run(abort())
+
+    def advance(self, duration: Duration) -> None:
+        """Let time pass."""
+        self.run(self.broker.advance(duration))
+
+    async def let_pass(self, done: threading.Event, wait_ms: int) -> None:
+        """Move the clock, up to ``wait_ms``, while somebody waits at the server and is not done."""
+        until_ms = self.clock.steady_ms() + wait_ms
+        while not done.is_set():
+            left_ms = until_ms - self.clock.steady_ms()
+            if left_ms >= 0 and self.broker._virtual._sleepers:
+                due_ms = self.broker._core.state.alarms.next_ms() - self.clock.steady_ms()
+                await self.broker.advance((left_ms if due_ms < 0 else min(due_ms, left_ms)) / 1000)
+            await asyncio.sleep(LOOK_S)
+
+    def close(self) -> None:
+        """End it, and its thread."""
+        if self._thread.is_alive():
+            self.run(self.stop())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
