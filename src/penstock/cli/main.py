@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "group": "How far the readers of a topic are; move and delete them.",
     "trace": "Everything that happened to a message.",
     "dlq": "Dead letters: list by error, show, send back.",
+    "worker": "Run the functions of an app that work on messages.",
     "schedule": "Messages that wait for their time: list, add, cancel.",
     "ping": "Is there a broker, which one, and how far away.",
     "bench": "A quick measurement of a server from here.",

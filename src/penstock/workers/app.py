@@ -27,7 +27,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack
 
 from penstock.config import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER: Final = "penstock://127.0.0.1:7070"
 SERVER_VARIABLE: Final = "PENSTOCK_SERVER"
-AT_ONCE: Final = 128 + signal.SIGINT  # The exit code of a process that a second Ctrl+C ended.
+AT_ONCE: Final = 128 + signal.SIGINT  # The exit code of a process that a second Ctrl-C ended.
+OVERTIME_S: Final = 5  # After the stop's deadline: for cancelled functions to end, and for the last answers.
 
 # What a handler may be: what it takes may be declared wider (penstock.Message), never narrower.
 AsyncHandler = Callable[[AsyncWorkerMessage], Coroutine[Any, Any, None]]
@@ -164,6 +165,10 @@ class App:
         """How long a stop waits for running calls."""
         return self._stop_timeout_ms
 
+    def use_server(self, url: str) -> None:
+        """Connect to another server than the one that was declared."""
+        self._server = url
+
     def _schedule_topic(self, called: str) -> str:
         return ".".join(part for part in ("schedule", self._name, name_part(called)) if part)
 
@@ -187,10 +192,11 @@ class App:
         Without a broker the app connects to its server, and tries until it can.
         """
         async with AsyncExitStack() as stack:
+            given = broker
             if broker is None:
                 broker = await self._connect()
                 stack.push_async_exit(broker)
-            crews = [self._crew(function, broker) for function in self._functions]
+            crews = [self._crew(function, broker, given is not None) for function in self._functions]
             with _alone():
                 async with asyncio.TaskGroup() as tasks:
                     for crew in crews:
@@ -199,10 +205,8 @@ class App:
                     for crew in crews:
                         crew.stop()
 
-    def run(self, server: str | None = None) -> None:
+    def run(self) -> None:
         """Run until SIGTERM or SIGINT, then stop gracefully; a second SIGINT ends the process at once."""
-        if server is not None:
-            self._server = server
         asyncio.run(self._run())
 
     def drain(self, broker: "Broker") -> int:
@@ -220,17 +224,18 @@ class App:
             loop.add_signal_handler(number, self._heard, number, stopping)
         async with self.running():
             await stopping.wait()
+        logger.info("stopped")
 
     def _heard(self, number: signal.Signals, stopping: asyncio.Event) -> None:
         if stopping.is_set():
             if number == signal.SIGINT:
                 logger.warning("stopped at once; what was in hand comes back by itself")
-                logging.shutdown()
-                os._exit(AT_ONCE)
+                _exit(AT_ONCE)
             return
         stopping.set()
         seconds = self._stop_timeout_ms / 1000
-        logger.info("stopping: running functions have %g s to finish; Ctrl+C again stops at once", seconds)
+        logger.info("stopping: running functions have %g s to finish; Ctrl-C again stops at once", seconds)
+        asyncio.get_running_loop().call_later(seconds + OVERTIME_S, _give_up)
 
     async def _connect(self) -> "AsyncBroker":
         connect = import_module("penstock.aio").connect
@@ -244,18 +249,31 @@ class App:
                 if sparingly.may_say(round(asyncio.get_running_loop().time() * 1000)):
                     logger.warning("cannot reach %s, and tries again: %s", self.server, error)
             else:
+                logger.info("connected to %s", self.server)
                 return broker
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_MAX)
 
-    def _crew(self, function: WorkerFunction, broker: "AsyncBroker") -> Crew:
+    def _crew(self, function: WorkerFunction, broker: "AsyncBroker", keeps_leases: bool) -> Crew:
         return Crew(
             function,
             broker,
             consumer_id=name_part(f"{socket.gethostname()}-{os.getpid()}-{function.name}")[:200],
             stop_timeout_ms=self._stop_timeout_ms,
             patience_ms=self._patience_ms,
+            keeps_leases=keeps_leases,
         )
+
+
+def _give_up() -> None:
+    """A function that does not heed its cancellation, or a server that does not answer, holds up the stop."""
+    logger.error("could not stop in time; what was in hand comes back by itself")
+    _exit(1)
+
+
+def _exit(code: int) -> NoReturn:
+    logging.shutdown()
+    os._exit(code)
 
 
 @contextmanager

@@ -7,7 +7,8 @@
 Three tasks beside the calls, all owned by ``run``:
 
     take     receives while a slot is free; opens the consumer again if it was lost
-    keep     extends the leases of running calls, so that long work is not delivered twice
+    keep     extends the leases of running calls, so that long work is not delivered twice; a connection
+             does that by itself, so it is for a broker in this process
     watch    says so, loudly, if nothing moves (watch.py)
 
 A call that takes longer than its timeout has failed: its message is nacked with
@@ -72,6 +73,7 @@ class Crew:
         consumer_id: str | None = None,
         stop_timeout_ms: int = 30_000,
         patience_ms: int = 60_000,
+        keeps_leases: bool = True,
         hands: Hands | None = None,
     ) -> None:
         self._function = function
@@ -79,6 +81,7 @@ class Crew:
         self._consumer_id = consumer_id
         self._stop_timeout_ms = stop_timeout_ms
         self._patience_ms = patience_ms
+        self._keeps_leases = keeps_leases
         self._hands = hands or ThreadHands(function.name, function.concurrency)
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()  # A slot has become free.
@@ -98,7 +101,9 @@ class Crew:
         try:
             async with asyncio.TaskGroup() as self._calls:
                 take = self._calls.create_task(self._take())
-                beside = [self._calls.create_task(work) for work in (self._keep(), self._watch())]
+                beside = [self._calls.create_task(self._watch())]
+                if self._keeps_leases:
+                    beside.append(self._calls.create_task(self._keep()))
                 await self._stopping.wait()
                 await self._stop_taking(take)
                 await self._finish_calls()
@@ -142,17 +147,19 @@ class Crew:
     # Taking.
 
     async def _take(self) -> None:
+        consumer = await self._open()
         pause = PAUSE_FIRST
         while not self._stopping.is_set():
-            consumer = await self._open()
             taken = self.taken
             try:
                 await self._take_from(consumer)
             except PenstockError as error:
                 pause = PAUSE_FIRST if self.taken > taken else min(pause * 2, PAUSE_MAX)
                 self._say_unreachable(error)
-                await self._close_consumer()
                 await asyncio.sleep(pause)
+                if not error.retryable:  # Closed, or its group is gone; what it held, it holds no longer.
+                    await self._close_consumer()
+                    consumer = await self._open()
 
     async def _take_from(self, consumer: "AsyncConsumer") -> None:
         at_most_once = self._function.settings.delivery == "at-most-once"

@@ -1,0 +1,111 @@
+"""``penstock worker MODULE:APP``: run the functions of an app until Ctrl-C or SIGTERM.
+
+Nothing is a result here, so everything goes to stderr: the start screen, which
+says what runs and where, and the log.
+"""
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli import screen
+from penstock.cli.commands import WrongUse, example, new_app
+from penstock.cli.text import counted, duration_text
+from penstock.version import version_line
+
+if TYPE_CHECKING:
+    from penstock.workers.app import App
+    from penstock.workers.functions import WorkerFunction
+
+app = new_app()
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+TITLES: Final = ("function", "works on", "group", "at once", "timeout", "tries")
+
+
+@app.command(epilog=example("penstock worker shop.tasks:app", "penstock worker shop.tasks:app --reload"))
+def worker(
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as Python imports it.")],
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where the broker is. [the app's, or $PENSTOCK_SERVER, or here]"),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start again when a source file below here changes.")
+    ] = False,
+    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+) -> int:
+    """Run the functions of an app, until Ctrl-C or SIGTERM.
+
+    Running functions finish first, and what does not finish in time is given back. A second Ctrl-C ends
+    it at once.
+    """
+    level = logging.getLevelNamesMapping().get(log_level.upper())
+    if level is None:
+        raise WrongUse(f"there is no log level {log_level!r}; use debug, info, warning or error")
+    if reload:
+        return _run_again_and_again(target, server, level)
+    found = _load(target)
+    _begin_log(level)
+    if server is not None:
+        found.use_server(server)
+    for line in start_screen(target, found):
+        screen.note(line)
+    found.run()
+    return 0
+
+
+def _load(target: str) -> "App":
+    from penstock.workers.loading import NoSuchApp, load_app
+
+    try:
+        return load_app(target)
+    except NoSuchApp as error:
+        raise WrongUse(str(error)) from None
+
+
+def _begin_log(level: int) -> None:
+    """Unless the app's module has set its own."""
+    logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=level)
+
+
+def _run_again_and_again(target: str, server: str | None, level: int) -> int:
+    from penstock.workers.reloading import Reloader
+
+    _begin_log(level)
+    command = [sys.executable, "-m", "penstock", "worker", target, "--log-level", logging.getLevelName(level)]
+    if server is not None:
+        command += ["--server", server]
+    here = os.getcwd()
+    screen.note(f"watching the source files in {here}; Ctrl-C ends it")
+    return Reloader(command, here).run()
+
+
+def start_screen(target: str, found: "App") -> list[str]:
+    """What runs, and where."""
+    rows = [TITLES, *(_row(function) for function in found.functions)]
+    widths = [max(len(row[number]) for row in rows) for number in range(len(TITLES))]
+    lines = [f"{version_line()}: {target} with {counted(len(rows) - 1, 'function')} at {found.server}", ""]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if number >= 3 else cell.ljust(width)  # Numbers at the right.
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    seconds = duration_text(found.stop_timeout_ms)
+    return [*lines, "", f"Ctrl-C stops it; running functions have {seconds} to finish."]
+
+
+def _row(function: "WorkerFunction") -> tuple[str, ...]:
+    recurring = function.recurring
+    return (
+        function.name,
+        function.topic if recurring is None else f"{recurring.cron} ({recurring.timezone})",
+        function.group,
+        str(function.concurrency),
+        "none" if function.timeout_ms is None else duration_text(function.timeout_ms),
+        str(function.settings.max_attempts),
+    )
