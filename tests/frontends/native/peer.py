@@ -164,8 +164,12 @@ class Place:
 
     async def connect(self) -> Peer:
         peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port))
-        self._peers.append(peer)
+        self.adopt(peer)
         return peer
+
+    def adopt(self, peer: Peer) -> None:
+        """End this connection with the others."""
+        self._peers.append(peer)
 
     async def client(self) -> Peer:
         """A connection that has said hello."""
