@@ -5,6 +5,7 @@ sentence and exit code 2 before anything is connected.
 """
 
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -90,18 +91,50 @@ def pairs(option: str, given: list[str]) -> dict[str, str]:
     return found
 
 
+# What a shell offers after the Tab key.  A server that does not answer offers nothing, and says nothing.
+
+
+def known_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The topics of the server that the line names so far."""
+    try:
+        with connecting.connected(ctx.params.get("server") or DEFAULT_SERVER) as broker:
+            return [name for name in broker.topics() if name.startswith(incomplete)]
+    except PenstockError:
+        return []
+
+
+def known_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The groups of the topic that the line names so far."""
+    try:
+        with connecting.connected(ctx.params.get("server") or DEFAULT_SERVER) as broker:
+            return [name for name in broker.groups(ctx.params["topic"]) if name.startswith(incomplete)]
+    except (PenstockError, KeyError):
+        return []
+
+
 Server = Annotated[
-    str,
-    typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="URL", help="The broker to talk to."),
+    str, typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="URL", help="The broker to talk to.")
 ]
 SERVER: Final = DEFAULT_SERVER
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", parser=topic_name, help="The name of a topic.")]
+Topic = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC", parser=topic_name, autocompletion=known_topics, help="The name of a topic."
+    ),
+]
 MaybeTopic = Annotated[
     str | None,
-    typer.Argument(metavar="TOPIC", parser=topic_name, help="The name of a topic; without it, all."),
+    typer.Argument(
+        metavar="TOPIC", parser=topic_name, autocompletion=known_topics, help="A topic; without it, all."
+    ),
 ]
-Group = Annotated[str, typer.Argument(metavar="GROUP", parser=group_name, help="The name of a group.")]
+Group = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP", parser=group_name, autocompletion=known_groups, help="The name of a group."
+    ),
+]
 Partition = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition.")
 ]
@@ -110,8 +143,6 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def agreed(question: str, yes: bool) -> bool:
     """True to go on: a person at a terminal is asked, a script is taken at its word."""
-    import sys
-
     return yes or not sys.stdin.isatty() or typer.confirm(question, err=True)
 
 

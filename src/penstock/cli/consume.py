@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from penstock.cli import connecting, screen
-from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, past
+from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, known_groups, past
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.messages import FormatOption, printer
 from penstock.errors import OffsetOutOfRange
@@ -44,7 +44,12 @@ Show = Callable[[Sequence[StoredMessage]], None]
 TakeAs = Annotated[
     str | None,
     typer.Option(
-        "--group", "-g", parser=group_name, metavar="NAME", help="Take messages as this group, and ack."
+        "--group",
+        "-g",
+        parser=group_name,
+        autocompletion=known_groups,
+        metavar="NAME",
+        help="Take messages as this group, and ack.",
     ),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on for ever; Ctrl-C ends.")]

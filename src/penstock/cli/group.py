@@ -78,7 +78,7 @@ def describe(topic: Topic, group: Group, output: OutputOption = "table", server:
     screen.facts(_facts(info))
     screen.line("")
     columns = [
-        Column(name, right=True) for name in ("partition", "floor", "end", "lag", "in flight", "retrying")
+        Column(name, right=True) for name in ("partition", "floor", "end", "lag", "in flight", "again")
     ]
     screen.table(columns, map(_partition, info.partitions))
 
@@ -95,7 +95,7 @@ def _facts(info: GroupInfo) -> list[tuple[str, object]]:
         ("verdict", _verdict(info.verdict)),
         ("lag", f"{counted(info.lag, 'message')}{oldest}"),
         ("drained in", _drain(info)),
-        ("in flight", f"{info.in_flight:,}, and {info.waiting_retry:,} waiting for a retry"),
+        ("in flight", f"{info.in_flight:,}, and {info.waiting_retry:,} to be delivered again"),
         ("oldest unacked", "none" if info.oldest_unacked is None else _unacked(info.oldest_unacked)),
         ("consumers", ", ".join(info.consumers) or "none"),
         ("per second", _rates(info.rates)),
@@ -122,7 +122,7 @@ def _unacked(message: Unacked) -> str:
     words = [
         message.id,
         f"{duration_text(message.age_seconds * 1000)} old",
-        f"after {counted(message.attempts, 'attempt')}",
+        f"after {counted(message.attempts, 'attempt')}" if message.attempts else "given back unused",
         _holder(message.consumer, message.due_seconds),
     ]
     if message.behind:

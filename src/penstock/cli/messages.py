@@ -29,8 +29,8 @@ FormatOption = Annotated[
         "--format", "--output", "-o", help="Values or documents, one a line; bytes as they are; columns."
     ),
 ]
-COLUMNS: Final = (Column("id"), Column("time (UTC)"), Column("key"), Column("value", text=True))
-TABLE_KEY: Final = 24  # Characters of a key or a value that a table has room for; the rest is in the others.
+COLUMNS: Final = (Column("id"), Column("time (UTC)"), Column("key"), Column("value", cut=True))
+TABLE_KEY: Final = 24  # Characters of a key or a value that are enough to know it by; json has all.
 TABLE_VALUE: Final = 200
 
 

@@ -20,7 +20,7 @@ from penstock.info import ScheduledMessage
 app = new_app()
 
 VALUE_WIDTH = 60
-COLUMNS = (Column("id"), Column("due (UTC)"), Column("again", text=True), Column("value", text=True))
+COLUMNS = (Column("id"), Column("due (UTC)"), Column("again", text=True), Column("value", cut=True))
 
 
 @app.command("list", epilog=example("penstock schedule list", "penstock schedule list orders -o json"))

@@ -31,11 +31,11 @@ TEXT_WIDTH_MIN: Final = 24  # Narrower than this, wrapped text is a tower.
 class Column:
     """A column of a table: its title, and what may be done to its text."""
 
-    def __init__(self, title: str, *, right: bool = False, text: bool = False, style: str = "") -> None:
+    def __init__(self, title: str, *, right: bool = False, text: bool = False, cut: bool = False) -> None:
         self.title = title
         self.right = right  # Numbers.
-        self.text = text  # Free text, which is wrapped when there is no room; all others are never cut.
-        self.style = style
+        self.text = text or cut  # Free text: it is wrapped where there is no room; others are never touched.
+        self.cut = cut  # Free text of which the beginning is enough: one line, with an ellipsis.
 
 
 def wants_colour() -> bool:
@@ -91,23 +91,32 @@ def documents(lines: Iterable[object]) -> None:
 
 def table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """Rows in columns.  Free text has what the others leave; if that is too little, lines are longer."""
-    from rich.cells import cell_len
     from rich.table import Table
 
+    screen = console()
     cells = [[_cell(cell) for cell in row] for row in rows]
+    widths = [
+        max(cell.cell_len for cell in (_cell(column.title), *(row[number] for row in cells)))
+        for number, column in enumerate(columns)
+    ]
+    least = [
+        min(width, TEXT_WIDTH_MIN) if column.text else width
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    spare = max(0, screen.width - sum(least) - GAP * (len(columns) - 1))
     drawn = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    needed = 0
     for number, column in enumerate(columns):
-        natural = max(cell_len(text) for text in (column.title, *(row[number].plain for row in cells)))
-        least = min(natural, TEXT_WIDTH_MIN) if column.text else natural
-        needed += least + GAP
         drawn.add_column(
-            column.title, justify="right" if column.right else "left", style=column.style,
-            no_wrap=not column.text, overflow="fold", min_width=least,
+            column.title, justify="right" if column.right else "left", min_width=least[number],
+            no_wrap=not column.text, overflow="fold",
         )  # fmt: skip
+        if column.cut:
+            for row in cells:
+                row[number].truncate(least[number] + spare, overflow="ellipsis")
     for row in cells:
         drawn.add_row(*row)
-    _print(drawn, needed - GAP)
+    screen.width = max(screen.width, sum(least) + GAP * (len(columns) - 1))
+    _print(drawn, screen)
 
 
 def _cell(cell: object) -> "Text":
@@ -125,7 +134,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> None:
     drawn.add_column(overflow="fold")
     for name, fact in rows:
         drawn.add_row(name, _cell(fact))
-    _print(drawn, 0)
+    _print(drawn, console())
 
 
 def styled(text: str, style: str) -> "Text":
@@ -135,10 +144,8 @@ def styled(text: str, style: str) -> "Text":
     return Text(safe(text), style=style)
 
 
-def _print(drawn: Any, width_min: int) -> None:
+def _print(drawn: Any, screen: "Console") -> None:
     """Without the spaces that fill up the last column."""
-    screen = console()
-    screen.width = max(screen.width, width_min)
     with screen.capture() as captured:
         screen.print(drawn)
     for printed in captured.get().splitlines():

@@ -145,7 +145,10 @@ def facts(config: "ServerConfig", addresses: "Addresses") -> Iterator[tuple[str,
 def _show_table(config: "ServerConfig", addresses: "Addresses") -> None:
     from rich.text import Text
 
-    rows = list(facts(config, addresses))
+    rows = [
+        (name, _near(value) if name == "data" else value, words)
+        for name, value, words in facts(config, addresses)
+    ]
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, words in rows if words)
     out = screen.console()
