@@ -211,8 +211,10 @@ def test_at_most_once_batches_are_settled_when_they_go_out(broker: TestBroker) -
     broker.publish_batch("orders", [b"x"] * 10)
     consumer = consumer_of(broker, delivery="at-most-once")
 
-    assert len(values(receive(broker, consumer))) == 10
+    got = receive(broker, consumer)
 
+    assert len(values(got)) == 10
+    assert {each.lease for each in got} == {-1}
     assert broker.depth("orders", "g") == 0
 
 
@@ -229,6 +231,18 @@ def test_a_stream_consumer_reads_commits_and_resumes(broker: TestBroker) -> None
     assert broker.depth("orders", "g") == 7
     with pytest.raises(OffsetOutOfRange):
         broker._driver.run(consumer.commit({0: 11}))
+
+
+def test_what_a_stream_consumer_never_saw_is_read_again_from_the_commit(broker: TestBroker) -> None:
+    broker.publish_batch("orders", [b"%d" % number for number in range(10)])
+    consumer = consumer_of(broker, kind="stream")
+    receive(broker, consumer, 2)
+    broker._driver.run(consumer.commit({0: 2}))
+    receive(broker, consumer)  # Sent, and never arrived.
+
+    broker._driver.run(consumer.keep([], {}))
+
+    assert values(receive(broker, consumer)) == [b"%d" % number for number in range(2, 10)]
 
 
 def test_closing_gives_back_what_was_lent(broker: TestBroker) -> None:
@@ -282,6 +296,18 @@ def test_a_repeated_batch_is_answered_with_where_the_first_one_is(broker: TestBr
     assert isinstance(repeat, Receipt)
     assert (repeat.offset, repeat.duplicate) == (0, True)
     assert len(broker.read("orders")) == 3
+
+
+def test_a_repeated_batch_needs_no_room(broker: TestBroker) -> None:
+    broker.alter_topic("orders", depth_max=2)
+    append(broker, [(0, numbered([b"a", b"b"], 0))])
+
+    [repeat] = append(broker, [(0, numbered([b"a", b"b"], 0))])
+    [more] = append(broker, [(0, numbered([b"c"], 2))])
+
+    assert isinstance(repeat, Receipt)
+    assert repeat.duplicate
+    assert getattr(more, "code", "") == "QUEUE_FULL"
 
 
 def test_batches_for_older_settings_are_refused(broker: TestBroker) -> None:

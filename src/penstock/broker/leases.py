@@ -42,7 +42,7 @@ class LeasedBatch:
 
     def __init__(self, partition: int, lease: int, attempt: int, start: int, end: int, data: bytes) -> None:
         self.partition = partition
-        self.lease = lease  # -1 in a stream group.
+        self.lease = lease  # -1 in a stream group, and if it is delivered at most once: nothing to answer.
         self.attempt = attempt
         self.start = start
         self.end = end

@@ -132,7 +132,7 @@ class Publishing:
         topic = self._state.topic(name)
         partition = topic.partition(number)
         header = _checked(topic, data)
-        if topic.settings.depth_max is not None:
+        if topic.settings.depth_max is not None and not _is_repeat(partition, header):
             yield from self._wait_for_room(topic, header.count)
         receipt = self._append_checked(partition, header, data)
         yield from self._partition_durable(partition)
@@ -154,7 +154,7 @@ class Publishing:
             try:
                 partition = topic.partition(number)
                 header = _checked(topic, data)
-                if topic.settings.depth_max is not None:
+                if topic.settings.depth_max is not None and not _is_repeat(partition, header):
                     yield from self._wait_for_room(topic, header.count)
                 answers.append(self._append_checked(partition, header, data))
             except PenstockError as refusal:
@@ -420,6 +420,16 @@ class Publishing:
             == dedup.NEW
         ):
             self._append_foreign(target, header, bytearray(batch))
+
+
+def _is_repeat(partition: Partition, header: Header) -> bool:
+    """Whether a batch is there already: then it needs no room, and a full topic is no answer."""
+    if header.producer_id < 0:
+        return False
+    verdict, _ = partition.producers.check(
+        header.producer_id, header.producer_epoch, header.base_sequence, header.count
+    )
+    return verdict == dedup.DUPLICATE
 
 
 def _checked(topic: Topic, data: Any) -> Header:

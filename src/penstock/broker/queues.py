@@ -38,6 +38,7 @@ from penstock.message import (
 )
 from penstock.types import Duration, duration_ms, whole_number
 
+NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
 EXTENSION_MS_MAX: Final = 12 * 3600 * 1000
 
 Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
@@ -96,6 +97,9 @@ class Queues:
         self._settle_runs(topic, consumer.group, runs)
         for run in runs:
             yield from journal_durable(topic.partitions[run.delivery.partition])
+        if consumer.takes_batches:
+            for lent in messages:
+                lent.lease = NO_LEASE
 
     # Answers.
 

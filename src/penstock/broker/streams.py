@@ -170,10 +170,13 @@ class Streams:
             yield from journal_durable(group.topic.partitions[number])
 
     def resume(self, consumer: Consumer, positions: dict[int, int]) -> None:
-        """A consumer came back, and has read up to these offsets: what else it was sent, it never saw."""
-        for number, offset in positions.items():
-            if number in consumer.positions:
-                consumer.positions[number] = min(max(offset, 0), consumer.positions[number])
+        """A consumer came back, and has read up to these offsets: what else it was sent, it never saw.
+
+        Of a partition that it does not name, it has seen nothing.
+        """
+        for number, position in consumer.positions.items():
+            seen = positions.get(number, self._committed(consumer.group, number))
+            consumer.positions[number] = min(max(seen, 0), position)
 
     def _check_owner(self, consumer: Consumer, number: int) -> None:
         group = consumer.group

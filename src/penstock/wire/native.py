@@ -387,7 +387,7 @@ def decode_consumer(body: bytes) -> int:
 
 
 def encode_receive(correlation: int, consumer: int, max_messages: int, wait_ms: int) -> bytes:
-    """Ask for messages, and wait for the first of them."""
+    """Ask for messages, and wait for the first of them; for none: end the waits of this consumer."""
     return _RECEIVE.pack(RECEIVE, 16, correlation, consumer, max_messages, wait_ms)
 
 

@@ -102,6 +102,22 @@ async def test_a_receive_waits_for_a_message() -> None:
 
 
 @both_loops
+async def test_a_client_may_call_a_receive_off() -> None:
+    async with serving() as place:
+        peer = await with_topic(place)
+        consumer = (await peer.open("orders")).consumer
+        peer.send(native.encode_receive(500, consumer, 10, 60_000))
+        peer.send(native.encode_receive(501, consumer, 0, 0))
+
+        answers = [await peer.frame(), await peer.frame()]
+
+        assert {native.correlation_of(body) for _, body in answers} == {500, 501}
+        assert [native.decode_received(body) for _, body in answers] == [[], []]
+        await peer.publish("orders", b"a")  # Nobody waits any more, so nobody takes it.
+        assert values(await peer.receive(consumer, 10)) == [b"a"]
+
+
+@both_loops
 async def test_acked_messages_are_done() -> None:
     async with serving() as place:
         peer = await with_topic(place)

@@ -225,8 +225,12 @@ def close_consumer(session: Session, correlation: int, body: bytes) -> None:
 
 
 def receive(session: Session, correlation: int, body: bytes) -> None:
-    """Wait for messages."""
+    """Wait for messages; for none at all: end the waits that are under way."""
     number, max_messages, wait_ms = native.decode_receive(body)
+    if max_messages == 0:
+        session.consumer(number).call_off()
+        session.answer(native.encode_received(correlation, []))
+        return
     then = session.then(correlation, native.encode_received)
     session.consumer(number).receive(max_messages, wait_ms, then)
 

@@ -116,6 +116,13 @@ class WireConsumer:
         if not self._paused:
             wait.start()
 
+    def call_off(self) -> None:
+        """The client waits no longer: every RECEIVE under way is answered with nothing."""
+        asked, self._asked = self._asked, {}
+        for wait, then in asked.items():
+            wait.stop()
+            then([], None)
+
     # Pushed to.
 
     def add_credit(self, credit: int) -> None:
