@@ -287,6 +287,17 @@ async def test_a_commit_on_the_partition_of_another_is_refused() -> None:
 
 
 @both_loops
+async def test_a_heartbeat_of_a_consumer_whose_group_is_gone_is_told_so() -> None:
+    async with serving() as place:
+        peer = await with_topic(place)
+        consumer = (await peer.open("orders", options={"kind": "stream"})).consumer
+        await peer.call("delete_group", topic="orders", group="g")
+
+        with pytest.raises(Closed):
+            await peer.ask(native.encode_consumer(native.HEARTBEAT, 70, consumer))
+
+
+@both_loops
 async def test_what_is_for_queues_is_refused_for_a_stream() -> None:
     async with serving() as place:
         peer = await with_topic(place)

@@ -16,6 +16,7 @@ from penstock.broker.batches import BatchConsumer
 from penstock.calls import CALLS, Recurring, encode_answer, message_of, wire_receipt
 from penstock.config import GroupOptions, TopicSettings
 from penstock.errors import (
+    Closed,
     FrameTooLarge,
     MetadataStale,
     OperationUnknown,
@@ -280,8 +281,10 @@ def commit(session: Session, correlation: int, body: bytes) -> None:
 
 def heartbeat(session: Session, correlation: int, body: bytes) -> None:
     """Stream groups: stay a member."""
-    work = session.consumer(native.decode_consumer(body)).inner.heartbeat()
-    session.start(work, correlation, ok_frame)
+    inner = session.consumer(native.decode_consumer(body)).inner
+    if inner.closed:
+        raise Closed(what="consumer")
+    session.start(inner.heartbeat(), correlation, ok_frame)
 
 
 def ack_and_publish(session: Session, correlation: int, body: bytes) -> None:

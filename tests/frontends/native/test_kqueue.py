@@ -1,0 +1,338 @@
+"""KQueue's clients, byte by byte."""
+
+import asyncio
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
+
+from penstock.frontends.native.kqueue import message_id
+from penstock.wire import native
+
+PUB, SUB, ACK, PING, DELIVERY = 1, 2, 3, 4, 5
+
+
+def command(opcode: int, **fields: object) -> bytes:
+    """A frame as KQueue's clients make it."""
+    body = json.dumps(fields, separators=(",", ":")).encode()
+    return bytes([opcode]) + len(body).to_bytes(4, "big") + body
+
+
+async def say(peer: Peer, data: bytes) -> bytes:
+    peer.send(data)
+    return await peer.line()
+
+
+async def subscribed(place: Place, topic: str = "t", **more: object) -> Peer:
+    peer = await place.connect()
+    assert await say(peer, command(SUB, Topic=topic, **more)) == f"OK Subscribed to {topic}\n".encode()
+    return peer
+
+
+async def delivery(peer: Peer) -> dict[str, str]:
+    opcode, body = await peer.frame()
+    assert opcode == DELIVERY
+    told: dict[str, str] = json.loads(body)
+    return told
+
+
+@both_loops
+async def test_the_demo_of_kqueue_byte_by_byte() -> None:
+    """SUB and PUB on one connection, with the frames of the shipped client."""
+    sub = b'\x02\x00\x00\x00\x1d{"Topic":"test_binary_topic"}'
+    pub = (
+        b'\x01\x00\x00\x00\x88{"Topic":"test_binary_topic","Message":{"ID":"6ba7b810-9dad-11d1-80b4-00c04fd430c8",'
+        b'"Payload":"Hello from the binary protocol, twice!"}}'
+    )
+    assert (len(sub), len(pub)) == (34, 141)
+    name = message_id("test_binary_topic", 0, 0)
+    pushed = b'{"ID":"%s","Payload":"Hello from the binary protocol, twice!"}' % name.encode()
+    async with serving() as place:
+        peer = await place.connect()
+
+        peer.send(sub)
+        assert await peer.read(33) == b"OK Subscribed to test_binary_topic\n"[:33]
+        assert await peer.read(2) == b"c\n"
+        peer.send(pub)
+        assert await peer.line() == b"OK Published %s\n" % name.encode()
+        assert await peer.read(5 + len(pushed)) == b"\x05" + len(pushed).to_bytes(4, "big") + pushed
+        assert await say(peer, command(ACK, MessageID=name)) == b"OK ACK\n"
+
+        group = await place.broker.describe_group("test_binary_topic", "default")
+        assert (group.lag, group.acked) == (0, 1)
+
+
+@both_loops
+async def test_an_answer_is_alone_in_what_a_client_reads_first(tmp_path: Path) -> None:
+    """KQueue's clients read once for each command, and take that for the answer."""
+    async with serving(str(tmp_path / "data")) as place:
+        reads: list[bytes] = []
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            lambda: Reads(reads), "127.0.0.1", place.port
+        )
+        transport.write(command(SUB, Topic="t"))
+        await until(lambda: reads == [b"OK Subscribed to t\n"])
+        for _ in range(20):
+            reads.clear()
+
+            transport.write(command(PUB, Topic="t", Payload="hello"))
+            await until(lambda: len(reads) == 2)
+
+            assert reads[0].startswith(b"OK Published ")
+            assert reads[0].index(b"\n") == len(reads[0]) - 1
+            assert reads[1].startswith(b"\x05")
+        transport.abort()
+
+
+class Reads(asyncio.Protocol):
+    """Notes what each read brings."""
+
+    def __init__(self, reads: list[bytes]) -> None:
+        self._reads = reads
+
+    def data_received(self, data: bytes) -> None:
+        self._reads.append(data)
+
+
+@both_loops
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"Topic": "t", "Payload": "p"},
+        {"topic": "t", "payload": "p"},
+        {"TOPIC": "t", "pAyLoAd": "p", "Unknown": 7},
+        {"Topic": "t", "Message": {"ID": "x", "Payload": "p"}},
+        {"topic": "t", "MESSAGE": {"id": "x", "PAYLOAD": "p"}},
+    ],
+)
+async def test_both_bodies_of_pub_are_taken_without_regard_to_case(body: dict[str, object]) -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        assert (await say(peer, command(PUB, **body))).startswith(b"OK Published ")
+
+        assert (await delivery(peer))["Payload"] == "p"
+
+
+@both_loops
+async def test_an_id_is_a_uuid_and_the_same_in_answer_and_delivery() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        line = await say(peer, command(PUB, Topic="t", Payload="p"))
+        name = line.decode().removeprefix("OK Published ").strip()
+
+        assert str(uuid.UUID(name)) == name
+        assert (await delivery(peer))["ID"] == name
+
+
+@both_loops
+async def test_a_topic_is_made_by_sub_alone() -> None:
+    async with serving() as place:
+        peer = await place.connect()
+
+        refused = await say(peer, command(PUB, Topic="t", Payload="p"))
+        await say(peer, command(SUB, Topic="t"))
+        accepted = await say(peer, command(PUB, Topic="t", Payload="p"))
+
+    assert refused == b"ERR Topic not found. Try subscribing first.\n"
+    assert accepted.startswith(b"OK Published ")
+
+
+@both_loops
+async def test_a_full_topic_is_told_in_kqueues_words() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", durability="memory", depth_max=1)
+        await place.broker.create_group("t", "default")
+        peer = await place.connect()
+
+        assert (await say(peer, command(PUB, Topic="t", Payload="p"))).startswith(b"OK Published ")
+        assert (
+            await say(peer, command(PUB, Topic="t", Payload="p")) == b"ERR Queue full, backpressure applied\n"
+        )
+
+
+@both_loops
+async def test_an_ack_for_nothing_is_told_in_kqueues_words() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        name = (await delivery(peer))["ID"]
+
+        first = await say(peer, command(ACK, messageid=name))
+        again = await say(peer, command(ACK, MessageID=name))
+        unknown = await say(peer, command(ACK, MessageID="nobody"))
+
+    assert first == b"OK ACK\n"
+    assert again == unknown == b"ERR Message ID not found or already acknowledged.\n"
+
+
+@both_loops
+async def test_any_connection_may_acknowledge_any_delivery() -> None:
+    async with serving() as place:
+        peer, other = await subscribed(place), await place.connect()
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        name = (await delivery(peer))["ID"]
+
+        assert await say(other, command(ACK, MessageID=name)) == b"OK ACK\n"
+        assert (await place.broker.describe_group("t", "default")).lag == 0
+
+
+@both_loops
+async def test_ping_is_answered() -> None:
+    async with serving() as place:
+        peer = await place.connect()
+
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+
+
+@both_loops
+@pytest.mark.parametrize(("opcode", "name"), [(PUB, b"PUB"), (SUB, b"SUB"), (ACK, b"ACK")])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"Topic":7,"MessageID":7}'])
+async def test_a_body_that_is_not_what_it_should_be_is_told_and_the_connection_goes_on(
+    opcode: int, name: bytes, body: bytes
+) -> None:
+    async with serving() as place:
+        peer = await place.connect()
+
+        line = await say(peer, native.plain_frame(opcode, body))
+
+        assert line.startswith(b"ERR Decoding %s payload: " % name)
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+
+
+@both_loops
+async def test_a_name_that_is_not_allowed_is_told_and_the_connection_goes_on() -> None:
+    async with serving() as place:
+        peer = await place.connect()
+
+        line = await say(peer, command(SUB, Topic="no/good"))
+
+        assert line.startswith(b"ERR topic name 'no/good' is not allowed")
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+
+
+@both_loops
+async def test_an_unknown_command_is_told_and_the_connection_goes_on() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        assert await say(peer, native.plain_frame(0x2A, b"{}")) == b"ERR Unknown Command Type: 2a\n"
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+
+
+@both_loops
+async def test_a_frame_that_is_too_long_is_told_and_the_connection_closed() -> None:
+    async with serving(frame_bytes_max=1000) as place:
+        peer = await place.connect()
+
+        peer.send(b"\x01\xff\xff\xff\xff")
+
+        assert (await peer.rest()).startswith(b"ERR a frame of 4294967295 bytes was announced")
+
+
+@both_loops
+async def test_subscribers_share_the_messages_unless_they_name_a_group() -> None:
+    async with serving() as place:
+        one = await subscribed(place)
+        two = await subscribed(place)
+        watcher = await subscribed(place, Group="watcher")
+        sender = await place.connect()
+
+        for number in range(40):
+            await say(sender, command(PUB, Topic="t", Payload=str(number)))
+            await asyncio.sleep(0)
+
+        seen = [(await delivery(watcher))["Payload"] for _ in range(40)]
+        assert sorted(seen, key=int) == [str(number) for number in range(40)]
+        group = await place.broker.describe_group("t", "default")
+        assert group.in_flight == 40
+        assert len(group.consumers) == 2
+        one.cut()
+        two.cut()
+
+
+@both_loops
+async def test_what_a_vanished_subscriber_had_not_acknowledged_goes_to_another() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        name = (await delivery(peer))["ID"]
+
+        peer.cut()
+        other = await subscribed(place)
+
+        assert await delivery(other) == {"ID": name, "Payload": "p"}
+        assert await say(other, command(ACK, MessageID=name)) == b"OK ACK\n"
+        await until(lambda: not place.listener.kqueue.held)
+
+
+@both_loops
+async def test_a_message_that_is_not_acknowledged_in_time_comes_again() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", durability="memory")
+        await place.broker.create_group("t", "default", visibility_timeout="20ms", backoff=["0s"])
+        peer = await subscribed(place)
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+
+        first, second = await delivery(peer), await delivery(peer)
+
+        assert first == second
+
+
+@both_loops
+async def test_a_subscriber_holds_no_more_than_a_hundred_messages() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+        await place.broker.publish_batch("t", [b"p"] * 150)
+
+        names = [(await delivery(peer))["ID"] for _ in range(100)]
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+        assert (await place.broker.describe_group("t", "default")).in_flight == 100
+        peer.send(command(ACK, MessageID=names[0]))
+        assert await peer.line() == b"OK ACK\n"
+
+        assert (await delivery(peer))["ID"] not in names
+
+
+@both_loops
+async def test_a_payload_that_is_no_text_arrives_with_replacement_characters() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        await place.broker.publish("t", b"a\xffb")
+
+        assert (await delivery(peer))["Payload"] == "a\ufffdb"
+
+
+@both_loops
+async def test_subscribing_twice_is_one_subscription() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        assert await say(peer, command(SUB, Topic="t")) == b"OK Subscribed to t\n"
+
+        assert len((await place.broker.describe_group("t", "default")).consumers) == 1
+
+
+@both_loops
+async def test_a_penstock_client_and_a_kqueue_client_share_a_topic() -> None:
+    async with serving() as place:
+        old = await subscribed(place)
+        new = await place.client()
+
+        await new.publish("t", b"from the new")
+
+        assert (await delivery(old))["Payload"] == "from the new"
+
+
+@both_loops
+async def test_draining_closes_a_kqueue_connection_after_its_answers() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        await asyncio.wait_for(place.listener.drain(), 5)
+
+        assert await peer.rest() == b""
