@@ -89,19 +89,30 @@ class LineConnection(asyncio.Protocol):
 
     async def read_line(self) -> bytes | None:
         """The next line without its end (LF or CRLF); None if there are no more."""
-        while True:
-            end = self._buffer.find(b"\n", self._looked)
-            if max(end, len(self._buffer) if end < 0 else 0) > self._line_bytes_max:
-                raise LineTooLong
-            if end >= 0:
-                return self._take(end)
-            if self._ended:
-                return None
-            self._looked = len(self._buffer)
+        while (line := self._take()) is None and not self._ended:
             self._input.clear()
             await self._input.wait()
+        return line
 
-    def _take(self, end: int) -> bytes:
+    async def read_lines(self, count_max: int) -> list[bytes]:
+        """The next line and those that have arrived behind it; none if there are no more."""
+        first = await self.read_line()
+        lines = [] if first is None else [first]
+        try:
+            while lines and len(lines) < count_max and (line := self._take()) is not None:
+                lines.append(line)
+        except LineTooLong:
+            pass  # The next call says so, when these are done.
+        return lines
+
+    def _take(self) -> bytes | None:
+        """The next line, if all of it has arrived."""
+        end = self._buffer.find(b"\n", self._looked)
+        if max(end, len(self._buffer) if end < 0 else 0) > self._line_bytes_max:
+            raise LineTooLong
+        if end < 0:
+            self._looked = len(self._buffer)
+            return None
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._looked = 0

@@ -1,12 +1,18 @@
 """Connections of the text protocol: their limits, and how they end."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config import TopicSettings
 from penstock.frontends import lines
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.listener import Connections
 from penstock.frontends.text import commands
+from penstock.frontends.text.server import TextListener
 
 LONG = b"PRODUCE orders 0 " + b"x" * 10_000
 
@@ -163,3 +169,30 @@ async def test_a_client_that_never_reads_its_last_words_is_cut(
 
         await asyncio.wait_for(asyncio.gather(*door.listener._tasks.values()), 5)
         assert door.connections.count == 0
+
+
+async def test_publishes_that_arrive_together_wait_for_the_disk_together(tmp_path: Path) -> None:
+    """Sixty-four at a time: a wait for each of them would make a file of lines take minutes."""
+    rounds = 0
+
+    def count() -> None:
+        nonlocal rounds
+        rounds += 1
+
+    connections = Connections(10)
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=1)
+        broker._core.state.commit.listeners.append(count)
+        listener = TextListener(broker, LimitSettings(), connections, TopicSettings())
+        server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+
+        writer.write(b"".join(b"PRODUCE orders 0 %d\n" % number for number in range(640)) + b"QUIT\n")
+        answers = await asyncio.wait_for(reader.read(), 5)
+
+        writer.close()
+        server.close()
+        await listener.drain()
+    expected = [*(f"OK Published orders:0:{number}" for number in range(640)), "OK Bye"]
+    assert answers.decode().splitlines() == expected
+    assert 0 < rounds <= 40

@@ -198,7 +198,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "HELP": Command("", 0, 0, "this list", help_),
     "QUIT": Command("", 0, 0, "end the connection", quit_),
 }
-WITH_MESSAGE: Final = frozenset({"PRODUCE", "PUB"})
+PUBLISHING: Final = frozenset({b"PRODUCE", b"PUB"})
 
 
 async def answer(session: Session, line: bytes) -> bytes:
@@ -216,6 +216,11 @@ async def answer(session: Session, line: bytes) -> bytes:
         return f"ERR {errors.words(error)}\n".encode()
 
 
+def is_publish(line: bytes) -> bool:
+    """Whether a line publishes, and so may be done together with its like."""
+    return line.lstrip().partition(b" ")[0].upper() in PUBLISHING
+
+
 def split_command(line: bytes) -> tuple[str, bytes]:
     """The command in capitals, and all that follows the space behind it."""
     word, _, rest = line.lstrip().partition(b" ")
@@ -226,7 +231,7 @@ def split_command(line: bytes) -> tuple[str, bytes]:
 
 def split_words(name: str, command: Command, rest: bytes) -> list[bytes]:
     """The arguments of a command; a message is the rest of the line behind one space, as it is."""
-    if name not in WITH_MESSAGE:
+    if name.encode() not in PUBLISHING:
         words = rest.split()
     else:
         words = []

@@ -1,6 +1,6 @@
 """One connection of the text protocol: lines to commands, and the pushes of its subscriptions.
 
-    read_line ──> commands.answer ──> OK / ERR          one at a time, in order
+    read_lines ──> commands.answer ──> OK / ERR         in order; publishes in a row share a sync
     consumer.receive ──> MSG ...                        one task for each subscription, in between
 
 The connection's task owns the tasks of its subscriptions.  When the input
@@ -11,6 +11,7 @@ timeout.
 """
 
 import asyncio
+from itertools import groupby
 from typing import Final
 
 from penstock.aio import AsyncConsumer
@@ -21,8 +22,9 @@ from penstock.frontends.config import LimitSettings
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
 from penstock.frontends.listener import Connections
 from penstock.frontends.text import errors
-from penstock.frontends.text.commands import Refused, Session, answer
+from penstock.frontends.text.commands import Refused, Session, answer, is_publish
 
+TOGETHER_MAX: Final = 64  # Lines that are taken at a time, if so many have arrived.
 PUSH_MESSAGES: Final = 16  # Taken at a time for a client that reads; all it costs if it stops reading.
 PUSH_WAIT_S: Final = 3600  # A subscription waits this long at a time, and then again.
 
@@ -76,20 +78,28 @@ class TextListener(LineListener):
                     await consumer.close()
 
     async def _answer_lines(self, connection: LineConnection, session: Session) -> None:
-        """Do the lines one by one; also those of a client that did not wait for its answers."""
+        """Do the lines in their order; also those of a client that does not wait for its answers."""
         while not session.ended:
             try:
-                line = await connection.read_line()
+                lines = await connection.read_lines(TOGETHER_MAX)
             except LineTooLong:
                 limit = self._limits.text_line_bytes_max
                 words = f"ERR Line too long: more than {limit} bytes (limits.text_line_bytes_max)\n"
                 await connection.last_words(words.encode())
                 return
-            if line is None:
+            if not lines:
                 return
-            async with session.turn:
-                connection.write(await answer(session, line))
-                await connection.drained()
+            for publishing, some in groupby(lines, key=is_publish):
+                for together in [list(some)] if publishing else ([line] for line in some):
+                    if not session.ended:
+                        await self._answer(connection, session, together)
+
+    async def _answer(self, connection: LineConnection, session: Session, lines: list[bytes]) -> None:
+        """Answer lines that may be done together: one, or publishes, which share a wait for the disk."""
+        async with session.turn:
+            answers = await asyncio.gather(*(answer(session, line) for line in lines))
+            connection.write(b"".join(answers))
+            await connection.drained()
 
     async def _push(
         self, connection: LineConnection, session: Session, topic: str, group: str, consumer: AsyncConsumer
