@@ -30,7 +30,7 @@ def load_app(target: str) -> App:
     module = _import(module_name)
     found = _attribute(module, name)
     if not isinstance(found, App):
-        raise NoSuchApp(f"{module_name}:{name} is {_kind(found)}, and not a penstock.App{_instead(module)}")
+        raise NoSuchApp(f"{module_name}:{name} is no penstock.App, but {_kind(found)}{_instead(module)}")
     if not found.functions:
         raise NoSuchApp(f"{module_name}:{name} has no functions; decorate some with @{name}.worker(topic)")
     return found
@@ -66,4 +66,4 @@ def _instead(module: ModuleType) -> str:
 
 
 def _kind(value: object) -> str:
-    return "a class" if isinstance(value, type) else f"a {type(value).__name__}"
+    return "a class" if isinstance(value, type) else f"of type {type(value).__name__}"
