@@ -33,8 +33,8 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@
 
-run: compile     ## the demo: a broker in this process, at work on your terminal
-	@$(COMPILED) $(BIN)/python -m penstock demo
+run: compile     ## a server on ./data, with the commands to try next; Ctrl-C ends it
+	@$(COMPILED) $(BIN)/penstock serve --data ./data
 
 test: test-interpreted test-compiled  ## the whole suite, and the core again compiled (under 10 minutes)
 test-interpreted: $(READY)
