@@ -175,6 +175,8 @@ class Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """Send, together with what else is sent in this turn of the loop."""
+        if self._ending:  # The last words are said, and nothing can be written behind them.
+            return
         self._out.append(data)
         self._out_bytes += len(data)
         if self._out_bytes >= self._host.write_buffer_bytes_max:
@@ -185,6 +187,8 @@ class Connection(asyncio.Protocol):
 
     def send_alone(self, data: bytes) -> None:
         """Send now, before anything that is sent in a later turn of the loop."""
+        if self._ending:
+            return
         self._out.append(data)
         self._flush()
 
