@@ -27,6 +27,8 @@ SETTLED: Final = ("acked", "dead-lettered", "expired", "skipped", "committed")
 DELIVERED: Final = ("delivered", "redelivered")
 UNSETTLING: Final = (*DELIVERED, "group moved")
 RETAINED: Final = "retained until"
+DUE: Final = "due"
+AHEAD: Final = (DUE, RETAINED)  # What will be; told last.
 HOUR_MS: Final = 3_600_000
 
 
@@ -51,14 +53,16 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     partition: int
-    offset: int
+    offset: int  # -1 if it is not in the log: not due yet, cancelled, or recurring.
     key: bytes | None
     events: list[TraceEvent]
+    schedule: int = -1  # Then the number of its schedule entry.
 
     @property
     def id(self) -> str:
-        """The message's id."""
-        return f"{self.topic}:{self.partition}:{self.offset}"
+        """The message's id, or its schedule id."""
+        place = self.offset if self.offset >= 0 else f"s{self.schedule}"
+        return f"{self.topic}:{self.partition}:{place}"
 
     @property
     def published_ms(self) -> int:
@@ -91,15 +95,15 @@ def _lines(trace: Trace) -> Iterator[str]:
     yield f"{trace.id}  {key}"
     table = _Table(trace)
     for group in dict.fromkeys(event.group for event in trace.events):
-        mine = [event for event in trace.events if event.group == group and event.event != RETAINED]
+        mine = [event for event in trace.events if event.group == group and event.event not in AHEAD]
         if mine:
             yield ""
             yield f"{group}: {_outcome(trace, group, mine)}" if group else table.heading()
             yield from (table.line(event) for event in mine)
     for event in trace.events:
-        if event.event == RETAINED:
+        if event.event in AHEAD:
             yield ""
-            yield f"{RETAINED} {event.time:%Y-%m-%d %H:%M:%S} UTC"
+            yield f"{event.event} {event.time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _outcome(trace: Trace, group: str, mine: list[TraceEvent]) -> str:
@@ -117,7 +121,7 @@ class _Table:
     """Lines with their columns aligned."""
 
     def __init__(self, trace: Trace) -> None:
-        told = [event for event in trace.events if event.event != RETAINED]
+        told = [event for event in trace.events if event.event not in AHEAD]
         self._from_ms = trace.published_ms if trace.published_ms >= 0 else (told[0].time_ms if told else 0)
         self._one_day = len({event.time.date() for event in told}) <= 1
         self._wide = max((len(event.event) for event in told), default=0)

@@ -203,3 +203,93 @@ def test_what_is_no_id_is_refused(penstock: TestBroker, name: str) -> None:
 
     with pytest.raises(InvalidValue, match="orders:0:7"):
         penstock.trace(name)
+
+
+# Scheduled messages, by their schedule ids.
+
+
+def test_a_message_that_is_not_due_is_traced_by_its_schedule_id(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    receipt = penstock.publish("orders", b"x", key="k", delay="1h")
+    start_ms = penstock.clock.wall_ms()
+    assert receipt.schedule_id is not None
+    penstock.advance("10m")
+    penstock.reschedule(receipt.schedule_id, delay="30m")
+
+    trace = penstock.trace(receipt.schedule_id)
+
+    assert (trace.id, trace.offset, trace.key) == ("orders:0:s0", -1, b"k")
+    assert [(event.event, event.time_ms - start_ms) for event in trace.events] == [
+        ("scheduled", 0),
+        ("rescheduled", 600_000),
+        ("due", 2_400_000),
+    ]
+    assert trace.events[0].detail == "for 2026-01-01 01:00:00 UTC"
+    assert trace.events[1].detail == "for 2026-01-01 00:40:00 UTC"
+
+
+def test_a_cancelled_message_says_so(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    receipt = penstock.publish("orders", b"x", delay="1h")
+    assert receipt.schedule_id is not None
+    penstock.cancel(receipt.schedule_id)
+
+    trace = penstock.trace(receipt.schedule_id)
+
+    assert names(trace) == ["scheduled", "cancelled"]
+    assert (
+        str(trace)
+        == """\
+orders:0:s0  no key
+
+2026-01-01, UTC
+  00:00:00.000    +0.000 s  scheduled  for 2026-01-01 01:00:00 UTC
+  00:00:00.000    +0.000 s  cancelled"""
+    )
+
+
+def test_a_scheduled_message_that_was_published_is_traced_as_the_message_it_is(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"first")
+    receipt = penstock.publish("orders", b"x", delay="1h")
+    assert receipt.schedule_id is not None
+    penstock.advance("1h")
+
+    assert penstock.trace(receipt.schedule_id) == penstock.trace("orders:0:1")
+
+
+def test_a_scheduled_message_that_retention_has_deleted_still_tells_that_it_was_published(
+    penstock: TestBroker,
+) -> None:
+    penstock.create_topic("orders", retention="1h")
+    receipt = penstock.publish("orders", b"x", delay="1m")
+    assert receipt.schedule_id is not None
+    penstock.advance("3h")
+    assert penstock.read("orders") == []
+
+    trace = penstock.trace(receipt.schedule_id)
+
+    assert names(trace) == ["scheduled", "published"]
+    assert trace.events[1].detail == "as orders:0:0"
+
+
+def test_a_recurring_message_tells_every_time_it_came(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    identity = penstock.schedule("orders", b"tick", cron="0 * * * *", timezone="Europe/Berlin")
+    penstock.advance("2h")
+
+    trace = penstock.trace(identity)
+
+    assert names(trace) == ["scheduled", "published", "published", "due"]
+    assert trace.events[0].detail == "by cron 0 * * * *, Europe/Berlin"
+    assert [event.detail for event in trace.events[1:3]] == ["as orders:0:0", "as orders:0:1"]
+    assert str(trace).endswith("due 2026-01-01 03:00:00 UTC")
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_schedule_id_that_nobody_knows_is_refused(penstock: TestBroker, partition: int) -> None:
+    penstock.create_topic("orders", partitions=2)
+    penstock.publish("orders", b"x", delay="1h", partition=0)
+
+    with pytest.raises(InvalidValue, match="nothing is scheduled"):
+        penstock.trace(f"orders:{partition}:s7")

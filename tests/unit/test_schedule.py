@@ -47,6 +47,11 @@ class Partition:
             self.schedule.fired(pairs, now_ms)
         return [entry.number for entry in due]
 
+    def came_ms(self, number: int) -> int:
+        known = self.schedule.known(number)
+        assert known is not None
+        return known.accepted_ms
+
     def delivered(self) -> list[bytes | None]:
         return [record.value for record in self.data.records(self.data.start, self.data.end)]
 
@@ -193,8 +198,8 @@ def test_it_is_known_when_a_message_was_accepted() -> None:
     number = partition.add(NOW_MS + 10, now_ms=NOW_MS + 3)
     partition.fire(NOW_MS + 10)
 
-    assert partition.schedule.accepted_ms(number) == NOW_MS + 3
-    assert partition.schedule.accepted_ms(99) == -1
+    assert partition.came_ms(number) == NOW_MS + 3
+    assert partition.schedule.known(99) is None
 
 
 def test_a_recurring_message_keeps_its_number_and_waits_for_its_next_time() -> None:
@@ -417,8 +422,8 @@ def test_what_settles_while_the_log_is_cleaned_is_not_forgotten_too_early() -> N
     assert list(partition.schedule.maintain_steps(NOW_MS)) == [], "one at a time"
     list(steps)
 
-    assert partition.schedule.accepted_ms(late[-1]) == NOW_MS
-    assert partition.schedule.accepted_ms(early[0]) == -1
+    assert partition.came_ms(late[-1]) == NOW_MS
+    assert partition.schedule.known(early[0]) is None
     partition.open(NOW_MS)
     assert partition.schedule.count == 0
 

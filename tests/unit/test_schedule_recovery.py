@@ -292,7 +292,7 @@ def test_what_fires_while_the_log_is_cleaned_is_not_forgotten_before_its_message
     partition.fire(NOW_MS + 1)
     for _ in steps:
         pass
-    assert partition.schedule.accepted_ms(1) == -1
+    assert partition.schedule.known(1) is None
 
     partition.lose_what_is_not_synced()
 
@@ -308,7 +308,7 @@ def test_cleaning_does_not_forget_what_is_accounted_for() -> None:
     partition.fire()
     partition.schedule.reschedule(number, NOW_MS + 30 * MINUTE_MS, NOW_MS)
     partition.schedule.maintain(NOW_MS)
-    assert partition.schedule.accepted_ms(number + 1) == -1
+    assert partition.schedule.known(number + 1) is None
 
     partition.kill()
 

@@ -174,11 +174,19 @@ class Schedules:
         return True
 
     def _find(self, identity: str) -> tuple[Partition, int]:
-        parts = identity.split(":") if isinstance(identity, str) else []
-        if len(parts) != 3 or not is_number(parts[1]) or parts[2][:1] != "s" or not is_number(parts[2][1:]):
+        place = schedule_place(identity)
+        if place is None:
             raise InvalidValue(name="schedule_id", value=identity, why="it looks like 'orders:0:s17'")
-        topic: Topic = self._state.topic(parts[0])
-        return topic.partition(int(parts[1])), int(parts[2][1:])
+        topic: Topic = self._state.topic(place[0])
+        return topic.partition(place[1]), place[2]
+
+
+def schedule_place(identity: object) -> tuple[str, int, int] | None:
+    """Topic, partition and number that a schedule id names; None if it is none."""
+    parts = identity.split(":") if isinstance(identity, str) else []
+    if len(parts) != 3 or not is_number(parts[1]) or parts[2][:1] != "s" or not is_number(parts[2][1:]):
+        return None
+    return parts[0], int(parts[1]), int(parts[2][1:])
 
 
 def is_number(text: str) -> bool:

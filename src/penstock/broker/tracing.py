@@ -4,23 +4,30 @@
     delivered, ...      every journal event whose range holds the offset, for every group
     retained until      when retention may delete it
 
+A message that is not in the log because it is not due, was cancelled or is
+recurring is named by its schedule id, and told from the schedule alone.
+
 There is no sampling and nothing extra is recorded: the journal has every
 decision anyway.  Cost: a scan of the partition's journal from the message's
 timestamp on, about a million events a second where compiled.
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from penstock.broker.dead_letters import REDRIVE
-from penstock.broker.schedules import is_number, scheduled_number
+from penstock.broker.publishing import schedule_id
+from penstock.broker.schedules import is_number, schedule_place, scheduled_number
 from penstock.broker.state import Partition, State
 from penstock.delivery import events
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.message import StoredMessage
-from penstock.trace import RETAINED, Trace, TraceEvent
+from penstock.schedule import entries
+from penstock.schedule.history import Happening
+from penstock.trace import DUE, RETAINED, Trace, TraceEvent
 
 # A delivery that ended without a settlement, in one word for each reason, and in more where it needs them.
 GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
@@ -37,8 +44,11 @@ class Tracing:
         self._state = state
 
     def trace(self, name: str, number: int | None, offset: int | None) -> Trace:
-        """The timeline of a message, named by topic, partition and offset, or by its id."""
+        """The timeline of a message, named by topic, partition and offset, by its id or its schedule id."""
         if number is None or offset is None:
+            entry = schedule_place(name)
+            if entry is not None:
+                return self._scheduled(*entry)
             name, number, offset = parse_id(name)
         topic = self._state.topic(name)
         partition = topic.partition(number)
@@ -63,12 +73,31 @@ class Tracing:
             events=timeline,
         )
 
+    def _scheduled(self, name: str, number: int, entry: int) -> Trace:
+        """The timeline of a schedule entry; of one that became a message, and no more will, the message's."""
+        partition = self._state.topic(name).partition(number)
+        known = partition.schedule.known(entry) if partition.schedule is not None else None
+        if partition.schedule is None or known is None:
+            why = "nothing is scheduled under that id, or it was settled long ago and is forgotten"
+            raise InvalidValue(name="message", value=schedule_id(name, number, entry), why=why)
+        story = partition.schedule.history(entry)
+        fired = [one.value for one in story if one.kind == entries.FIRED]
+        if known.cron is None and fired and fired[-1] >= partition.log.start:
+            return self.trace(name, number, fired[-1])
+        when = f"by cron {known.cron}, {known.timezone}" if known.cron else f"for {_utc(known.due_ms)}"
+        timeline = [TraceEvent(time_ms=known.accepted_ms, event="scheduled", detail=when)]
+        timeline += [_happened(one, f"{name}:{number}") for one in story]
+        waiting = partition.schedule.get(entry)
+        if waiting is not None:
+            timeline.append(TraceEvent(time_ms=waiting.due_ms, event=DUE))
+        return Trace(topic=name, partition=number, offset=-1, key=known.key, events=timeline, schedule=entry)
+
     def _beginning(self, partition: Partition, message: StoredMessage) -> Iterator[TraceEvent]:
         scheduled = scheduled_number(message)
         if scheduled >= 0 and partition.schedule is not None:
-            accepted_ms = partition.schedule.accepted_ms(scheduled)
-            if accepted_ms >= 0:
-                yield TraceEvent(time_ms=accepted_ms, event="scheduled", detail=f"as s{scheduled}")
+            entry = partition.schedule.known(scheduled)
+            if entry is not None:
+                yield TraceEvent(time_ms=entry.accepted_ms, event="scheduled", detail=f"as s{scheduled}")
         origin = message.headers.get("x-redriven-from")
         facts = [f"{len(message.value)} bytes", f"priority {message.priority}"]
         if origin:
@@ -103,6 +132,20 @@ class Tracing:
         return timeline
 
 
+def _happened(one: Happening, place: str) -> TraceEvent:
+    match one.kind:
+        case entries.MOVED:
+            return TraceEvent(time_ms=one.time_ms, event="rescheduled", detail=f"for {_utc(one.value)}")
+        case entries.CANCELLED:
+            return TraceEvent(time_ms=one.time_ms, event="cancelled")
+        case _:
+            return TraceEvent(time_ms=one.time_ms, event="published", detail=f"as {place}:{one.value}")
+
+
+def _utc(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def check_offset(offset: int) -> None:
     """Refuse what is no number; whether there is such an offset is for the log to say."""
     if not isinstance(offset, int) or isinstance(offset, bool):
@@ -113,9 +156,8 @@ def parse_id(identity: str) -> tuple[str, int, int]:
     """Topic, partition and offset of a message id."""
     parts = identity.split(":") if isinstance(identity, str) else []
     if len(parts) != 3 or not is_number(parts[1]) or not is_number(parts[2]):
-        raise InvalidValue(
-            name="message", value=identity, why="name it as topic, partition, offset, or by id 'orders:0:7'"
-        )
+        why = "name it as topic, partition, offset, or by id 'orders:0:7' or schedule id 'orders:0:s5'"
+        raise InvalidValue(name="message", value=identity, why=why)
     return parts[0], int(parts[1]), int(parts[2])
 
 

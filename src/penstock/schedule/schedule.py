@@ -42,6 +42,7 @@ from penstock.log.log import Log, LogConfig
 from penstock.schedule import entries, recovery
 from penstock.schedule.buckets import HOUR_MS
 from penstock.schedule.entries import Due
+from penstock.schedule.history import Happening, history
 from penstock.schedule.recovery import Fired, Replay, find_fired, next_occurrence, read_due
 from penstock.schedule.timetable import HORIZON_MS, Timetable
 from penstock.wire.records import BatchBuilder
@@ -152,10 +153,19 @@ class Schedule:
         """An entry that waits; None if it does not."""
         return read_due(self.log, self._timetable, number) if number in self._timetable.live else None
 
-    def accepted_ms(self, number: int) -> int:
-        """When an entry came, waiting or not; -1 if it is not known (any more)."""
+    def known(self, number: int) -> Due | None:
+        """An entry as it came, waiting or not; None if there is none, or it was settled and is forgotten."""
         record = recovery.read_record(self.log, number)
-        return -1 if record is None else record.timestamp
+        return None if record is None else entries.read_entry(record)
+
+    def history(self, number: int) -> list[Happening]:
+        """What became of an entry, oldest first, as far as it is known."""
+        now_ms = self.log.last_timestamp  # About: what has fired is written as soon as that is possible.
+        unwritten = [fired.data_offset for fired in self._unwritten if fired.number == number]
+        return [
+            *history(self.log, number),
+            *(Happening(now_ms, entries.FIRED, data_offset) for data_offset in unwritten),
+        ]
 
     def entries(self, after: int = -1) -> Iterator[Due]:
         """The entries that wait, in the order they came, from behind number ``after`` on.
