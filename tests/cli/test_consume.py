@@ -250,7 +250,7 @@ def test_a_value_that_is_too_long_for_its_table_ends_in_an_ellipsis(
     whole = cli("peek", "orders")
 
     assert len(fits.out.splitlines()[1]) == 80
-    assert fits.out.endswith("word w…\n")
+    assert fits.out.endswith("word word…\n")
     assert "orders:0:0  2026-01-01 00:00:00  kkkkkkkkkkkkkkkkkkkk  word word word word wor…\n" in narrow.out
     assert whole.out.endswith("word " * 29 + "word\n")
 

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-BATCH: Final = 500  # Messages asked for at a time.
+ANSWER_BYTES: Final = 1 << 20  # What one answer should hold: enough to be quick, little enough to keep.
+ASKED_FIRST: Final = 8  # Messages asked for before their size is known,
+ASKED_MAX: Final = 2000  # and at most.
+PRINTED_AT_ONCE: Final = 500
 POLL_S: Final = 0.1  # A reader at the end of the log looks again this often.
 FOLLOW_WAIT: Final = "30s"  # A consumer that follows waits this long at a time, and then again.
 Show = Callable[[Sequence[StoredMessage]], None]
@@ -129,6 +132,19 @@ def _first(offset: int | None, time: datetime | None) -> Any:
     return time if offset is None else offset
 
 
+class Appetite:
+    """How many messages to ask for: many small ones or few large ones, by the size of those that came."""
+
+    def __init__(self) -> None:
+        self.count = ASKED_FIRST
+
+    def taste(self, messages: Sequence[StoredMessage]) -> None:
+        """Learn from an answer; never asks for more than twice as many as before."""
+        if messages:
+            average = max(1, sum(len(message.value) for message in messages) // len(messages))
+            self.count = max(1, min(ANSWER_BYTES // average, 2 * self.count, ASKED_MAX))
+
+
 # Reading.
 
 
@@ -153,6 +169,7 @@ class Reader:
             raise WrongUse(f"--from-offset needs --partition: {topic} has {partitions} partitions")
         numbers = range(partitions) if partition is None else [partition]
         self._next: dict[int, int | None] = dict.fromkeys(numbers, offset)  # None: nothing read yet.
+        self._appetite = Appetite()
 
     def messages(self) -> Iterator[StoredMessage]:
         """What there is after the last one that was given out."""
@@ -162,6 +179,7 @@ class Reader:
 
     def _rest(self, partition: int) -> Iterator[StoredMessage]:
         while some := self._some(partition):
+            self._appetite.taste(some)
             for message in some:
                 yield message
                 self._next[partition] = message.offset + 1
@@ -170,7 +188,7 @@ class Reader:
         offset = self._next[partition]
         try:
             return self._broker.read(
-                self._topic, partition=partition, offset=offset, limit=BATCH,
+                self._topic, partition=partition, offset=offset, limit=self._appetite.count,
                 from_time=self._from_time if offset is None else None, to_time=self._to_time,
             )  # fmt: skip
         except OffsetOutOfRange as error:
@@ -210,7 +228,7 @@ def _grouped(messages: Iterator[StoredMessage], limit: int | None) -> Iterator[l
     while left != 0 and (message := next(messages, None)) is not None:
         some.append(message)
         left = None if left is None else left - 1
-        if len(some) == BATCH:
+        if len(some) == PRINTED_AT_ONCE:
             yield some
             some = []
     if some:
@@ -242,10 +260,13 @@ def take(
     """Print what a consumer of the group gets, and ack it; what is not acked goes back at the end."""
     end_ms = math.inf if to_time is None else instant_ms("to_time", to_time)
     left = limit
+    appetite = Appetite()
     beyond: set[int] = set()  # Partitions that have reached --to-time.
     with broker.consumer(topic, group=group) as consumer:
         while left is None or left > 0:
-            received = consumer.receive(max_messages=BATCH if left is None else min(left, BATCH), wait=wait)
+            asked = appetite.count if left is None else min(left, appetite.count)
+            received = consumer.receive(max_messages=asked, wait=wait)
+            appetite.taste(received)
             wanted = [message for message in received if message.timestamp < end_ms]
             show(wanted)
             if ack and wanted:

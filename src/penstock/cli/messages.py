@@ -19,7 +19,7 @@ import typer
 
 from penstock.cli import screen
 from penstock.cli.screen import Column
-from penstock.cli.text import bytes_field, json_line, safe_bytes, shortened, time_iso, time_text
+from penstock.cli.text import bytes_field, safe_bytes, shortened, time_iso, time_text
 from penstock.message import Delivered, Message, StoredMessage
 
 Format = Literal["value", "json", "raw", "table"]
@@ -80,7 +80,7 @@ def _values(messages: Sequence[StoredMessage]) -> None:
 
 
 def _documents(messages: Sequence[StoredMessage]) -> None:
-    screen.write("".join(json_line(document(message)) + "\n" for message in messages).encode())
+    screen.documents(map(document, messages))
 
 
 def _raw(messages: Sequence[StoredMessage]) -> None:

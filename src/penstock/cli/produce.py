@@ -26,7 +26,7 @@ from penstock.cli.arguments import priority as lane
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.messages import Template
 from penstock.cli.progress import Progress
-from penstock.cli.text import counted, json_line, time_iso
+from penstock.cli.text import counted, time_iso
 from penstock.errors import PenstockError, TopicNotFound
 from penstock.message import Message, Receipt
 
@@ -262,17 +262,15 @@ def _show_nothing(receipts: list[Receipt]) -> None:
 
 
 def _show_receipts(receipts: list[Receipt]) -> None:
-    for receipt in receipts:
-        screen.line(
-            json_line(
-                {
-                    "id": receipt.id,
-                    "topic": receipt.topic,
-                    "partition": receipt.partition,
-                    "offset": receipt.offset,
-                    "timestamp": time_iso(receipt.timestamp),
-                    "schedule_id": receipt.schedule_id,
-                    "duplicate": receipt.duplicate,
-                }
-            )
-        )
+    screen.documents(
+        {
+            "id": receipt.id,
+            "topic": receipt.topic,
+            "partition": receipt.partition,
+            "offset": receipt.offset,
+            "timestamp": time_iso(receipt.timestamp),
+            "schedule_id": receipt.schedule_id,
+            "duplicate": receipt.duplicate,
+        }
+        for receipt in receipts
+    )

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from penstock.cli.text import json_line, safe
+from penstock.cli.text import json_lines, safe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,8 +85,7 @@ def flush() -> None:
 
 def documents(lines: Iterable[object]) -> None:
     """JSON, one document a line."""
-    for document in lines:
-        line(json_line(document))
+    write(json_lines(lines).encode())
 
 
 def table(columns: Sequence[Column], rows: Iterable[Row]) -> None:

@@ -14,14 +14,18 @@ Times are UTC everywhere, whatever the time zone of the terminal.
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 # What a terminal acts on (C0, DEL, C1), what changes the direction of text, and halves of characters.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNSAFE_JSON: Final = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ENCODER: Final = msgspec.json.Encoder()
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -58,7 +62,12 @@ def time_text(time_ms: int) -> str:
 
 def time_iso(time_ms: int) -> str:
     """A time for programs: ``2026-11-15T10:30:00.000Z``."""
-    return f"{datetime.fromtimestamp(time_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+    return f"{_second(time_ms // 1000)}.{time_ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=8)  # Messages that are printed together are often of the same second.
+def _second(time_s: int) -> str:
+    return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def duration_text(duration_ms: float) -> str:
@@ -90,10 +99,14 @@ def counted(count: int, noun: str) -> str:
 # Documents.
 
 
-def json_line(document: object) -> str:
-    """A document on one line, safe on a terminal too."""
-    line = json.dumps(document, ensure_ascii=False, separators=(", ", ": "), default=str)
-    return _UNSAFE_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+def json_lines(documents: Iterable[object]) -> str:
+    """Documents, each on a line of its own, safe on a terminal too."""
+    found = list(documents)
+    try:
+        text = _ENCODER.encode_lines(found).decode()
+    except UnicodeEncodeError:  # Bytes that were no text, by way of surrogateescape: rare, and slower.
+        text = "".join(json.dumps(document, separators=(",", ":")) + "\n" for document in found)
+    return _UNSAFE_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
@@ -108,8 +121,6 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
 
 def document_of(value: Any, times: Mapping[str, str] | None = None) -> dict[str, Any]:
     """A struct as a document; ``times`` are fields of milliseconds since 1970 and their names as times."""
-    import msgspec
-
     fields: dict[str, Any] = {}
     for name in value.__struct_fields__:
         field = getattr(value, name)
