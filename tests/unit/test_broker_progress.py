@@ -124,6 +124,32 @@ def test_the_oldest_is_found_whatever_was_lent_first(penstock: TestBroker) -> No
     assert (oldest.id, oldest.consumer) == ("orders:0:3", None)
 
 
+def test_a_message_that_waits_is_compared_by_its_place(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"x"] * 6)
+    messages = penstock.consumer("orders", consumer_id="w").receive(6)
+    for message in (messages[0], messages[1], messages[2]):
+        message.ack()
+    messages[5].nack(delay="1h")
+
+    oldest = info(penstock).oldest_unacked
+
+    assert oldest is not None
+    assert (oldest.id, oldest.consumer) == ("orders:0:3", "w")
+
+
+def test_a_message_of_the_future_is_not_old(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"x")
+    penstock.consumer("orders").receive()
+    penstock.clock.step_wall("1h", back=True)
+
+    told = info(penstock)
+
+    assert told.oldest_unacked is not None
+    assert (told.oldest_unacked.age_seconds, told.lag_seconds) == (0, 0)
+
+
 def test_an_ordered_group_tells_how_many_wait_behind_a_key(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
     for key in ("red", "red", "blue", "red", "red"):
@@ -168,6 +194,19 @@ def test_a_stream_group_has_read_what_it_has_not_committed(penstock: TestBroker)
     assert oldest is not None
     assert (oldest.id, oldest.age_seconds, oldest.consumer) == ("orders:0:2", 3, "reader")
     assert (oldest.attempts, oldest.failures, oldest.due_seconds) == (1, 0, None)
+
+
+def test_a_stream_group_that_nobody_reads_has_nothing_in_hand(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"x"] * 5)
+    penstock.create_group("orders", "s", kind="stream")
+    assert info(penstock, "s").oldest_unacked is None
+
+    penstock.consumer("orders", group="s")
+    penstock.advance("2s")
+
+    assert info(penstock, "s").oldest_unacked is None
+    assert verdict(penstock, "s") == "working: 5 messages wait"
 
 
 # Rates.
@@ -259,6 +298,17 @@ def test_the_rate_of_publishing_survives_a_wall_clock_that_is_set_back(penstock:
     flow(penstock, 20, 10, 0)
 
     assert info(penstock).rates.published == pytest.approx(10, rel=0.1)
+
+
+def test_a_sample_just_taken_does_not_shorten_the_window(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.advance("1m")
+    penstock.publish_batch("orders", [b"x"] * 99)
+    penstock.advance("5s")
+    penstock.publish("orders", b"x")
+    penstock.create_group("orders", "default")
+
+    assert info(penstock).rates.published == 10
 
 
 def test_the_rate_of_publishing_survives_a_wall_clock_that_is_set_forward(penstock: TestBroker) -> None:
@@ -365,16 +415,41 @@ def test_a_consumer_that_hangs_with_everything_is_noticed(penstock: TestBroker) 
 
 def test_a_stream_that_reads_and_does_not_commit_is_noticed(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
-    penstock.publish_batch("orders", [b"x"] * 10)
+    penstock.publish_batch("orders", [b"x"] * 12)
     consumer = penstock.consumer("orders", group="s", kind="stream", consumer_id="reader")
+    consumer.receive(2)
+    consumer.commit()
+    penstock.advance("11s")
     consumer.receive(4)
-    penstock.advance("5s")
     assert verdict(penstock, "s") == "working: 6 messages wait, 4 are in hand"
     for _ in range(4):
         penstock.advance("8s")
         consumer.receive(1)
 
     assert verdict(penstock, "s").startswith("stalled: 2 messages wait, 8 are in hand, 1 consumer is there")
+
+
+def test_somebody_who_has_just_come_does_not_end_a_stall(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"x"] * 10)
+    penstock.consumer("orders")
+    penstock.advance("20s")
+    penstock.consumer("orders")
+
+    assert info(penstock).verdict.word == "stalled"
+
+
+def test_an_ack_ends_a_stall_for_as_long_as_a_visibility_timeout(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"x"] * 10)
+    messages = penstock.consumer("orders", visibility_timeout="2m").receive(10)
+    penstock.create_group("orders", "default", visibility_timeout="30s")
+    penstock.advance("15s")
+    messages[0].ack()
+    penstock.advance("20s")
+    assert info(penstock).verdict.word == "working"
+    penstock.advance("11s")
+    assert info(penstock).verdict.word == "stalled"
 
 
 def test_a_message_that_came_after_a_long_silence_is_no_stall(penstock: TestBroker) -> None:

@@ -74,7 +74,8 @@ def test_a_recurring_entry_fires_again_and_again() -> None:
 def test_a_firing_whose_message_was_lost_did_not_happen() -> None:
     """The data log lost its end in a crash, so the entry waited again, and has fired again since."""
     partition = Partition()
-    number = partition.add(NOW_MS + 10)
+    number = partition.add(NOW_MS + 999)
+    partition.schedule.reschedule(number, NOW_MS + 10, NOW_MS + 1)
     partition.fire(NOW_MS + 10)
     partition.data.close()
     partition.schedule.close()
@@ -82,11 +83,11 @@ def test_a_firing_whose_message_was_lost_did_not_happen() -> None:
         if "." in name:
             partition.files.remove(f"orders/{name}")
     partition.open()
-    assert partition.story(number) == []
+    assert partition.story(number) == [(1, MOVED, NOW_MS + 10)]
 
     partition.fire(NOW_MS + 30)
 
-    assert partition.story(number) == [(30, FIRED, 0)]
+    assert partition.story(number) == [(1, MOVED, NOW_MS + 10), (30, FIRED, 0)]
 
 
 def test_a_firing_that_could_not_be_written_is_told_all_the_same() -> None:
