@@ -5,7 +5,7 @@
         request = await server.request()
         request.cut()                       # or request.ok(...), request.refuse(...)
 
-It says hello by itself, on every connection; everything else is up to the test.
+It says hello and goodbye by itself; everything else is up to the test.
 """
 
 import asyncio
@@ -149,6 +149,8 @@ class Scripted:
                 request = Request(writer, header[0], body)
                 if request.opcode == native.HELLO:
                     request.ok(WELCOME)
+                elif request.opcode == native.CLOSE_CONSUMER:
+                    request.done()
                 else:
                     self._requests.put_nowait(request)
         self._writers.discard(writer)

@@ -22,6 +22,7 @@ the buffer included; in a stream group, no more than N wait in the buffer.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -161,12 +162,15 @@ class Receiver:
             self.holdings.clear()
             self._buffer.clear()
             self._sent.clear()
-            self.read.clear()
         self._take(opened)
+        if self.stream and not opened.resumed:  # What the program has read before can still be committed.
+            body = await ask(lambda correlation: encode_consumer(HEARTBEAT, correlation, self.number))
+            self._own(decode_body(body, list[int]))
 
     def resumed(self) -> None:
-        """The new connection is in use."""
-        self.ask_for_more()
+        """The new connection is in use; what the old one was allowed to push is forgotten."""
+        if self._waiting or self._buffer or self.holdings.count:  # Else the next receive asks.
+            self.ask_for_more(now=True)
 
     def end(self, error: PenstockError) -> None:
         """The server has closed it: its group or its topic is gone."""
@@ -384,12 +388,24 @@ class Receiver:
             lambda correlation: encode_consumer(HEARTBEAT, correlation, self.current()),
             changes=False,
         )
-        self._assignment = decode_body(body, list[int])
-        owned = set(self._assignment)
-        for partition in [number for number in self._sent if number not in owned]:
-            del self._sent[partition]
+        self._own(decode_body(body, list[int]))
+
+    def _own(self, assignment: list[int]) -> None:
+        """These partitions are the consumer's; what it has of others is for others."""
+        self._assignment = assignment
+        owned = set(assignment)
+        for partition in (self._sent.keys() | self.read.keys()) - owned:
+            self._sent.pop(partition, None)
             self.read.pop(partition, None)
-        if any(message.partition not in owned for message in self._buffer):
-            kept = [message for message in self._buffer if message.partition in owned]
+        self._keep(lambda message: message.partition in owned)
+
+    def committed(self, offsets: dict[int, int]) -> None:
+        """Stream groups: what comes before these offsets is done, also if it was sent once more."""
+        self._keep(lambda message: message.offset >= offsets.get(message.partition, 0))
+
+    def _keep(self, wanted: Callable[[Any], bool]) -> None:
+        """Keep what is wanted of the buffer."""
+        kept = [message for message in self._buffer if wanted(message)]
+        if len(kept) < len(self._buffer):
             self._buffer = deque(kept)
             self.ask_for_more()
