@@ -72,6 +72,16 @@ def test_a_frame_that_is_too_long_is_refused_before_its_body_comes() -> None:
     assert splitter.buffered == 0
 
 
+def test_a_frame_that_is_too_long_is_refused_whose_length_comes_in_two_pieces() -> None:
+    splitter = FrameSplitter(100)
+
+    frames = splitter.feed(b"\x01\xff\xff") + splitter.feed(b"\xff\xff" + b"x" * 50)
+
+    assert frames == []
+    assert isinstance(splitter.refusal, FrameTooLarge)
+    assert splitter.buffered == 0
+
+
 def test_nothing_is_read_after_a_frame_that_is_too_long() -> None:
     splitter = FrameSplitter(100)
     splitter.feed(b"\x01\xff\xff\xff\xff")

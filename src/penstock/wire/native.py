@@ -220,45 +220,70 @@ class FrameSplitter:
         self.buffered = 0  # Bytes kept for a frame that is not complete.
         self._limit = frame_bytes_max
         self._pieces: list[bytes] = []
-        self._wanted = HEADER_BYTES  # Bytes after which it is worth looking again.
+        self._size = 0  # Of the frame that the pieces begin; 0 while its header is not complete.
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete with these bytes."""
-        if self.refusal is not None:
-            return []
-        if self.buffered:
-            self._pieces.append(data)
-            self.buffered += len(data)
-            if self.buffered < self._wanted:
-                return []
-            data = b"".join(self._pieces)
-            self._pieces = []
-            self.buffered = 0
         frames: list[Frame] = []
-        at = self._split(data, frames)
-        if at < len(data) and self.refusal is None:
-            rest = data[at:] if at else data
-            self._pieces.append(rest)
-            self.buffered = len(rest)
+        if self.refusal is None:
+            self._split(data, self._complete(data, frames) if self.buffered else 0, frames)
         return frames
 
-    def _split(self, data: bytes, frames: list[Frame]) -> int:
-        """Append the complete frames; returns where the first incomplete one begins."""
-        at = 0
-        size = len(data)
-        self._wanted = HEADER_BYTES
-        while size - at >= HEADER_BYTES:
-            opcode, length = _unpack_frame(data, at)
-            if length > self._limit:
-                self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self._limit)
+    def _complete(self, data: bytes, frames: list[Frame]) -> int:
+        """Add to the frame that was begun before; returns where the next one begins, or the data's end."""
+        if not self._size:
+            if self.buffered + len(data) < HEADER_BYTES:
+                self._keep(data)
+                return len(data)
+            taken = HEADER_BYTES - self.buffered
+            self._keep(data[:taken])
+            self._pieces = [b"".join(self._pieces)]
+            self._size = self._frame_bytes(self._pieces[0], 0)
+            if self.refusal is not None:
+                return len(data)
+        else:
+            taken = 0
+        missing = self._size - self.buffered
+        if missing > len(data) - taken:
+            self._keep(data[taken:] if taken else data)
+            return len(data)
+        self._keep(data[taken : taken + missing])
+        whole = b"".join(self._pieces)
+        frames.append((whole[0], whole[HEADER_BYTES:]))
+        self._forget()
+        return taken + missing
+
+    def _split(self, data: bytes, at: int, frames: list[Frame]) -> None:
+        """Append the frames from a position on, and keep what is left over."""
+        end = len(data)
+        while end - at >= HEADER_BYTES and self.refusal is None:
+            size = self._frame_bytes(data, at)
+            if size > end - at:
+                self._size = size
                 break
-            end = at + HEADER_BYTES + length
-            if end > size:
-                self._wanted = end - at
-                break
-            frames.append((opcode, data[at + HEADER_BYTES : end]))
-            at = end
-        return at
+            if size:
+                frames.append((data[at], data[at + HEADER_BYTES : at + size]))
+                at += size
+        if at < end and self.refusal is None:
+            self._keep(data[at:] if at else data)
+
+    def _frame_bytes(self, data: bytes, at: int) -> int:
+        """The size of the frame at a position; 0 and a refusal if it is too long."""
+        length = _unpack_frame(data, at)[1]
+        if length > self._limit:
+            self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self._limit)
+            self._forget()
+            return 0
+        return HEADER_BYTES + length
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.buffered += len(piece)
+
+    def _forget(self) -> None:
+        self._pieces = []
+        self.buffered = 0
+        self._size = 0
 
 
 def frame(opcode: int, correlation: int, payload: bytes = b"") -> bytes:
