@@ -165,6 +165,9 @@ class Streams:
                 self._state.commit.mark(journal.log)
                 group.acked += offset - member.committed
                 member.committed = offset
+            # It may have had more from a broker that is gone; that is done, and not sent again.
+            if consumer.positions.get(number, offset) < offset:
+                consumer.positions[number] = offset
         group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
         for number in offsets:
             yield from journal_durable(group.topic.partitions[number])
