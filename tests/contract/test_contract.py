@@ -240,6 +240,65 @@ def test_a_group_can_be_moved_and_purged(broker: TestBroker) -> None:
     assert consumer.receive() == []
 
 
+def test_a_group_tells_how_it_is_getting_on(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    for number in range(20):
+        broker.publish("orders", b"%d" % number)
+    consumer = broker.consumer("orders", consumer_id="worker-1", backoff=["1m"])
+    first, *others = consumer.receive(20)
+    consumer.ack(others)
+    first.nack(error=ValueError("no price"))
+    broker.advance("20s")
+
+    info = broker.describe_group("orders", "default")
+
+    oldest = info.oldest_unacked
+    assert oldest is not None
+    assert (oldest.id, oldest.attempts, oldest.failures) == ("orders:0:0", 1, 1)
+    assert (oldest.error, oldest.age_seconds, oldest.due_seconds) == ("ValueError: no price", 20, 40)
+    assert (info.verdict.word, info.verdict.message) == ("blocked", "orders:0:0")
+    assert "all else is settled" in str(info.verdict)
+    assert (info.rates.acked, info.drain_seconds) == (0, None)
+
+
+def test_dead_letters_are_counted_by_error(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    for number in range(3):
+        broker.publish("orders", b"%d" % number)
+    for message in broker.consumer("orders", max_attempts=1).receive(3):
+        message.nack(error=f"row {int(message.value) // 2} is bad" if message.value < b"2" else "no price")
+
+    rows, price = broker.dead_letter_errors("orders")
+
+    assert (rows.count, rows.error, rows.groups) == (2, "row 0 is bad", ["default"])
+    assert (price.count, price.error, price.source) == (1, "no price", "orders:0:2")
+    assert broker.redrive("orders", error=rows.fingerprint).redriven == 2
+    assert broker.dead_letter_errors() == [price]
+
+
+def test_a_broker_tells_its_size(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=3)
+    broker.publish("orders", b"x")
+    broker.publish("orders", b"x", delay="1h")
+    broker.advance("5s")
+
+    info = broker.stats()
+
+    assert (info.topics, info.partitions, info.messages, info.scheduled) == (1, 3, 1, 1)
+    assert (info.published, info.uptime_seconds) == (1, 5)
+
+
+def test_a_message_that_is_not_due_has_a_trace(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    identity = broker.publish("orders", b"x", delay="1h").schedule_id
+    assert identity is not None
+    assert broker.cancel(identity) == "cancelled"
+
+    trace = broker.trace(identity)
+
+    assert (trace.id, [event.event for event in trace.events]) == (identity, ["scheduled", "cancelled"])
+
+
 def test_a_full_topic_refuses(broker: TestBroker) -> None:
     broker.create_topic("orders", depth_max=1)
     consumer = broker.consumer("orders")
