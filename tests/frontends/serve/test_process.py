@@ -245,8 +245,17 @@ def screen(process: "subprocess.Popen[bytes]", terminal: int, last: str) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
+def output(line: str, directory: Path) -> str:
+    """What a line prints that somebody types into a shell."""
+    done = subprocess.run(
+        line, shell=True, cwd=directory, env=environment(), capture_output=True, text=True, check=True,
+        timeout=PATIENCE_S,
+    )  # fmt: skip
+    return done.stdout
+
+
 @pytest.mark.parametrize("colour", [True, False])
-def test_on_a_terminal_it_shows_a_table_and_what_to_type(tmp_path: Path, colour: bool) -> None:
+def test_on_a_terminal_it_shows_a_table_and_commands_that_work(tmp_path: Path, colour: bool) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     variables = {"TERM": "xterm"} if colour else {"TERM": "xterm", "NO_COLOR": "1"}
@@ -257,6 +266,8 @@ def test_on_a_terminal_it_shows_a_table_and_what_to_type(tmp_path: Path, colour:
     )  # fmt: skip
     try:
         shown = screen(process, ours, "penstock demo")
+        typed = [line.strip() for line in shown.splitlines() if " orders" in line and not colour]
+        printed = [output(line, tmp_path) for line in typed]
     finally:
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
@@ -265,6 +276,8 @@ def test_on_a_terminal_it_shows_a_table_and_what_to_type(tmp_path: Path, colour:
 
     assert ("\x1b[" in shown) == colour
     if not colour:
+        assert printed[0].startswith("orders:")
+        assert printed[1:] == ["two books\n"]
         lines = shown.splitlines()
         server = f"--server penstock://127.0.0.1:{native}"
         assert max(map(len, lines[:8])) <= 80

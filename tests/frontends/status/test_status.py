@@ -143,6 +143,13 @@ async def test_other_paths_and_methods_have_their_codes(
     assert (answer is None) == (method == "HEAD")
 
 
+async def test_the_answer_arrives_although_the_request_goes_on(door: Door) -> None:
+    """A connection that is closed with unread input would be reset, and the answer lost."""
+    answer = await door.ask(b"POST /metrics HTTP/1.1\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
+
+    assert answer.startswith(b"HTTP/1.1 405 ")
+
+
 async def test_a_method_that_is_not_allowed_names_the_one_that_is(door: Door) -> None:
     assert b"\r\nAllow: GET\r\n" in await door.ask(b"PUT /metrics HTTP/1.1\r\n\r\n")
 

@@ -139,6 +139,27 @@ async def test_draining_does_what_has_arrived_and_closes(door: Any) -> None:
     assert (await door.broker.describe_group("orders", "default")).in_flight == 0
 
 
+async def test_draining_waits_for_what_is_in_hand(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(session: Any, words: Any) -> str:
+        begun.set()
+        await release.wait()
+        return "waited"
+
+    monkeypatch.setitem(commands.COMMANDS, "WAIT", commands.Command("", 0, 0, "", wait))
+    client = await door.connect()
+    client.send("WAIT\nPRODUCE orders 0 one\n")
+    await asyncio.wait_for(begun.wait(), 5)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(door.listener.drain())
+        await asyncio.sleep(0)
+        release.set()
+
+    assert await client.rest() == "OK waited\nOK Published orders:0:0\n"
+
+
 async def test_what_does_not_end_can_be_cut(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(session: Any, words: Any) -> str:
         await asyncio.Event().wait()
@@ -157,17 +178,22 @@ async def test_what_does_not_end_can_be_cut(door: Any, monkeypatch: pytest.Monke
     assert door.connections.count == 0
 
 
-async def test_a_client_that_never_reads_its_last_words_is_cut(
+async def test_a_client_that_never_reads_the_rest_is_cut(
     opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "LINGER_S", 0.01)
-    async with opened(text_line_bytes_max=10) as door:
-        client = await door.connect()
+    async with opened(write_buffer_bytes_max=100_000_000) as door:
+        await door.broker.create_topic("orders", partitions=1)
+        await door.broker.publish_batch("orders", [b"x" * 500_000] * 40)
+        client = await door.connect(limit=1)
+        client.send("CONSUME orders 0\n")
+        await client.reader.readexactly(3)
+        [connection] = door.listener._tasks
 
-        client.send("x" * 100)
-        await client.line()
+        client.writer.write_eof()
+        await door.gone()
 
-        await asyncio.wait_for(asyncio.gather(*door.listener._tasks.values()), 5)
+        await asyncio.wait_for(connection._gone.wait(), 5)
         assert door.connections.count == 0
 
 
