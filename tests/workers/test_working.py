@@ -217,6 +217,30 @@ async def test_concurrency_is_how_many_run_at_once_and_no_more_are_taken(time: V
     assert (await time.broker.describe_group("orders", "default")).acked == 10
 
 
+async def test_a_quick_function_has_some_messages_at_hand_and_a_slow_one_none(time: VirtualTime) -> None:
+    app = penstock.App(stop_timeout=0)
+    pace = 0.0
+
+    @app.worker("orders", concurrency=2)
+    async def handle(message: penstock.Message) -> None:
+        await asyncio.sleep(pace)
+
+    async def held() -> int:
+        return (await time.broker.describe_group("orders", "default")).in_flight
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"x"] * 10)
+        await time.passes("1s")
+        pace = 100
+        await time.broker.publish_batch("orders", [b"x"] * 30)
+        await time.passes("1s")
+        assert 2 < await held() <= 2 + 2 * 4, "it was quick until now"
+        for _ in range(10):
+            await time.passes("100s", "10s")
+        assert await held() == 2
+
+
 async def test_an_async_function_that_takes_too_long_is_cancelled_and_comes_again(
     time: VirtualTime, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -364,16 +388,18 @@ async def test_leaving_with_an_error_gives_everything_back_at_once(time: Virtual
 
     @app.worker("orders")
     async def handle(message: penstock.Message) -> None:
-        await asyncio.sleep(3600)
+        if message.value != b"quick":
+            await asyncio.sleep(3600)
 
     with pytest.raises(ZeroDivisionError):
         async with app.running(time.broker):
             await time.settles()
-            await time.broker.publish("orders", b"a")
+            await time.broker.publish_batch("orders", [b"quick", b"a", b"b", b"c"])
             await time.passes("1s")
+            assert (await time.broker.describe_group("orders", "default")).in_flight == 3, "two are at hand"
             raise ZeroDivisionError
 
-    assert len(await (await time.broker.consumer("orders")).receive()) == 1
+    assert len(await (await time.broker.consumer("orders")).receive(10)) == 3
 
 
 async def test_a_topic_that_is_missing_is_created_and_said(

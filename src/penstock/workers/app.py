@@ -32,10 +32,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack
 from penstock.config import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
 from penstock.types import Duration, check_name, duration_ms
-from penstock.workers.crew import PAUSE_FIRST, PAUSE_MAX, SAY_AGAIN_MS, Crew
+from penstock.workers.crew import Crew
 from penstock.workers.draining import drain
 from penstock.workers.functions import SCHEDULE_GROUP, Recurring, WorkerFunction, declare, name_of, name_part
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
+from penstock.workers.source import SAY_AGAIN_MS, Pauses
 from penstock.workers.watch import Sparingly
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ class App:
 
     async def _connect(self) -> "AsyncBroker":
         connect = import_module("penstock.aio").connect
-        pause, sparingly = PAUSE_FIRST, Sparingly(SAY_AGAIN_MS)
+        pauses, sparingly = Pauses(), Sparingly(SAY_AGAIN_MS)
         while True:
             try:
                 broker: AsyncBroker = await connect(self.server).start()
@@ -251,8 +252,7 @@ class App:
             else:
                 logger.info("connected to %s", self.server)
                 return broker
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE_MAX)
+            await pauses.wait()
 
     def _crew(self, function: WorkerFunction, broker: "AsyncBroker", keeps_leases: bool) -> Crew:
         return Crew(

@@ -1,0 +1,114 @@
+"""Where a function's messages come from: its consumer, with the topic and the schedule it needs.
+
+A broker that cannot be reached is tried again, for as long as it takes; a refusal that no waiting mends
+(a wrong setting, a group of another kind) is raised.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import PenstockError, TopicExists, TopicNotFound
+from penstock.workers.functions import WorkerFunction
+from penstock.workers.schedules import register
+from penstock.workers.watch import Sparingly
+
+if TYPE_CHECKING:
+    from penstock.api.aio import AsyncBroker
+    from penstock.api.aio_handles import AsyncConsumer
+
+logger = logging.getLogger("penstock.workers")
+
+PAUSE_FIRST: Final = 0.1  # Seconds between attempts to reach a broker that cannot be reached ...
+PAUSE_MAX: Final = 5.0  # ... doubled up to this: a server that restarts is found again soon.
+SAY_AGAIN_MS: Final = 10_000  # A broker that stays away is reported after this, then less and less often.
+
+
+class Pauses:
+    """Waits between attempts, each twice as long as the one before."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """It worked: the next wait is the first."""
+        self._pause = PAUSE_FIRST
+
+    async def wait(self) -> None:
+        """Let some time pass."""
+        pause, self._pause = self._pause, min(self._pause * 2, PAUSE_MAX)
+        await asyncio.sleep(pause)
+
+
+class Source:
+    """The consumer of one function, opened again when it is lost."""
+
+    def __init__(self, function: WorkerFunction, broker: "AsyncBroker", consumer_id: str | None) -> None:
+        self._function = function
+        self._broker = broker
+        self._consumer_id = consumer_id
+        self._consumer: AsyncConsumer | None = None
+        self._unreachable = Sparingly(SAY_AGAIN_MS)
+
+    async def open(self) -> "AsyncConsumer":
+        """The consumer, its topic and its schedule."""
+        pauses = Pauses()
+        while True:
+            try:
+                self._consumer = await self._open()
+            except PenstockError as error:
+                if not error.retryable and not isinstance(error, TopicNotFound):
+                    raise
+                self.report(error)
+            else:
+                return self._consumer
+            await pauses.wait()
+
+    async def close(self) -> None:
+        """Give back what has no answer."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            await consumer.close()
+        except PenstockError as error:  # What it holds comes back by its visibility timeout.
+            logger.warning("%s: could not give back what it held: %s", self._function.name, error)
+
+    def works(self) -> None:
+        """Messages came: the next trouble is reported at once."""
+        self._unreachable.reset()
+
+    def report(self, error: PenstockError) -> None:
+        """Say that nothing can be taken, but not all the time."""
+        if self._unreachable.may_say(round(asyncio.get_running_loop().time() * 1000)):
+            logger.warning("%s cannot take messages, and tries again: %s", self._function.name, error)
+
+    async def waiting(self) -> int:
+        """Messages that could be delivered now, to whoever has room for them."""
+        info = await self._broker.describe_group(self._function.topic, self._function.group)
+        return info.lag - info.in_flight - info.waiting_retry
+
+    async def _open(self) -> "AsyncConsumer":
+        function = self._function
+        if function.recurring is not None:
+            await register(self._broker, function, function.recurring)
+        try:
+            return await self._consumer_of_group()
+        except TopicNotFound:
+            await self._create_topic()
+            return await self._consumer_of_group()
+
+    async def _consumer_of_group(self) -> "AsyncConsumer":
+        function = self._function
+        return await self._broker.consumer(
+            function.topic, group=function.group, consumer_id=self._consumer_id, **function.options
+        )
+
+    async def _create_topic(self) -> None:
+        """A worker may be there before its producer; a misspelt name is seen in the log."""
+        topic = self._function.topic
+        try:
+            await self._broker.create_topic(topic)
+        except TopicExists:
+            return
+        logger.warning("%s: there was no topic %r, so it was created", self._function.name, topic)
