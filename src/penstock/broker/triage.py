@@ -16,12 +16,15 @@ together as ``OTHER_ERRORS``, one entry for each topic.
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.broker.dead_letters import DeadLetters, dead_letter
+from penstock.broker.dead_letters import ADDED, DeadLetters, dead_letter
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.config import DEAD_LETTER_SUFFIX
 from penstock.errors import Closed
-from penstock.info import OTHER_ERRORS, DeadLetter, DeadLetterErrors
+from penstock.info import OTHER_ERRORS, DeadLetterErrors
+from penstock.wire.records import Record
+
+About = dict[str, bytes | None]  # The headers that burying has added.
 
 ERRORS_MAX: Final = 1000  # A person reads ten; a thousand are told apart, and a megabyte holds them.
 
@@ -29,32 +32,35 @@ ERRORS_MAX: Final = 1000  # A person reads ten; a thousand are told apart, and a
 class Tally:
     """The dead letters of one topic with one fingerprint."""
 
-    def __init__(self, letter: DeadLetter) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        self.first_ms = letter.first_failed_ms
-        self.last_ms = letter.last_failed_ms
-        self.groups: set[str] = set()
-        self.newest = letter
+        self.first_ms = 1 << 62
+        self.last_ms = -1
+        self.groups: set[bytes] = set()
+        self.newest: tuple[Partition, Record] | None = None
 
-    def add(self, letter: DeadLetter) -> None:
+    def add(self, partition: Partition, record: Record, about: About) -> None:
         """One more."""
         self.count += 1
-        self.first_ms = min(self.first_ms, letter.first_failed_ms)
-        self.groups.add(letter.group)
-        if letter.last_failed_ms >= self.last_ms:
-            self.last_ms = letter.last_failed_ms
-            self.newest = letter
+        self.first_ms = min(self.first_ms, int(about["x-first-failed-at"] or 0))
+        self.groups.add(about["x-group"] or b"")
+        last_ms = int(about["x-last-failed-at"] or 0)
+        if last_ms >= self.last_ms:
+            self.last_ms = last_ms
+            self.newest = partition, record
 
     def told(self, topic: str, fingerprint: str) -> DeadLetterErrors:
         """As it is told."""
-        newest = self.newest
+        assert self.newest is not None, "there is at least one"
+        partition, record = self.newest
+        newest = dead_letter(partition.topic, partition, record)
         return DeadLetterErrors(
             topic=topic,
             fingerprint=fingerprint,
             error_class=newest.message.headers.get("x-error-class", ""),
             error=newest.error,
             reason=newest.reason,
-            groups=sorted(self.groups),
+            groups=sorted(_text(group) for group in self.groups),
             count=self.count,
             first_seen_ms=self.first_ms,
             last_seen_ms=self.last_ms,
@@ -73,13 +79,13 @@ class Triage:
     def errors(self, name: str | None) -> Steps[list[DeadLetterErrors]]:
         """The errors of one topic's dead letters, or of all topics'; the most frequent first."""
         tallies: dict[tuple[str, str], Tally] = {}
+        only = None if name is None else self._state.topic(name).name.encode()
         for partition in self._places(name):
             for some in self._dead_letters.unredriven(partition):
                 for record in some:
-                    letter = dead_letter(partition.topic, partition, record)
-                    topic = letter.source.rsplit(":", 2)[0]
-                    if name in (None, topic):
-                        _tally(tallies, topic, letter)
+                    about = dict(record.headers[-len(ADDED) :])
+                    if only in (None, about["x-source-topic"]):
+                        _tally(tallies, about).add(partition, record, about)
                 yield GiveWay()
                 if self._state.closed:
                     raise Closed(what="broker")
@@ -105,11 +111,17 @@ class Triage:
                     yield partition
 
 
-def _tally(tallies: dict[tuple[str, str], Tally], topic: str, letter: DeadLetter) -> None:
-    key = (topic, letter.fingerprint)
+def _tally(tallies: dict[tuple[str, str], Tally], about: About) -> Tally:
+    topic = _text(about["x-source-topic"])
+    key = (topic, _text(about["x-error-fingerprint"]))
     if key not in tallies and len(tallies) >= ERRORS_MAX:
         key = (topic, OTHER_ERRORS)
     tally = tallies.get(key)
     if tally is None:
-        tally = tallies[key] = Tally(letter)
-    tally.add(letter)
+        tally = tallies[key] = Tally()
+    return tally
+
+
+def _text(value: bytes | None) -> str:
+    """Of a header, which somebody may have forged."""
+    return (value or b"").decode("utf-8", "replace")
