@@ -35,6 +35,7 @@ from penstock.types import Duration, check_name, duration_ms
 from penstock.workers.crew import Crew
 from penstock.workers.draining import drain
 from penstock.workers.functions import SCHEDULE_GROUP, Recurring, WorkerFunction, declare, name_of, name_part
+from penstock.workers.guard import Guard
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
 from penstock.workers.source import SAY_AGAIN_MS, Pauses
 from penstock.workers.watch import Sparingly
@@ -198,7 +199,7 @@ class App:
                 broker = await self._connect()
                 stack.push_async_exit(broker)
             crews = [self._crew(function, broker, given is not None) for function in self._functions]
-            with _alone():
+            with _alone(), Guard():
                 async with asyncio.TaskGroup() as tasks:
                     for crew in crews:
                         tasks.create_task(crew.run())
