@@ -126,12 +126,12 @@ class Queues:
         yield from self._until_settled(topic, leased, missed)
 
     def _run(self, consumer: Consumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
-        """A run as the consumer names it; one of another consumer's lease is no lease of its own."""
+        """A run as the consumer names it; another consumer's lease is none of its own."""
         group = consumer.group
         member = group.topic.partition(number).groups[group.name]
         held = member.engine.leases.get(lease)
         if held is not None and held.consumer != consumer.number:
-            raise LeaseLost(topic=group.topic.name, partition=number, offset=start)
+            lease, held = NO_LEASE, None
         delivery = Delivery(
             group.topic.name, number, group.name, lease, start, end, held.attempt if held else 0,
             consumer.settler,
@@ -154,7 +154,7 @@ class Queues:
             raise missed
 
     def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
-        """Settle what is still held; the first that is not is returned as its error."""
+        """Settle what is still held; the gravest error of the rest is returned."""
         if topic.settings.depth_max is not None:
             topic.wake()  # There will be room when whoever waits for it gets the lock.
         now_ms = self._state.clock.steady_ms()
@@ -165,7 +165,7 @@ class Queues:
         missed: PenstockError | None = None
         for number in numbers:
             some = [run for run in runs if run.delivery.partition == number]
-            missed = self._settle_on(topic.partitions[number], group, some, now_ms) or missed
+            missed = _graver(missed, self._settle_on(topic.partitions[number], group, some, now_ms))
         return missed
 
     def _settle_on(
@@ -178,8 +178,8 @@ class Queues:
             error = _missing(member, run)
             if error is None:
                 held.append(run)
-            elif missed is None:
-                missed = error
+            else:
+                missed = _graver(missed, error)
         decisions: list[events.AnyEvent] = [
             events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
             for run in held
@@ -218,10 +218,11 @@ class Queues:
             raise InvalidValue(name="messages", value=sorted(numbers), why=why)
         partition = topic.partitions[numbers.pop()]
         member = partition.groups[consumer.group.name]
+        missed: PenstockError | None = None
         for run in runs:
-            error = _missing(member, run)
-            if error is not None:
-                raise error
+            missed = _graver(missed, _missing(member, run))
+        if missed is not None:
+            raise missed
         settled: list[events.AnyEvent] = [
             events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
             for run in runs
@@ -269,7 +270,7 @@ class Queues:
         group.nacked += run.end - run.start
 
     def _held_runs(self, consumer: Consumer, runs: list[Run]) -> tuple[list[HeldRun], PenstockError | None]:
-        """Those of the runs that are still held; and why the first that is not is not."""
+        """Those of the runs that are still held; and why the others are not."""
         _check_apart(runs)
         held: list[HeldRun] = []
         missed: PenstockError | None = None
@@ -279,8 +280,8 @@ class Queues:
             error = _missing(member, run)
             if error is None:
                 held.append((member, run))
-            elif missed is None:
-                missed = error
+            else:
+                missed = _graver(missed, error)
         return held, missed
 
     def _until_given_back(self, held: list[HeldRun], missed: PenstockError | None) -> Steps[None]:
@@ -469,9 +470,22 @@ def _extension_ms(duration: Duration) -> int:
 
 
 def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
-    """Why the run cannot be settled; None if it can."""
+    """Why the run cannot be settled; None if it can.
+
+    "Settled before" means all of it: a client that repeats an ack takes that for the answer to its first.
+    """
     answer = member.engine.held(run.delivery.lease, run.start, run.end)
     if answer == HELD:
         return None
-    kind = LeaseLost if answer == LOST and not member.engine.done.contains(run.start) else AlreadySettled
-    return kind(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
+    if answer == LOST:
+        missing = member.engine.done.first_missing(run.start)
+        if missing < run.end:
+            return LeaseLost(topic=run.delivery.topic, partition=run.delivery.partition, offset=missing)
+    return AlreadySettled(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
+
+
+def _graver(one: PenstockError | None, other: PenstockError | None) -> PenstockError | None:
+    """Which of two errors to tell: what was lost may come again, what was settled does not."""
+    if one is None or isinstance(other, LeaseLost):
+        return one if isinstance(one, LeaseLost) else other
+    return one

@@ -29,7 +29,21 @@ from penstock.wire.native_bodies import AckAndPublish, Nack, Reject, WireMessage
 EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As the broker has it.
 PARTITIONS_MAX: Final = 10_000  # Of any topic: how many this one has is the server's business.
 SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
-GIVEN_BACK_BEFORE: Final = frozenset({AlreadySettled.code, LeaseLost.code})
+
+
+class GivenBack:
+    """The errors that mean that a nack or reject, sent again, had arrived before.
+
+    A lease that was kept for a client and is lost was given back, by the answer that came through.  But a
+    consumer that had to begin anew has lost all its leases: then nobody knows.
+    """
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._lives = receiver.lives
+
+    def __contains__(self, code: object) -> bool:
+        return code == AlreadySettled.code or (code == LeaseLost.code and self._lives == self._receiver.lives)
 
 
 class Answers:
@@ -102,7 +116,7 @@ class Answers:
                     failure.fingerprint,
                 ),
             ),
-            done=GIVEN_BACK_BEFORE,
+            done=GivenBack(self._receiver),
         )  # fmt: skip
         message.mark_settled()
         self._answered(runs)
@@ -119,7 +133,7 @@ class Answers:
             lambda correlation: encode_body(
                 REJECT, correlation, Reject(self._receiver.current(), wire_runs(runs), text)
             ),
-            done=GIVEN_BACK_BEFORE,
+            done=GivenBack(self._receiver),
         )
         message.mark_settled()
         self._answered(runs)

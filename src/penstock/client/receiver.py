@@ -72,6 +72,7 @@ class Receiver:
         self.stream = False
         self.group = wish.group
         self.holdings = Holdings(wish.group)
+        self.lives = 0  # How often it had to begin anew.
         self.read: dict[int, int] = {}  # Stream groups: by partition, the offset after what the program got.
         self._wish = wish
         self._wrap = wrap
@@ -159,6 +160,7 @@ class Receiver:
             raise GroupKindMismatch(operation="consumer", kind=opened.kind, group=self.group)
         if not opened.resumed:
             logger.info("consumer %s of %s began anew", self.identity, self.group)
+            self.lives += 1
             self.holdings.clear()
             self._buffer.clear()
             self._sent.clear()
@@ -232,7 +234,10 @@ class Receiver:
             if self.stream and not wait_ms:
                 await self.beat_stream()
             if batches or called_off == self._called_off:
-                return [message for batch in batches for message in self._handed(self._messages(batch))]
+                messages = self._messages(batches[0]) if batches else []
+                for batch in batches[1:]:
+                    messages += self._messages(batch)
+                return self._handed(messages)
             wait_ms = max(round((until - self._loop.time()) * 1000), 0)  # Another receive was called off.
 
     async def _ask_for(self, limit: int, wait_ms: int) -> bytes:

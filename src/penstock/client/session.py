@@ -25,7 +25,7 @@ any request goes out on a new connection.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
@@ -152,7 +152,7 @@ class Session:
         repeat: bool = True,
         wait_ms: int = 0,
         deadline: float | None = None,
-        done: frozenset[str] = NOTHING,
+        done: Container[str] = NOTHING,
         late: Late | None = None,
     ) -> bytes:
         """The body of the answer; empty if a repeat was answered with an error that means it was done.
