@@ -133,6 +133,17 @@ def test_the_answer_to_a_publish_arrives_as_it_was_sent(
     assert native.decode_published(body) == (sent, durability)
 
 
+@given(uint32, uint32, int64, int64, st.integers(0, 1), st.integers(0, 2))
+def test_the_answer_for_one_batch_is_the_same_bytes(
+    correlation: int, partition: int, offset: int, timestamp: int, state: int, durability: int
+) -> None:
+    one = native.encode_published_one(correlation, partition, offset, timestamp, state, durability)
+
+    assert one == native.encode_published(
+        correlation, [Outcome(partition, offset, timestamp, state)], durability
+    )
+
+
 @given(uint32, uint32, runs)
 def test_an_ack_arrives_as_it_was_sent(correlation: int, consumer: int, sent: list[native.Run]) -> None:
     body = body_of(native.encode_ack(correlation, consumer, sent), native.ACK)

@@ -348,3 +348,37 @@ async def test_a_thousand_idle_connections_and_two_hundred_at_work() -> None:
 async def work(peer: Peer, number: int) -> None:
     for _ in range(5):
         await peer.publish("orders", b"m", partition=number % 4)
+
+
+@both_loops
+async def test_nothing_is_done_behind_the_frame_for_which_a_connection_is_closed() -> None:
+    async with serving() as place:
+        peer = await place.client()
+
+        peer.send(
+            native.plain_frame(native.PING, b"ab")
+            + encode_call(5, "create_topic", {"name": "sneaked", "options": {"durability": "memory"}})
+        )
+
+        assert (await peer.frame())[0] == native.ERROR
+        assert await peer.rest() == b""
+        assert await place.broker.topics() == []
+
+
+@both_loops
+async def test_a_client_that_does_not_read_its_last_words_is_cut_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.frontends.native.connection.LINGER_MS", 2)
+    async with serving(write_buffer_bytes_max=64 * 1024) as place:
+        await place.broker.create_topic("orders", durability="memory")
+        await place.broker.publish_batch("orders", [b"x" * 100_000] * 80)
+        peer = await deaf(place)
+        peer.send(encode_call(5, "read", {"topic": "orders"}))
+        [connection] = place.listener.open
+        await until(lambda: not connection.writable)
+
+        connection.end()
+
+        await until(lambda: not place.listener.open)
+        assert connection.buffered == 0

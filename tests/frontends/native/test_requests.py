@@ -491,6 +491,23 @@ async def test_a_call_with_the_wrong_arguments_is_refused() -> None:
 
 
 @both_loops
+async def test_a_client_that_closes_its_side_gets_its_answers_first(tmp_path: Path) -> None:
+    async with serving(str(tmp_path / "data")) as place:
+        peer = await with_topic(place, durability="fsync")
+        consumer = (await peer.open("orders")).consumer
+        version = (await peer.metadata("orders")).version
+
+        peer.send(native.encode_receive(1, consumer, 1, 60_000))
+        peer.send(native.encode_publish(2, "orders", version, 2, [(0, batch(b"a"))]))
+        peer.writer.write_eof()
+
+        answers = dict([await answer(peer), await answer(peer)])
+        assert native.decode_published(answers[2])[0][0].offset == 0
+        assert await peer.rest() == b""
+        await until(lambda: not place.listener.open)
+
+
+@both_loops
 async def test_draining_answers_what_was_read_and_closes(tmp_path: Path) -> None:
     async with serving(str(tmp_path / "data")) as place:
         peer = await with_topic(place, durability="fsync")

@@ -123,11 +123,24 @@ class _Published:
         if error is not None or answers is None:
             session.refuse(self.correlation, error or PenstockError(reason="no answer"))
             return
-        if self.acks == native.ACKS_NONE and not any(isinstance(each, PenstockError) for each in answers):
+        if len(answers) == 1:
+            one = answers[0]
+            if isinstance(one, Receipt) and one.offset is not None:
+                session.answer(self._answer(one, one.offset))
+                return
+        elif self.acks == native.ACKS_NONE and not any(isinstance(each, PenstockError) for each in answers):
             session.answer(b"")
             return
         outcomes = [_outcome(each) for each in answers]
         session.answer(native.encode_published(self.correlation, outcomes, self.durability))
+
+    def _answer(self, one: Receipt, offset: int) -> bytes:
+        if self.acks == native.ACKS_NONE:
+            return b""
+        state = native.DUPLICATE if one.duplicate else native.WRITTEN
+        return native.encode_published_one(
+            self.correlation, one.partition, offset, one.timestamp, state, self.durability
+        )
 
 
 def _outcome(answer: Receipt | PenstockError) -> Outcome:

@@ -13,7 +13,9 @@ Penstock's.  What they say is their business; this class keeps the limits:
 
 No task and no future belong to a request, and no lock: all happens on the loop.
 A connection that is refused is told why, and is not read any more; it is cut
-after ``LINGER_MS``, so that the answer can arrive before the end does.
+``LINGER_MS`` after the last byte has gone, so that the answer can arrive before
+the end does.  A client that has sent all it wants to (it closed its side) gets
+its answers first.
 """
 
 import asyncio
@@ -27,6 +29,7 @@ from penstock.errors import Overloaded, PenstockError
 from penstock.wire.native import Frame, FrameSplitter
 
 LINGER_MS: Final = 200  # A round trip, or a few.
+LINGERS_MAX: Final = 25  # Then a client that does not read its last words has had five seconds.
 
 logger = logging.getLogger("penstock")
 
@@ -106,9 +109,11 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._flush_coming = False  # Somebody will flush before this turn of the loop is over.
+        self._work_coming = False
         self._reading = True
         self._ending = False  # Refused, or drained: nothing that arrives is looked at.
         self._draining = False
+        self._heard_out = False  # The client has closed its side.
 
     # The transport's calls.
 
@@ -148,7 +153,9 @@ class Connection(asyncio.Protocol):
             self._refuse_frames()
 
     def eof_received(self) -> bool:
-        return False  # Close: nobody is there to hear the answers.
+        self._heard_out = True
+        self.drain()
+        return True
 
     def pause_writing(self) -> None:
         self.writable = False
@@ -197,7 +204,8 @@ class Connection(asyncio.Protocol):
         self.in_flight -= 1
         if data:
             self.send(data)
-        if (self._frames or not self._reading) and not self._ending:
+        if (self._frames or not self._reading) and not self._work_coming:
+            self._work_coming = True
             self._loop.call_soon(self._work)
         if self._draining:
             self._end_if_drained()
@@ -218,11 +226,13 @@ class Connection(asyncio.Protocol):
         self._flush()
         if transport.is_closing():
             return
-        if transport.can_write_eof():
-            transport.write_eof()
+        if self._heard_out:
+            transport.close()
+            return
+        transport.write_eof()
         self._reading = True
         transport.resume_reading()  # To throw away: a close with bytes unread would destroy the last words.
-        self._loop.call_later(LINGER_MS / 1000, transport.abort)
+        self._loop.call_later(LINGER_MS / 1000, self._linger, LINGERS_MAX)
 
     @property
     def closed(self) -> bool:
@@ -253,25 +263,36 @@ class Connection(asyncio.Protocol):
 
     # Inside.
 
+    def _linger(self, more: int) -> None:
+        assert self._transport is not None
+        if more and self._transport.get_write_buffer_size() and not self._transport.is_closing():
+            self._loop.call_later(LINGER_MS / 1000, self._linger, more - 1)
+        else:
+            self._transport.abort()
+
     def _handle(self, frames: list[Frame]) -> None:
+        """Hand frames to the speaker, up to a limit; the rest waits."""
         assert self._speaker is not None
         handle = self._speaker.handle
         limit = self._host.requests_max
         for index, (opcode, body) in enumerate(frames):
-            if not self.writable or self.in_flight >= limit or self._ending:
-                if not self._ending:
-                    self._frames.extend(frames[index:])
-                    self._set_reading()
+            if self._ending:
+                return
+            if not self.writable or self.in_flight >= limit:
+                self._frames.extend(frames[index:])
+                self._set_reading()
                 return
             self.in_flight += 1
             handle(opcode, body)
 
     def _work(self) -> None:
         """Go on with frames that had to wait."""
-        if self._frames and not self._ending:
-            frames = list(self._frames)
-            self._frames.clear()
-            self._handle(frames)
+        self._work_coming = False
+        while self._frames and self.writable and self.in_flight < self._host.requests_max:
+            assert self._speaker is not None
+            opcode, body = self._frames.popleft()
+            self.in_flight += 1
+            self._speaker.handle(opcode, body)
         self._set_reading()
         if self._draining:
             self._end_if_drained()
@@ -300,10 +321,8 @@ class Connection(asyncio.Protocol):
         self._out = []
         self._out_bytes = 0
         transport = self._transport
-        if (
-            transport is None or transport.is_closing()
-        ):  # uvloop raises if one writes to a peer that has gone.
-            return
+        if transport is None or transport.is_closing():
+            return  # uvloop raises if one writes to a peer that has gone.
         transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _refuse_frames(self) -> None:

@@ -184,12 +184,9 @@ class WireConsumer:
         self._push_on()
 
     def give_up(self) -> None:
-        """End every wait; who asked is told that nothing came."""
-        waiting = list(self._asked.values())
+        """End every wait, and begin none."""
+        self.call_off()
         self.pause()
-        self._asked.clear()
-        for then in waiting:
-            then([], None)
 
 
 class Lobby:
