@@ -1,11 +1,18 @@
-"""Commands in this process, against a broker in memory and in virtual time."""
+"""Commands in this process against a broker in virtual time, and in processes of their own against a server.
+
+cli       quick, for breadth: a command's function runs here
+server    a real ``penstock serve``, one for each file of tests; ``environment`` lets commands find it
+"""
 
 import io
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,3 +80,34 @@ def cli(
         return Done(code, shown.out.decode("utf-8", "surrogateescape"), shown.err.decode())
 
     return run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of its own."""
+    data = tmp_path_factory.mktemp("server") / "data"
+    command = [sys.executable, "-m", "penstock", "serve", "--data", str(data), "--native", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, "--text", "off", "--status", "off"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        facts = dict(line.split(maxsplit=1) for line in iter(process.stdout.readline, "ready\n"))
+        yield facts["native"].strip()
+        process.terminate()
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def environment(server: str) -> dict[str, str]:
+    """For commands in processes of their own: they are on the path, and this is their server."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PENSTOCK_SERVER": server,
+        "COLUMNS": "80",
+        "TZ": "Asia/Tokyo",  # All times are UTC, whatever this is.
+    }

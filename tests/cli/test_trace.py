@@ -55,16 +55,28 @@ def test_a_trace_as_json(cli: Cli, traced: str) -> None:
     assert document["latency_ms"] == {"shipping": 1000}
 
 
-@pytest.mark.parametrize("text", ["orders", "orders:0", "orders:a:0", ":0:0", "orders:0:s1"])
+@pytest.mark.parametrize("text", ["orders", "orders:0", "orders:a:0", ":0:0", "orders:0:x1"])
 def test_what_is_no_id_is_one_sentence(text: str, cli: Cli, servers: list[str]) -> None:
     done = cli("trace", text)
 
     assert done.code == 2
     assert done.err == (
-        f"penstock trace: invalid value for 'TOPIC:PARTITION:OFFSET': {text!r} is not "
-        "TOPIC:PARTITION:OFFSET, such as orders:0:7; --help shows how\n"
+        f"penstock trace: invalid value for 'TOPIC:PARTITION:OFFSET': {text!r} is not an id such as "
+        "orders:0:7, or orders:0:s3 of a schedule; --help shows how\n"
     )
     assert servers == []
+
+
+def test_a_message_that_is_not_due_is_traced_by_its_schedule(cli: Cli, penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"later", delay="1h")
+
+    done = cli("trace", "orders:0:s0")
+    [document] = cli("trace", "orders:0:s0", "-o", "json").documents
+
+    assert done.lines[0] == "orders:0:s0 no key"
+    assert done.lines[-1] == "due 2026-01-01 01:00:00 UTC"
+    assert (document["id"], document["offset"]) == ("orders:0:s0", None)
 
 
 def test_a_message_that_is_not_there_is_a_refusal(cli: Cli, penstock: TestBroker) -> None:

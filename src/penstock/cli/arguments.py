@@ -14,6 +14,7 @@ import typer
 from penstock.cli import connecting
 from penstock.cli.connecting import DEFAULT_SERVER
 from penstock.cli.screen import Output
+from penstock.client.url import server_address
 from penstock.errors import PenstockError
 from penstock.types import check_name, duration_ms, instant_ms, lane_number
 
@@ -62,6 +63,15 @@ def priority(text: str) -> str | int:
     except PenstockError as error:
         raise _refusal(error) from None
     return int(text) if text.lstrip("-").isdigit() else text
+
+
+def server_url(text: str) -> str:
+    """The address of a server."""
+    try:
+        server_address(text)
+    except PenstockError as error:
+        raise _refusal(error) from None
+    return text
 
 
 def topic_name(text: str) -> str:
@@ -113,7 +123,10 @@ def known_groups(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Server = Annotated[
-    str, typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="URL", help="The broker to talk to.")
+    str,
+    typer.Option(
+        "--server", envvar="PENSTOCK_SERVER", metavar="URL", parser=server_url, help="The broker to talk to."
+    ),
 ]
 SERVER: Final = DEFAULT_SERVER
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]

@@ -10,7 +10,8 @@ Both end at ``--limit``, or when nothing new has come for ``--wait``; ``--follow
 goes on until it is interrupted.  ``--to-time`` ends at a time (not included).
 Times are UTC.
 
-Delivery is at least once: a message is acked after it was written to stdout.
+Delivery is at least once: a message is acked after it was written to stdout,
+and Ctrl-C waits for that.
 If the reader of a pipe goes away, what it was not given stays with the group.
 """
 
@@ -25,6 +26,7 @@ import typer
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, known_groups, past
 from penstock.cli.commands import WrongUse, example, new_app
+from penstock.cli.interrupts import Interrupts
 from penstock.cli.messages import FormatOption, printer
 from penstock.errors import OffsetOutOfRange
 from penstock.message import StoredMessage
@@ -224,13 +226,15 @@ def read(reader: Reader, show: Show, *, limit: int | None, wait_ms: int | None) 
 def _grouped(messages: Iterator[StoredMessage], limit: int | None) -> Iterator[list[StoredMessage]]:
     """Lists of messages to print at once, ``limit`` in all."""
     some: list[StoredMessage] = []
+    size = 0
     left = limit
     while left != 0 and (message := next(messages, None)) is not None:
         some.append(message)
+        size += len(message.value)
         left = None if left is None else left - 1
-        if len(some) == PRINTED_AT_ONCE:
+        if len(some) == PRINTED_AT_ONCE or size >= ANSWER_BYTES:
             yield some
-            some = []
+            some, size = [], 0
     if some:
         yield some
 
@@ -262,10 +266,11 @@ def take(
     left = limit
     appetite = Appetite()
     beyond: set[int] = set()  # Partitions that have reached --to-time.
-    with broker.consumer(topic, group=group) as consumer:
+    with broker.consumer(topic, group=group) as consumer, Interrupts() as interrupts:
         while left is None or left > 0:
             asked = appetite.count if left is None else min(left, appetite.count)
-            received = consumer.receive(max_messages=asked, wait=wait)
+            with interrupts.welcome():
+                received = consumer.receive(max_messages=asked, wait=wait)
             appetite.taste(received)
             wanted = [message for message in received if message.timestamp < end_ms]
             show(wanted)

@@ -48,7 +48,7 @@ def document(message: StoredMessage) -> dict[str, Any]:
         "priority": message.priority,
     }
     if isinstance(message, Delivered):
-        fields |= {"group": message.group, "attempt": message.attempt}
+        fields |= {"group": str(message.group), "attempt": message.attempt}
     return fields
 
 

@@ -20,6 +20,7 @@ COLOURS: Final = {
     "nacked": RED,
     "timed out": RED,
     "rejected": RED,
+    "cancelled": MAGENTA,
     "expired": MAGENTA,
     "dead-lettered": MAGENTA,
     "redriven": CYAN,

@@ -5,7 +5,8 @@ was published, to whom it went, how often and why it failed, and when it was
 settled.  Times are UTC, and counted from when it was published.
 """
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,19 +19,23 @@ from penstock.trace import Trace
 app = new_app()
 
 
+_ID: Final = re.compile(r"[^:]+:\d+:s?\d+")
+
+
 def _id(text: str) -> str:
-    """An id of a message, by its looks."""
-    topic, _, place = text.partition(":")
-    partition, _, offset = place.partition(":")
-    if not topic or not partition.isdigit() or not offset.isdigit():
-        raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION:OFFSET, such as orders:0:7")
+    """An id of a message or of a schedule, by its looks."""
+    if not _ID.fullmatch(text):
+        raise typer.BadParameter(f"{text!r} is not an id such as orders:0:7, or orders:0:s3 of a schedule")
     return text
 
 
 @app.command(epilog=example("penstock trace orders:0:7", "penstock trace orders:0:7 -o json | jq .events"))
 def trace(
     message: Annotated[
-        str, typer.Argument(metavar="TOPIC:PARTITION:OFFSET", parser=_id, help="The id of a message.")
+        str,
+        typer.Argument(
+            metavar="TOPIC:PARTITION:OFFSET", parser=_id, help="The id of a message, or of a schedule."
+        ),
     ],
     output: OutputOption = "table",
     server: Server = SERVER,
@@ -53,7 +58,7 @@ def document(trace: Trace) -> dict[str, Any]:
         "id": trace.id,
         "topic": trace.topic,
         "partition": trace.partition,
-        "offset": trace.offset,
+        "offset": trace.offset if trace.offset >= 0 else None,
         **bytes_field("key", trace.key),
         "events": [document_of(event, {"time_ms": "time"}) for event in trace.events],
         "latency_ms": {group: trace.latency_ms(group) for group in groups},
