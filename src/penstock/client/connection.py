@@ -1,16 +1,17 @@
 """One connection to a server: frames out, frames in, each answer to whoever asked.
 
-    request(encode, then) ──> correlation 17 ──> ┐                      ┌──> then(body, None)
-    request(encode, then) ──> correlation 18 ──> ┼─ one write a turn ─> ┼──> then(b"", error)
-    send(frame)           ─────────────────────> ┘    of the loop       └──> on_push: what nobody asked for
+    request(encode, then) ──> correlation 17 ──┐            ┌──> then(body, None)
+    request(encode, then) ──> correlation 18 ──┼── socket ──┼──> then(b"", error)
+    send(frame)           ─────────────────────┘            └──> on_push: what nobody asked for
 
 ``then`` is called exactly once for each request: with the answer, with the
 error it was refused with, or with ``ConnectionLost`` when the connection ends
 before.  No task and no future is made here; ``session.py`` has those.
 
-What is sent in one turn of the event loop goes out in one write.  A
-connection on which nothing is heard for ``SILENCE_S`` is asked for a sign of
-life, and given up if none comes: a server that lost its power sends no FIN.
+What is sent first in a turn of the event loop goes out at once, so that the
+server can begin; what else is sent in that turn goes out together.  A connection
+on which nothing is heard for ``SILENCE_S`` is asked for a sign of life, and given
+up if none comes: a server that lost its power sends no FIN.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._waiting: dict[int, Then] = {}  # By correlation.
         self._correlation = UNASKED
         self._out: list[bytes] = []
-        self._flushing = False  # A flush is due at the end of this turn of the loop.
+        self._flushing = False  # Something was written in this turn of the loop; the rest goes at its end.
         self._why = "the server closed the connection"
         self._heard = True
         self._pinged = False
@@ -81,10 +82,12 @@ class Connection(asyncio.Protocol):
 
     def send(self, frame_bytes: bytes) -> None:
         """Send a frame that is not answered; on a lost connection it is lost too."""
-        self._out.append(frame_bytes)
-        if not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        if self._flushing:
+            self._out.append(frame_bytes)
+            return
+        self._flushing = True
+        self._loop.call_soon(self._flush)
+        self._write(frame_bytes)
 
     async def close(self, why: str) -> None:
         """End the connection after what was sent, unless the server does not take it."""
@@ -104,9 +107,13 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        out, self._out = self._out, []
-        if out and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if self._out:
+            out, self._out = self._out, []
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     # For the event loop.
 

@@ -27,6 +27,7 @@ one get one that nobody else has.
 import asyncio
 import threading
 from collections import deque
+from copy import copy
 from functools import partial
 from random import Random
 from typing import Any, Final, Literal
@@ -575,7 +576,7 @@ class Sender:
 
     def _fail(self, units: list[Unit], error: PenstockError) -> None:
         for unit in units:
-            unit.error = error
+            unit.error = error if len(units) == 1 else copy(error)  # Each is raised somewhere else.
         self._finish(units)
 
     def _fail_queue(self, error: PenstockError) -> None:

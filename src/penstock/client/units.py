@@ -94,9 +94,10 @@ def _checked(topic: str, message: Message, settings: TopicSettings) -> Placed:
 
 def size_of(messages: list[Any]) -> int:
     """About how many bytes messages take on the wire, whatever was given for them."""
-    if set(map(type, messages)) == {bytes}:
-        return RECORD_BYTES * len(messages) + sum(map(len, messages))
-    return sum(map(_size_of, messages))
+    try:
+        return RECORD_BYTES * len(messages) + sum(map(len, messages))  # Messages have no length.
+    except TypeError:
+        return sum(map(_size_of, messages))
 
 
 def _size_of(message: Any) -> int:
