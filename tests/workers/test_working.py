@@ -5,10 +5,13 @@ import logging
 import threading
 
 import pytest
-from tests.workers.virtual import VirtualTime
+from tests.workers.virtual import VirtualTime, clock_of
 
 import penstock
 from penstock.errors import InvalidValue
+from penstock.log.files import MemoryFiles
+from penstock.testing import AsyncTestBroker
+from penstock.testing.files import Fault, FaultyFiles
 
 
 async def test_a_function_that_returns_has_done_its_message(time: VirtualTime) -> None:
@@ -159,18 +162,26 @@ async def test_a_plain_function_works_in_threads_and_answers_from_there(time: Vi
     def handle(message: penstock.WorkerMessage) -> None:
         threads.add(threading.current_thread().name)
         together.wait(10)  # All three run at once, or this raises.
-        if message.value == b"2":
-            message.reject("no good")
+        match message.value:
+            case b"ack":
+                message.extend("1m")
+                message.ack(publish=[("invoices", penstock.Message(b"invoice"))])
+            case b"nack":
+                message.nack(delay="1h", error="later")
+            case _:
+                message.reject("no good")
         loop.call_soon_threadsafe(done.set)
 
+    await time.broker.create_topic("invoices")
     async with app.running(time.broker):
         await time.settles()
-        await time.broker.publish_batch("orders", [b"0", b"1", b"2"])
+        await time.broker.publish_batch("orders", [b"ack", b"nack", b"reject"])
         await done.wait()
 
     assert threads == {"penstock-handle-1", "penstock-handle-2", "penstock-handle-3"}
     info = await time.broker.describe_group("orders", "default")
-    assert (info.acked, info.dead_lettered) == (2, 1)
+    assert (info.acked, info.waiting_retry, info.dead_lettered) == (1, 1, 1)
+    assert [message.value for message in await time.broker.read("invoices")] == [b"invoice"]
 
 
 async def test_an_async_function_in_a_plain_coat_is_awaited(time: VirtualTime) -> None:
@@ -413,6 +424,35 @@ async def test_a_topic_that_is_missing_is_created_and_said(
         assert await time.broker.topics() == ["ordrs"]
 
     assert "there was no topic 'ordrs', so it was created" in caplog.text
+
+
+async def test_a_broker_that_cannot_serve_now_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Its disk is full when the worker starts, and again when a message has been done."""
+    files = FaultyFiles(MemoryFiles())
+    async with await AsyncTestBroker.open("data", files=files) as broker:
+        with clock_of(broker) as time:
+            app, done = penstock.App(), list[bytes]()
+
+            @app.worker("orders")
+            async def handle(message: penstock.Message) -> None:
+                files.fail_next(Fault.FULL, lasting=True)
+                done.append(message.value)
+
+            files.fail_next(Fault.FULL, lasting=True)
+            async with app.running(broker):
+                await time.passes("5s")
+                assert await broker.topics() == []
+                files.heal()
+                await time.passes("10s")
+                await broker.publish("orders", b"x")
+                await time.passes("10s")
+                assert (await broker.describe_group("orders", "default")).acked == 0
+                files.heal()
+                await time.passes("10s")
+
+                assert (await broker.describe_group("orders", "default")).acked == 1
+    assert done == [b"x"]
+    assert "handle cannot take messages, and tries again: no room on the disk" in caplog.text
 
 
 async def test_a_refusal_that_no_waiting_mends_ends_the_run(time: VirtualTime) -> None:

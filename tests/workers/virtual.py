@@ -1,6 +1,8 @@
 """What the tests of workers share."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from penstock.testing import AsyncTestBroker
 from penstock.types import Duration, duration_ms
@@ -27,3 +29,15 @@ class VirtualTime:
         """Let every task come to its next wait, without time passing."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
+
+
+@contextmanager
+def clock_of(broker: AsyncTestBroker) -> Iterator[VirtualTime]:
+    """The broker's clock is the running loop's too, while the block runs."""
+    loop = asyncio.get_running_loop()
+    start_ms = broker.clock.steady_ms()  # From 0 on: seconds since 1970 have no room for nanoseconds.
+    loop.time = lambda: (broker.clock.steady_ms() - start_ms) / 1000  # type: ignore[method-assign]
+    try:
+        yield VirtualTime(broker)
+    finally:
+        del loop.time

@@ -27,11 +27,6 @@ class Threads:
         self._started = 0
         self._busy = 0  # Calls that were handed in and have not ended.
 
-    @property
-    def busy(self) -> int:
-        """Calls that have not ended, those that nobody waits for any more included."""
-        return self._busy
-
     def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         """Call something in a thread; cancelling the future stops the waiting, not the call."""
         loop = asyncio.get_running_loop()
