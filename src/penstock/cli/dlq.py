@@ -32,7 +32,7 @@ OfGroup = Annotated[
 
 @app.command("list", epilog=example("penstock dlq list", "penstock dlq list orders -o json"))
 def list_(topic: MaybeTopic = None, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """Dead letters counted by error, the most frequent first, of a topic or of all."""
+    """Dead letters of a topic, or of all, counted by error."""
     with connecting.connected(server) as broker:
         found = broker.dead_letter_errors(topic)
     if output == "json":
@@ -71,7 +71,7 @@ def show(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """The dead letters of a topic one by one: what each was, why it failed, and its value."""
+    """The dead letters of a topic, one by one."""
     with connecting.connected(server) as broker:
         # Those of one error are picked out here, so all are asked for.
         letters = broker.dead_letters(topic, limit if error is None and group is None else ALL)
@@ -138,7 +138,7 @@ def redrive(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Send dead letters back to their topic, for the group they failed in."""
+    """Send dead letters back to where they failed.  Other groups do not get them again."""
     with connecting.connected(server) as broker, Progress("redriving", unit=""):
         done = broker.redrive(topic, limit=limit, rate=rate, dry_run=dry_run, error=error, group=group)
     if output == "json":

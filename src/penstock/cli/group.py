@@ -69,7 +69,7 @@ def _row(info: GroupInfo) -> list[object]:
 
 @app.command(epilog=example("penstock group describe orders shipping"))
 def describe(topic: Topic, group: Group, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """One group: the verdict, its lag, what is in the way, who works, and how fast."""
+    """One group: how it is getting on, its lag, who works, how fast."""
     with connecting.connected(server) as broker:
         info = broker.describe_group(topic, group)
     if output == "json":
@@ -204,7 +204,7 @@ def seek(
 
 @app.command(epilog=example("penstock group delete orders shipping"))
 def delete(topic: Topic, group: Group, yes: Yes = False, server: Server = SERVER) -> int:
-    """Forget a group and where it was; a terminal is asked first."""
+    """Forget a group and where it was.  At a terminal it asks first."""
     with connecting.connected(server) as broker:
         lag = broker.describe_group(topic, group).lag
         if not agreed(f"Delete group {group} of {topic}, with {counted(lag, 'message')} unsettled?", yes):

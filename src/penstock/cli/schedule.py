@@ -91,7 +91,7 @@ def cancel(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> int:
-    """Take a scheduled message back; 1 if it was delivered already, or never known."""
+    """Take a scheduled message back.  Exit code 1 if it was delivered already, or is not known."""
     with connecting.connected(server) as broker:
         answer = broker.cancel(schedule)
     if output == "json":

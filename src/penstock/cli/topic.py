@@ -116,7 +116,7 @@ def _row(info: TopicInfo) -> list[object]:
 
 @app.command(epilog=example("penstock topic describe orders"))
 def describe(topic: Topic, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """One topic: how large it is, its settings, and each of its partitions."""
+    """One topic: its sizes, its settings and its partitions."""
     with connecting.connected(server) as broker:
         info = broker.describe_topic(topic)
     if output == "json":
@@ -197,7 +197,7 @@ def alter(
 
 @app.command(epilog=example("penstock topic delete orders", "penstock topic delete orders --yes"))
 def delete(topic: Topic, yes: Yes = False, server: Server = SERVER) -> int:
-    """Delete a topic with all its messages and groups; a terminal is asked first."""
+    """Delete a topic with all its messages and groups.  At a terminal it asks first."""
     with connecting.connected(server) as broker:
         messages = broker.describe_topic(topic).messages
         if not agreed(f"Delete {topic} with {counted(messages, 'message')}?", yes):
