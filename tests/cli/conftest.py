@@ -41,6 +41,13 @@ class Done:
         return [" ".join(line.split()) for line in self.out.splitlines()]
 
 
+class Keyboard(io.TextIOWrapper):
+    """A stdin that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 Cli = Callable[..., Done]
 
 
@@ -57,7 +64,7 @@ def cli(
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> Cli:
-    """``cli("topic", "list")``: the command as a user types it, with what stdin holds."""
+    """``cli("topic", "list")``: the command as a user types it, with what stdin or the keyboard brings."""
 
     def connected(server: str) -> Any:
         servers.append(server)
@@ -69,11 +76,15 @@ def cli(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("PENSTOCK_SERVER", raising=False)
 
-    def run(*arguments: str, stdin: bytes = b"") -> Done:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+    def run(*arguments: str, stdin: bytes = b"", keyboard: bytes | None = None) -> Done:
+        typed = io.TextIOWrapper(io.BytesIO(stdin)) if keyboard is None else Keyboard(io.BytesIO(keyboard))
+        monkeypatch.setattr(sys, "stdin", typed)
         stdout = sys.stdout
         capfdbinary.readouterr()
-        code = main(arguments)
+        try:
+            code = main(arguments)
+        except SystemExit as ending:  # Shell completion ends like this.
+            code = int(ending.code or 0)
         sys.stdout = stdout  # A command whose reader has gone takes it away.
         stdout.flush()
         shown = capfdbinary.readouterr()

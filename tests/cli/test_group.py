@@ -64,6 +64,35 @@ def test_describe_of_a_group_that_has_nothing_to_do(cli: Cli, penstock: TestBrok
     assert fact(done.out, "oldest unacked") == "none"
 
 
+def test_describe_names_who_holds_a_message_and_what_waits_behind_it(cli: Cli, penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    for _ in range(3):
+        penstock.publish("orders", b"x", key="anna")
+    worker = penstock.consumer("orders", group="shipping", consumer_id="worker-1", ordered=True)
+    worker.receive(3)
+
+    done = cli("group", "describe", "orders", "shipping")
+
+    assert fact(done.out, "oldest unacked") == (
+        "orders:0:0, 0 ms old, after 1 attempt, held by worker-1 for 30 s more, "
+        "2 messages of its key behind it"
+    )
+
+
+def test_describe_says_what_retention_took(cli: Cli, penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="1h", segment_bytes=4096)
+    penstock.create_group("orders", "shipping")
+    for _ in range(4):
+        penstock.publish_batch("orders", [b"x" * 500] * 20)
+        penstock.advance("40m")
+
+    done = cli("group", "describe", "orders", "shipping")
+
+    lost = penstock.describe_group("orders", "shipping").lost
+    assert lost > 0
+    assert fact(done.out, "lost") == f"{lost:,} deleted by retention before they were settled"
+
+
 def test_describe_as_json_has_every_fact(cli: Cli, shipping: TestBroker) -> None:
     [document] = cli("group", "describe", "orders", "shipping", "-o", "json").documents
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.cli.text import (
@@ -53,6 +53,7 @@ def test_no_bytes_reach_a_terminal_as_commands(value: bytes) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=[])))
+@example("\udcff \x7f")
 def test_a_document_is_one_safe_line_and_means_the_same(text: str) -> None:
     line = json_lines([{"value": text}])
 

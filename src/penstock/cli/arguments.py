@@ -114,11 +114,14 @@ def known_topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def known_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The groups of the topic that the line names so far."""
+    """The groups of the topic that the line names so far; an option without its value leaves it in ``args``."""
+    topic = ctx.params.get("topic") or next(iter(ctx.args), None)
+    if topic is None:
+        return []
     try:
         with connecting.connected(ctx.params.get("server") or DEFAULT_SERVER) as broker:
-            return [name for name in broker.groups(ctx.params["topic"]) if name.startswith(incomplete)]
-    except (PenstockError, KeyError):
+            return [name for name in broker.groups(topic) if name.startswith(incomplete)]
+    except PenstockError:
         return []
 
 
