@@ -24,6 +24,7 @@ import typer
 
 from penstock.cli import screen
 from penstock.cli.commands import example, new_app
+from penstock.cli.connecting import DEFAULT_SERVER
 from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfiguration
 from penstock.version import version_line
 
@@ -167,11 +168,13 @@ def _show_table(config: "ServerConfig", addresses: "Addresses") -> None:
 
 def first_commands(addresses: "Addresses") -> Iterator[tuple[str, list[str]]]:
     """What to type next, as it is typed from where this server was started."""
+    from penstock.frontends.serve import shown
+
     program = program_name()
     commands = []
     if "native" in addresses:
-        host, port = addresses["native"]
-        server = "" if (host, port) == ("127.0.0.1", 7070) else f" --server penstock://{host}:{port}"
+        url = f"penstock://{shown(*addresses['native'])}"
+        server = "" if url == DEFAULT_SERVER else f" --server {url}"
         commands = [
             f'{program} produce {FIRST_TOPIC} "two books"{server}',
             f"{program} consume {FIRST_TOPIC}{server}",

@@ -152,10 +152,15 @@ class LineConnection(asyncio.Protocol):
         self._ended = self._leaving = True
         self._buffer.clear()
         self.write(data)
-        if not self._transport.is_closing():
+        if self._transport.is_closing():
+            return
+        try:
             self._transport.write_eof()
-            if not self._reading:
-                self._transport.resume_reading()
+        except OSError:  # The client has gone, and the transport does not know it yet.
+            self.abort()
+            return
+        if not self._reading:
+            self._transport.resume_reading()
         await self._until_gone()
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidConfiguration, InvalidValue, PenstockError
-from penstock.frontends.config import MEMORY, ServerConfig, address
+from penstock.frontends.config import MEMORY, OFF, ServerConfig, address
 from penstock.frontends.settings import PREFIX, Setting, all_settings
 
 SETTINGS: Final[dict[str, Setting]] = {setting.key: setting for setting in all_settings()}
@@ -206,6 +206,8 @@ def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterato
         place = address(name, getattr(config.listen, name))
         if place is not None and place[1] and taken.setdefault(place, name) != name:
             yield f"listen.{taken[place]} and listen.{name} are the same address; each needs its own"
+    if all(getattr(config.listen, name) == OFF for name in config.listen.__struct_fields__):
+        yield "every listener is off, so nobody could connect; turn one on, such as listen.native"
     for small, large, why in ORDER:
         if value_of(config, SETTINGS[small]) > value_of(config, SETTINGS[large]):
             yield f"{_named(small, origins)} is larger than {_named(large, origins)}: {why}"

@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import termios
 from pathlib import Path
 
@@ -186,6 +187,17 @@ def test_a_directory_that_cannot_be_made_is_named_with_its_setting(tmp_path: Pat
         "/file' cannot be used: a file has that name; it is server.data (--data DIR) [DIRECTORY_UNUSABLE]\n"
     )
     assert words.count("\n") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+def test_a_directory_where_nothing_can_be_made_is_named_with_its_setting(tmp_path: Path) -> None:
+    code, words = refused("--data", "/proc/penstock", *FREE, cwd=tmp_path)
+
+    assert code == 1
+    assert words == (
+        "penstock serve: data directory '/proc/penstock' cannot be used: No such file or directory; "
+        "it is server.data (--data DIR) [DIRECTORY_UNUSABLE]\n"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="to root every directory is writable")

@@ -163,6 +163,22 @@ async def test_a_listener_with_a_fault_does_not_keep_the_broker_open(
         pass
 
 
+async def test_who_does_not_end_is_cut(tmp_path: Path) -> None:
+    settings = config(server=ServerSettings(data=str(tmp_path), stop_timeout_ms=50))
+    server = await Server.open(settings)
+    await server.broker.create_topic("orders", partitions=1)
+    await server.broker.publish_batch("orders", [b"x" * 1_000_000] * 20)
+    reader, writer = await asyncio.open_connection(*server.addresses["text"], limit=1)
+    writer.write(b"CONSUME orders 0\n")
+    await reader.readexactly(1)
+
+    await server.stop()
+
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await asyncio.wait_for(reader.readexactly(20_000_000), 5)
+    writer.close()
+
+
 def test_the_limit_of_open_files_is_raised_as_far_as_the_system_lets_us() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

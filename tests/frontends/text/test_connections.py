@@ -178,6 +178,7 @@ async def test_what_does_not_end_can_be_cut(door: Any, monkeypatch: pytest.Monke
     assert door.connections.count == 0
 
 
+@pytest.mark.slow
 async def test_a_client_that_never_reads_the_rest_is_cut(
     opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import socket
 from typing import Any
 
+import pytest
+
 from penstock.config import BrokerConfig, GroupSettings, TopicSettings
 
 ONE = TopicSettings(partitions=1)
@@ -158,6 +160,7 @@ async def test_a_subscriber_is_told_when_its_topic_is_deleted(door: Any) -> None
     assert await client.ask("SUB orders") == "OK Subscribed to orders"
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_not_sent_to_and_others_are(opened: Any) -> None:
     """Its messages are 64 KiB each: the sockets of both sides fill up after some of them."""
     async with opened(BrokerConfig(topic=ONE), write_buffer_bytes_max=64 * 1024) as door:
@@ -185,6 +188,7 @@ async def test_a_client_that_does_not_read_is_not_sent_to_and_others_are(opened:
         slow.writer.transport.abort()
 
 
+@pytest.mark.slow
 async def test_a_consumed_partition_waits_for_a_client_that_does_not_read(opened: Any) -> None:
     async with opened(BrokerConfig(topic=ONE), write_buffer_bytes_max=64 * 1024) as door:
         await door.broker.create_topic("orders")
