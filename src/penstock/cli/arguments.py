@@ -114,7 +114,7 @@ def known_topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def known_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The groups of the topic that the line names so far; an option without its value leaves it in ``args``."""
+    """The groups of the topic that the line names so far, which may not be parsed yet."""
     topic = ctx.params.get("topic") or next(iter(ctx.args), None)
     if topic is None:
         return []
