@@ -56,11 +56,20 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def without_uvloop(directory: Path) -> dict[str, str]:
+    """The environment of somebody who has not installed it."""
+    (directory / "uvloop.py").write_text("raise ImportError")
+    return {"PYTHONPATH": f"{directory}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+
+@pytest.mark.parametrize(
+    ("number", "loop"), [(signal.SIGTERM, "uvloop"), (signal.SIGINT, "uvloop"), (signal.SIGINT, "asyncio")]
+)
 def test_it_starts_says_where_it_listens_and_ends_with_a_signal(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, loop: str
 ) -> None:
-    with Process(tmp_path / "a" / "data") as server:
+    variables = without_uvloop(tmp_path) if loop == "asyncio" else {}
+    with Process(tmp_path / "a" / "data", *FREE, **variables) as server:
         client = Text(server.port("text"))
         answer = client.ask("PRODUCE orders 0 two books")
         status = http.client.HTTPConnection("127.0.0.1", server.port("status"), timeout=PATIENCE_S)
