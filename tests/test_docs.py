@@ -4,6 +4,7 @@
     examples/*.py                              what they print is in their docstring, after "Prints:"
     examples/test_*.py                         by pytest, as their readers would
 
+A block that connects to the usual address finds a real server there, in memory.
 A block that is not meant to run has ``<!-- not run: why -->`` on the line above it.
 """
 
@@ -13,10 +14,12 @@ import re
 import runpy
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.client.served import VirtualServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -24,6 +27,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PROGRAMS = [path for path in EXAMPLES if not path.name.startswith("test_")]
 NOT_RUN = "<!-- not run: "
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SERVER = "penstock://127.0.0.1:7070"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -58,8 +62,11 @@ def test_python_in_the_documents_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code = "\n" * (block.line - 1) + block.code  # So that a traceback names the page's own line.
+    with VirtualServer() if SERVER in code else nullcontext() as server:
+        if server is not None:
+            code = code.replace(SERVER, server.url)
 
-    exec(compile(code, str(block.page), "exec"), {"__name__": "__main__"})
+        exec(compile(code, str(block.page), "exec"), {"__name__": "__main__"})
 
 
 def printed_by_its_docstring(path: Path) -> str:

@@ -75,8 +75,7 @@ class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
 
     async def start(self) -> "RemoteAsyncBroker":
         """Connect; the caller closes the broker."""
-        remote = import_module("penstock.client.aio").RemoteAsyncBroker
-        broker: RemoteAsyncBroker = await remote.connect(self._settings)
+        broker: RemoteAsyncBroker = await import_module("penstock.client.aio").connect(self._settings)
         return broker
 
     async def __aenter__(self) -> "RemoteAsyncBroker":

@@ -1,6 +1,7 @@
 """The public API as a user writes it.  It is never run: mypy reads it, and that is the test."""
 
 import asyncio
+import concurrent.futures
 from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
@@ -110,6 +111,31 @@ async def asynchronous() -> None:
         assert_type(await (await broker.queue("jobs")).depth(), int)
     broker = await aio.open().start()
     await broker.close(timeout="5s")
+
+
+def connected() -> None:
+    with penstock.connect("penstock://127.0.0.1:7070", request_timeout="5s", linger=0.005) as remote:
+        broker: penstock.Broker = remote  # A program that takes a Broker takes a connection.
+        broker.create_topic("orders")
+        assert_type(remote.publish("orders", b"x", acks="written"), penstock.Receipt)
+        future = remote.publish_nowait("orders", b"x", key="k", delay="1m")
+        assert_type(future, concurrent.futures.Future[penstock.Receipt])
+        assert_type(remote.publish_batch("orders", [b"a"], acks="none"), list[penstock.Receipt])
+        remote.flush()
+        consumer = remote.consumer("orders", prefetch=100, heartbeat=False, max_attempts=3)
+        assert_type(consumer, penstock.Consumer)
+
+
+async def connected_asynchronously() -> None:
+    async with aio.connect("penstock://127.0.0.1:7070", client_id="shop") as remote:
+        broker: aio.AsyncBroker = remote
+        await broker.create_topic("orders")
+        assert_type(await remote.publish("orders", b"x", acks="none"), penstock.Receipt)
+        assert_type(remote.publish_nowait("orders", b"x"), asyncio.Future[penstock.Receipt])
+        await remote.flush()
+        consumer = await remote.consumer("orders", kind="stream", prefetch=10)
+        assert_type(consumer, aio.AsyncConsumer)
+    await (await aio.connect("penstock://127.0.0.1:7070").start()).close()
 
 
 def virtual(penstock_fixture: penstock.testing.TestBroker) -> None:

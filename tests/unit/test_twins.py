@@ -1,5 +1,7 @@
 """The sync and the async API are one: names, parameters, defaults and answers."""
 
+import asyncio
+import concurrent.futures
 import inspect
 import typing
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -9,6 +11,8 @@ import pytest
 
 import penstock
 from penstock import aio
+from penstock.client.aio import RemoteAsyncBroker
+from penstock.client.sync import RemoteBroker
 from penstock.message import AsyncReceivedMessage, ReceivedMessage
 from penstock.testing import AsyncTestBroker, TestBroker
 
@@ -19,12 +23,16 @@ TWINS: dict[type[Any], type[Any]] = {
     penstock.Queue: aio.AsyncQueue,
     penstock.TopicHandle: aio.AsyncTopicHandle,
     ReceivedMessage: AsyncReceivedMessage,
+    RemoteBroker: RemoteAsyncBroker,
     TestBroker: AsyncTestBroker,
 }
 # What a twin has under another name, or does in another way, with the reason.
 RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 # AsyncQueue.prepare: a constructor cannot await.  operations, start: what front ends serve from.
 ONLY_ASYNC = {"operations", "prepare", "start"}
+# What a broker at the end of a connection has beyond one in the process.
+ONLY_REMOTE = {"flush", "publish_nowait"}
+ONLY_REMOTE_ARGUMENTS = {"acks", "heartbeat", "prefetch"}
 
 
 def public(kind: type[Any]) -> dict[str, Any]:
@@ -50,15 +58,15 @@ def plain(annotation: object) -> str:
     if origin is not None and (origin is AsyncIterator or origin is Awaitable):
         inner = plain(typing.get_args(annotation)[0])
         return f"Iterator[{inner}]" if origin is AsyncIterator else inner
+    if origin is asyncio.Future or origin is concurrent.futures.Future:
+        return f"Future[{plain(typing.get_args(annotation)[0])}]"
     if origin is Iterator:
         return f"Iterator[{plain(typing.get_args(annotation)[0])}]"
     if annotation is type(None):
         return "None"
     text = annotation.__name__ if isinstance(annotation, type) and origin is None else str(annotation)
     return (
-        text.replace("Async", "")
-        .replace("api.aio_handles", "api.handles")
-        .replace("api.aio", "api.broker")
+        text.replace("Async", "").replace("api.aio_handles", "api.handles").replace("api.aio", "api.broker")
     )
 
 
@@ -104,6 +112,29 @@ def test_everything_of_the_async_api_is_awaited() -> None:
 
 def test_both_ways_to_open_take_the_same() -> None:
     assert inspect.signature(penstock.open).parameters.keys() == inspect.signature(aio.open).parameters.keys()
+
+
+def test_both_ways_to_connect_take_the_same() -> None:
+    sync, asynchronous = inspect.signature(penstock.connect), inspect.signature(aio.connect)
+
+    assert {name: p.default for name, p in sync.parameters.items()} == {
+        name: p.default for name, p in asynchronous.parameters.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("facade", "remote"), [(penstock.Broker, RemoteBroker), (aio.AsyncBroker, RemoteAsyncBroker)]
+)
+def test_a_connection_has_what_the_broker_has_and_little_more(facade: type[Any], remote: type[Any]) -> None:
+    assert public(remote).keys() - public(facade).keys() == ONLY_REMOTE
+    for name, member in public(facade).items():
+        if not inspect.isfunction(member):
+            continue
+        ours = inspect.signature(member).parameters
+        theirs = inspect.signature(public(remote)[name]).parameters
+        shape = {key: (each.kind, each.default) for key, each in theirs.items()}
+        assert {key: (each.kind, each.default) for key, each in ours.items()}.items() <= shape.items(), name
+        assert theirs.keys() - ours.keys() <= ONLY_REMOTE_ARGUMENTS, name
 
 
 def test_every_public_name_is_there() -> None:

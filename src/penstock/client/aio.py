@@ -43,11 +43,6 @@ class RemoteAsyncBroker(AsyncBroker):
         super().__init__(client.operations, AwaitDriver(client))
         self._client = client
 
-    @classmethod
-    async def connect(cls, settings: Settings) -> "RemoteAsyncBroker":
-        """Connect to a server."""
-        return cls(await Client.open(settings))
-
     async def publish(
         self,
         topic: str,
@@ -136,3 +131,8 @@ class RemoteAsyncBroker(AsyncBroker):
             topic, group, consumer_id, max_in_flight, options, received_async, prefetch, heartbeat
         )
         return AsyncConsumer(await self._driver.run(begun), self._driver)
+
+
+async def connect(settings: Settings) -> RemoteAsyncBroker:
+    """Connect to a server."""
+    return RemoteAsyncBroker(await Client.open(settings))
