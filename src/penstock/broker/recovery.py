@@ -12,6 +12,8 @@ came back shorter than the journal remembers (durability "os" after a power
 cut), the groups forget what is not there any more.
 """
 
+from typing import Final
+
 from penstock.broker.digest import load_digest
 from penstock.broker.journal import Journal
 from penstock.broker.replay import apply, load_snapshot, remember_failure, snapshot_state
@@ -21,6 +23,10 @@ from penstock.delivery import events
 from penstock.delivery.retries import PARKED_MS
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.schedule import Schedule
+
+# A process that ends suddenly has lent more than its journal says: up to a second's leases.  Their numbers
+# are not given again, or a client that was lent one of them could answer with it for another.
+LEASES_FORGOTTEN_MAX: Final = 1 << 20
 
 
 def log_config(settings: TopicSettings) -> LogConfig:
@@ -107,6 +113,7 @@ def _settle_in(state: State, partition: Partition) -> None:
                 member.engine.give_back(lease.number, start, end, lease.attempt + 1, now_ms)
                 remember_failure(member, back, state.clock.wall_ms())
         rebuild_gate(partition, member)
+        member.engine.next_number += LEASES_FORGOTTEN_MAX
     journal.flush()
     if shorter:
         # The log will grow over the offsets that were lost.  By then it must be written that the
