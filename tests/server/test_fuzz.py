@@ -1,0 +1,182 @@
+"""Bytes that no decent client sends, to every listener of a live server.
+
+Whatever is sent, and however it ends: another client gets its answers at once,
+the log has no bug in it, and memory stays where it was.
+"""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.server.bystander import AT_ONCE_S, Bystander, read_all
+from tests.server.conversations import TOPIC, kqueue_pieces, native_pieces, status_pieces, text_pieces
+from tests.server.peer import Peer, reset
+from tests.server.process import Server
+
+MEMORY_BYTES = 64 << 20  # What all of this may cost: topics it made, messages it wrote, caches that filled.
+HEADER = 5
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Door:
+    """A listener, and what is said there."""
+
+    listener: str
+    pieces: list[bytes]
+    frames: bool  # Pieces have a head with the length of the rest.
+
+
+class World:
+    """A server, a bystander, and the doors."""
+
+    def __init__(self, server: Server, bystander: Bystander) -> None:
+        self.server = server
+        self.bystander = bystander
+        with Peer(server) as peer:
+            peer.call("create_topic", name=TOPIC, options={"partitions": 2})
+            version = peer.version(TOPIC)
+        self.doors = [
+            Door("native", native_pieces(version), frames=True),
+            Door("native", kqueue_pieces(), frames=True),
+            Door("text", text_pieces(), frames=False),
+            Door("status", status_pieces(), frames=False),
+        ]
+
+    def say(self, listener: str, data: bytes, end: "End") -> None:
+        """One connection, from beginning to end."""
+        made = self.server.connect(listener)
+        made.settimeout(AT_ONCE_S)
+        with suppress(ConnectionError):
+            made.sendall(data)
+        end(made)
+
+    def check(self) -> None:
+        """Nobody else has noticed."""
+        self.bystander.check()
+        self.server.check_log()
+
+
+@pytest.fixture(scope="module")
+def world(server: Server) -> Iterator[World]:
+    with Bystander(server) as bystander:
+        yield World(server, bystander)
+
+
+# How connections end.
+
+End = Callable[[socket.socket], None]
+
+
+def leave(made: socket.socket) -> None:
+    """Say goodbye, and do not listen."""
+    made.close()
+
+
+def half_close(made: socket.socket) -> None:
+    """Send no more, and read everything."""
+    with made, suppress(ConnectionError):
+        made.shutdown(socket.SHUT_WR)
+        read_all(made)
+
+
+ENDS: list[End] = [half_close, half_close, leave, reset]
+
+
+# How pieces are spoiled.
+
+Spoil = Callable[[bytes], bytes]
+NUMBERS = st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0x7FFF_FFFF, 0xFFFF_FFFF])
+
+
+def spoils() -> st.SearchStrategy[Spoil]:
+    """Functions that change some bytes; positions are shares of the length, so that they fit any."""
+    share = st.floats(0, 1, exclude_max=True)
+
+    def change(at: float, bits: int) -> Spoil:
+        def spoil(data: bytes) -> bytes:
+            place = int(at * len(data))
+            return data[:place] + bytes([data[place] ^ bits]) + data[place + 1 :] if data else data
+
+        return spoil
+
+    def replace(at: float, size: int, new: bytes) -> Spoil:
+        def spoil(data: bytes) -> bytes:
+            place = int(at * len(data))
+            return data[:place] + new + data[place + size :]
+
+        return spoil
+
+    def cut(at: float) -> Spoil:
+        return lambda data: data[: int(at * len(data))]
+
+    big = st.builds(lambda number: number.to_bytes(4, "big"), NUMBERS)
+    return st.one_of(
+        st.builds(change, share, st.integers(1, 255)),
+        st.builds(replace, share, st.integers(0, 8), st.binary(max_size=20)),
+        st.builds(replace, share, st.just(4), big),
+        st.builds(cut, share),
+    )
+
+
+def nothing(data: bytes) -> bytes:
+    return data
+
+
+def reframed(spoil: Spoil) -> Spoil:
+    """Spoil the body of a frame and give it the length that it has then, so that it gets further."""
+
+    def spoiled(piece: bytes) -> bytes:
+        body = spoil(piece[HEADER:])
+        return piece[:1] + len(body).to_bytes(4, "big") + body
+
+    return spoiled
+
+
+@st.composite
+def speech(draw: st.DrawFn, doors: list[Door]) -> tuple[str, bytes]:
+    """Some pieces of a conversation, some of them spoiled."""
+    door = draw(st.sampled_from([doors[0], *doors]))
+    said = draw(st.lists(st.sampled_from(range(len(door.pieces))), min_size=1, max_size=12))
+    if draw(st.integers(0, 7)):  # Mostly it begins as it should, or nothing after it would be looked at.
+        said = [0, *(number for number in said if number)]
+    elif not draw(st.integers(0, 3)):
+        return door.listener, draw(st.binary(max_size=200))
+    data = b""
+    for number in said:
+        spoil = draw(st.one_of(st.just(nothing), spoils()))
+        if door.frames and number and draw(st.integers(0, 4)):
+            spoil = reframed(spoil)
+        elif number == 0 and draw(st.integers(0, 7)):
+            spoil = nothing
+        data += spoil(door.pieces[number])
+    return door.listener, data
+
+
+FUZZ = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def test_decent_conversations_are_answered(world: World) -> None:
+    """Or else the spoiled ones would prove nothing."""
+    with Peer(world.server, hello=False) as peer:
+        for piece in world.doors[0].pieces:
+            peer.send(piece)
+        with suppress(EOFError):
+            peer.ping()
+    world.check()
+
+
+@FUZZ
+@given(data=st.data())
+def test_spoiled_conversations_harm_nobody(world: World, data: st.DataObject) -> None:
+    listener, said = data.draw(speech(world.doors))
+    end = data.draw(st.sampled_from(ENDS))
+
+    world.say(listener, said, end)
+
+    world.check()
