@@ -74,7 +74,7 @@ async def test_an_answer_is_alone_in_what_a_client_reads_first(tmp_path: Path) -
         )
         transport.write(command(SUB, Topic="t"))
         await until(lambda: reads == [b"OK Subscribed to t\n"])
-        for _ in range(20):
+        for _ in range(10):
             reads.clear()
 
             transport.write(command(PUB, Topic="t", Payload="hello"))
@@ -267,6 +267,33 @@ async def test_what_a_vanished_subscriber_had_not_acknowledged_goes_to_another()
         assert await delivery(other) == {"ID": name, "Payload": "p"}
         assert await say(other, command(ACK, MessageID=name)) == b"OK ACK\n"
         await until(lambda: not place.listener.kqueue.held)
+
+
+@both_loops
+async def test_nothing_is_kept_of_a_subscriber_that_is_gone() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        await delivery(peer)
+        assert len(place.listener.kqueue.held) == 1
+
+        peer.cut()
+
+        await until(lambda: not place.listener.kqueue.held)
+
+
+@both_loops
+async def test_no_more_is_kept_of_messages_that_nobody_acknowledges_than_one_may_hold() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", durability="memory")
+        await place.broker.create_group("t", "default", visibility_timeout="1ms", max_attempts=1)
+        await place.broker.publish_batch("t", [b"p"] * 250)
+        peer = await subscribed(place)
+
+        for _ in range(250):
+            await delivery(peer)
+
+        assert len(place.listener.kqueue.held) == 100
 
 
 @both_loops

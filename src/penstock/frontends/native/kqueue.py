@@ -162,7 +162,8 @@ class KQueueSession:
         broker.start(broker.operations.create_topic(topic, {}), made)
 
     def _acknowledge(self, fields: Fields) -> None:
-        found = self.shared.held.pop(_text(fields, "messageid"), None)
+        name = _text(fields, "messageid")
+        found = self.shared.held.get(name)
         if found is None:
             self._say("ERR Message ID not found or already acknowledged.")
             return
@@ -176,7 +177,7 @@ class KQueueSession:
             else:
                 self._fail(error)
 
-        subscription.acknowledge(message, then)
+        subscription.acknowledge(name, message, then)
 
     # Answers.
 
@@ -202,6 +203,7 @@ class Subscription:
         self._consumer = consumer
         self._broker = session.shared.broker
         self._held = session.shared.held
+        self._names: dict[str, None] = {}  # Of what was pushed last and not acknowledged, oldest first.
         self._running: Any = None
         self._waiting = False
         self._paused = True
@@ -234,26 +236,40 @@ class Subscription:
             return
         for message in messages:
             name = message_id(message.topic, message.partition, message.offset)
-            self._held[name] = self, message
+            self._hold(name, message)
             told = {"ID": name, "Payload": message.value.decode("utf-8", "replace")}
             self._session.connection.send(plain_frame(KQUEUE_DELIVERY, msgspec.json.encode(told)))
         if not self._paused:
             self._session.connection.later(self._go_on)
 
+    def _hold(self, name: str, message: ReceivedMessage) -> None:
+        self._held[name] = self, message
+        self._names.pop(name, None)
+        self._names[name] = None
+        if len(self._names) > IN_FLIGHT_MAX:  # The broker lends no more: the oldest is lost.
+            self._forget(next(iter(self._names)))
+
+    def _forget(self, name: str) -> None:
+        del self._names[name]
+        found = self._held.get(name)
+        if found is not None and found[0] is self:
+            del self._held[name]
+
     def _go_on(self) -> None:
         if not self._paused:
             self.resume()
 
-    def acknowledge(self, message: ReceivedMessage, then: Any) -> None:
+    def acknowledge(self, name: str, message: ReceivedMessage, then: Any) -> None:
         """The message is done."""
+        self._forget(name)
         self._broker.start(self._consumer.ack([message], []), then)
 
     def close(self) -> None:
         """Give back what is held."""
         self.pause()
         self._closed = True
-        for name in [name for name, (holder, _) in self._held.items() if holder is self]:
-            del self._held[name]
+        for name in list(self._names):
+            self._forget(name)
         self._broker.start(self._consumer.close(), _nobody)
 
 
