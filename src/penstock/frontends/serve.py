@@ -140,8 +140,9 @@ def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
         def heard(number: int, _: object) -> None:
             if told and number == signal.SIGINT:
                 os._exit(INTERRUPTED)  # At once, as by a kill: the next start recovers.
+            if not told:
+                loop.call_soon_threadsafe(stop.set)
             told.append(number)
-            loop.call_soon_threadsafe(stop.set)
 
         # Not the loop's handlers: these are heard also while a large directory is being recovered.
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -153,7 +153,10 @@ def test_who_does_not_finish_is_cut_at_the_deadline(tmp_path: Path) -> None:
     with Process(tmp_path, *FREE, PENSTOCK_SERVER__STOP_TIMEOUT="100ms") as server:
         client = stuck(server)
 
-        assert server.stop() == 0
+        server.signal(signal.SIGTERM)
+        server.signal(signal.SIGTERM)  # Impatience changes nothing.
+
+        assert server.wait() == 0
         server.heard("cutting 1 connections")
         client.close()
     with Process(tmp_path) as server:
