@@ -189,7 +189,7 @@ Then = Callable[[Any, BaseException | None], None]
 class Running:
     """An operation under way on a loop, without a task: it goes on when what it waits for calls it."""
 
-    __slots__ = ("_driver", "_ended", "_steps", "_then", "_timer", "_topic")
+    __slots__ = ("_driver", "_ended", "_steps", "_then", "_timer", "_topic", "_woken")
 
     def __init__(self, driver: "LoopDriver", steps: Steps[Any], then: Then) -> None:
         self._driver = driver
@@ -197,6 +197,7 @@ class Running:
         self._then = then
         self._topic: Place | None = None  # Where it waits for something to happen.
         self._timer: Alarm | None = None  # What ends that wait.
+        self._woken = False  # It has waited there, and will look in the next turn of the loop.
         self._ended = False
 
     def advance(self) -> None:
@@ -225,9 +226,11 @@ class Running:
         """Something happened where it waits, or the wait is over: go on in the next turn of the loop."""
         if self._topic is not None:
             self._stop_waiting()
+            self._woken = True
             self._driver.soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._woken = False
         if not self._ended:
             self.advance()
 
@@ -260,6 +263,16 @@ class Running:
         self._stop_waiting()
         self._steps.close()
         self._driver.ended(_nobody, None, None)
+
+    def call_off(self) -> bool:
+        """Give up if it only waits for something to happen; False: it is on its way to ``then``.
+
+        Unlike ``cancel`` it never throws away what the operation has taken.
+        """
+        if self._topic is None and not self._woken:
+            return False
+        self.cancel()
+        return True
 
     def refuse(self, error: BaseException) -> None:
         """Do not even begin."""

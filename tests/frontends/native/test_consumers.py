@@ -1,5 +1,7 @@
 """Consumers of a Penstock client: asked, pushed to, lost and found again."""
 
+from pathlib import Path
+
 import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
@@ -252,6 +254,24 @@ async def test_a_receive_under_way_ends_when_its_consumer_is_closed() -> None:
         }
 
     assert frames == {500: native.ERROR, 501: native.OK}
+
+
+@both_loops
+async def test_a_receive_that_has_messages_is_not_called_off(tmp_path: Path) -> None:
+    """At most once: it has settled them, and waits for the disk."""
+    async with serving(str(tmp_path / "data")) as place:
+        peer = await with_topic(place, durability="fsync")
+        await peer.publish("orders", b"a")
+        consumer = (await peer.open("orders", options={"delivery": "at-most-once"})).consumer
+
+        peer.send(
+            native.encode_receive(500, consumer, 1, 60_000) + native.encode_receive(501, consumer, 0, 0)
+        )
+
+        frames = [await peer.frame(), await peer.frame()]
+        answers = {native.correlation_of(body): native.decode_received(body) for _, body in frames}
+        assert values(answers[500]) == [b"a"]
+        assert answers[501] == []
 
 
 # Streams.

@@ -174,6 +174,7 @@ class Connection(asyncio.Protocol):
         self._frames.clear()
         self._out.clear()
         self._forget_half_frame()
+        self._transport = None
         if self._speaker is not None:
             self._speaker.lost()
         self._host.leave(self)
@@ -264,8 +265,9 @@ class Connection(asyncio.Protocol):
     # Inside.
 
     def _linger(self, more: int) -> None:
-        assert self._transport is not None
-        if more and self._transport.get_write_buffer_size() and not self._transport.is_closing():
+        if self._transport is None:
+            return
+        if more and self._transport.get_write_buffer_size():
             self._loop.call_later(LINGER_MS / 1000, self._linger, more - 1)
         else:
             self._transport.abort()

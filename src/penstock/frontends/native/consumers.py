@@ -51,18 +51,21 @@ class Wait:
         self._running: Running | None = None
 
     def start(self) -> None:
-        """Begin to wait; ``then`` may be called before this returns."""
+        """Begin to wait, unless it does already; ``then`` may be called before this returns."""
+        if self._started:
+            return
         self._started = True
         running = self._broker.start(self._consumer.receive(self._max, self._wait_ms), self._ended)
         if self._started:
             self._running = running
 
-    def stop(self) -> None:
-        """Take nothing; ``then`` is not called."""
+    def stop(self) -> bool:
+        """Take nothing, and do not call ``then``; False if messages are on their way already."""
+        if self._running is not None and not self._running.call_off():
+            return False
         self._started = False
-        if self._running is not None:
-            self._running.cancel()
-            self._running = None
+        self._running = None
+        return True
 
     def _ended(self, batches: Any, error: BaseException | None) -> None:
         self._started = False
@@ -108,8 +111,8 @@ class WireConsumer:
         """One RECEIVE."""
 
         def ended(batches: Any, error: BaseException | None) -> None:
-            del self._asked[wait]
-            then(batches, error)
+            if self._asked.pop(wait, None) is not None:
+                then(batches, error)
 
         wait = Wait(self._broker, self.inner, max_messages, wait_ms, ended)
         self._asked[wait] = then
@@ -117,11 +120,11 @@ class WireConsumer:
             wait.start()
 
     def call_off(self) -> None:
-        """The client waits no longer: every RECEIVE under way is answered with nothing."""
-        asked, self._asked = self._asked, {}
-        for wait, then in asked.items():
-            wait.stop()
-            then([], None)
+        """The client waits no longer: every RECEIVE that still waits is answered with nothing."""
+        for wait, then in list(self._asked.items()):
+            if wait.stop():
+                del self._asked[wait]
+                then([], None)
 
     # Pushed to.
 
@@ -132,10 +135,19 @@ class WireConsumer:
 
     def _push_on(self) -> None:
         if self._credit and self._push is None and not self._paused and self.owner is not None:
-            self._push = Wait(self._broker, self.inner, self._credit, PUSH_WAIT_MS, self._pushed)
-            self._push.start()
+            wait = Wait(
+                self._broker,
+                self.inner,
+                self._credit,
+                PUSH_WAIT_MS,
+                lambda batches, error: self._pushed(wait, batches, error),
+            )
+            self._push = wait
+            wait.start()
 
-    def _pushed(self, batches: Any, error: BaseException | None) -> None:
+    def _pushed(self, wait: Wait, batches: Any, error: BaseException | None) -> None:
+        if self._push is not wait:
+            return  # It was for a connection that is lost.
         self._push = None
         owner = self.owner
         if owner is None:
@@ -163,7 +175,7 @@ class WireConsumer:
         """The client is gone, perhaps for good."""
         self.owner = None
         self.pause()
-        self._asked.clear()
+        self._asked.clear()  # What is on its way is never sent; the client does not name it when it is back.
         self._push = None
         self._credit = 0
 
@@ -172,8 +184,7 @@ class WireConsumer:
         self._paused = True
         for wait in self._asked:
             wait.stop()
-        if self._push is not None:
-            self._push.stop()
+        if self._push is not None and self._push.stop():
             self._push = None
 
     def resume(self) -> None:

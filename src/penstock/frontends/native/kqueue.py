@@ -27,6 +27,7 @@ import msgspec
 
 from penstock.api.operations import ConsumerOperations
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.driver import Running
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicExists, TopicNotFound
 from penstock.frontends.native.connection import Connection
 from penstock.message import Message, ReceivedMessage, received
@@ -204,7 +205,7 @@ class Subscription:
         self._broker = session.shared.broker
         self._held = session.shared.held
         self._names: dict[str, None] = {}  # Of what was pushed last and not acknowledged, oldest first.
-        self._running: Any = None
+        self._running: Running | None = None
         self._waiting = False
         self._paused = True
         self._closed = False
@@ -222,14 +223,15 @@ class Subscription:
     def pause(self) -> None:
         """Take nothing from the broker for now."""
         self._paused = True
-        self._waiting = False
-        if self._running is not None:
-            self._running.cancel()
+        if self._running is not None and self._running.call_off():
             self._running = None
+            self._waiting = False
 
     def _received(self, messages: list[ReceivedMessage] | None, error: BaseException | None) -> None:
         self._waiting = False
         self._running = None
+        if self._closed:
+            return
         if error is not None or messages is None:
             logger.info("a KQueue subscription has ended: %s", error)
             self._closed = True
