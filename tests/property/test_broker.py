@@ -634,6 +634,7 @@ class BrokerAgainstModel(RuleBasedStateMachine):
             for letter in self.broker.dead_letters(TOPIC)
         ]
         assert Counter(listed) == +self.model.listed
+        assert sum(error.count for error in self.broker.dead_letter_errors(TOPIC)) == len(listed)
 
     def teardown(self) -> None:
         """Work everything off: each group settles each message, and nothing is left."""

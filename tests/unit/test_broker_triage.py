@@ -5,6 +5,7 @@ import pytest
 from penstock import Message
 from penstock.broker import triage
 from penstock.broker.dead_letters import ADDED
+from penstock.broker.steps import GiveWay
 from penstock.errors import Closed, TopicNotFound
 from penstock.info import OTHER_ERRORS
 from penstock.testing import ManualClock, TestBroker
@@ -133,6 +134,18 @@ def test_errors_beyond_the_limit_are_counted_as_others(
             for error in penstock.dead_letter_errors("orders")}  # fmt: skip
 
     assert told == {"a": 2, "b": 1, "others": 3}
+
+
+def test_others_have_a_turn_while_many_are_counted(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.create_group("orders", "default")
+    fail(penstock, *["no"] * 450)
+    steps = penstock._operations.dead_letter_errors("orders")
+
+    turns = [type(step) for step in iter(lambda: next(steps, None), None)]
+
+    assert turns == [GiveWay] * 3
+    assert [error.count for error in penstock.dead_letter_errors("orders")] == [450]
 
 
 def test_the_errors_are_the_same_after_a_restart() -> None:

@@ -140,7 +140,7 @@ class AsyncBroker:
         return (await self.describe_topic(topic)).groups
 
     async def describe_group(self, topic: str, group: str) -> GroupInfo:
-        """How far a group is: lag in messages and in seconds, in flight, retries, consumers."""
+        """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
         return await self._driver.run(self._operations.describe_group(topic, group))
 
     async def seek(
@@ -183,7 +183,7 @@ class AsyncBroker:
         return await self._driver.run(self._operations.peek(topic, count, partition))
 
     async def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place or by its id."""
+        """Everything that happened to a message, named by its place, its id or its schedule id."""
         return await self._driver.run(self._operations.trace(topic, partition, offset))
 
     # The schedule.

@@ -37,7 +37,7 @@ REDRIVE: Final = "__redrive"
 RETENTION_MS: Final = 14 * DAY_MS  # Longer than a topic's week: there must be time to look.
 RANGE_MAX: Final = 100  # Messages buried by one decision, which bounds the size of a journal batch.
 RETRY_MS: Final = 1000  # Burying that failed (a full disk) is tried again after this.
-SCAN_RECORDS: Final = 1000  # Dead letters read at a time.
+SCAN_RECORDS: Final = 200  # Dead letters read at a time, in some milliseconds.
 
 # The headers a dead letter has beyond the message's own.
 ADDED: Final = (
