@@ -109,6 +109,7 @@ class Scripted:
     """The server."""
 
     def __init__(self) -> None:
+        self.welcome = WELCOME
         self.settings = TopicSettings()
         self.version = 1
         self.connections = 0
@@ -148,7 +149,7 @@ class Scripted:
                 body = await reader.readexactly(int.from_bytes(header[1:], "big"))
                 request = Request(writer, header[0], body)
                 if request.opcode == native.HELLO:
-                    request.ok(WELCOME)
+                    request.ok(self.welcome)
                 elif request.opcode == native.CLOSE_CONSUMER:
                     request.done()
                 else:

@@ -216,6 +216,21 @@ async def test_an_answer_in_the_turn_of_the_cancellation_is_kept() -> None:
         assert [message.value for message in await consumer.receive(5)] == [b"a"]
 
 
+async def test_a_stream_receive_that_is_cancelled_after_its_answer_keeps_it() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        consumer = await opened(server, broker, "stream", (0,))
+        receiving = begin(consumer.receive(5))
+        (await server.request()).received(delivery(b"a", b"b", lease=-1))
+        beat = await server.request(native.HEARTBEAT)
+        await asyncio.wait([receiving], timeout=0.05)  # It has its messages, and waits for the heartbeat.
+        receiving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receiving
+        beat.ok([0])
+
+        assert [message.value for message in await consumer.receive(5)] == [b"a", b"b"]
+
+
 async def test_a_receive_beside_one_that_is_called_off_goes_on() -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
         consumer = await opened(server, broker)

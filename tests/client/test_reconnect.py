@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from tests.client.scripted import Request, Scripted
 
@@ -10,6 +11,7 @@ from penstock import aio
 from penstock.api.aio import AsyncBroker
 from penstock.config import TopicSettings
 from penstock.errors import (
+    FrameTooLarge,
     MessageTooLarge,
     MetadataStale,
     OutcomeUnknown,
@@ -250,6 +252,21 @@ async def test_what_is_refused_up_to_the_deadline_is_refused() -> None:
         with pytest.raises(Overloaded):
             await publish
         refusing.cancel()
+
+
+async def test_a_request_that_the_server_would_not_take_is_not_sent() -> None:
+    async with Scripted() as server:
+        server.welcome = msgspec.structs.replace(server.welcome, frame_bytes_max=2000)
+        async with aio.connect(server.url) as broker:
+            publish = begin(broker.publish("orders", b"x" * 3000))
+            following = begin(broker.publish("orders", b"y"))
+            request = await server.request()
+            request.published()
+            await following
+
+            assert values(request) == [b"y"]
+            with pytest.raises(FrameTooLarge):
+                await publish
 
 
 async def test_a_message_with_a_due_time_gets_an_id_to_be_known_by() -> None:

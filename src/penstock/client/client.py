@@ -59,6 +59,7 @@ class Client:
             await asyncio.shield(self._closing)
             return
         self._closing = asyncio.get_running_loop().create_future()
+        self.session.closing = True
         try:
             async with asyncio.timeout((CLOSE_MS if timeout_ms is None else timeout_ms) / 1000):
                 await self.publisher.flush()

@@ -20,9 +20,11 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from penstock.client.url import ServerAddress
-from penstock.errors import PenstockError, ServerUnreachable
+from penstock.errors import FrameTooLarge, PenstockError, ServerUnreachable
 from penstock.wire.native import (
     ERROR,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
     OK,
     PING,
     UINT32_MAX,
@@ -66,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._pinged = False
         self._timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] = loop.create_future()
+        self.frame_bytes_max = FRAME_BYTES_MAX  # The server says when it is less.
         self.lost = False
 
     # For the session.
@@ -77,6 +80,8 @@ class Connection(asyncio.Protocol):
             return
         correlation = self._correlation = self._correlation % UINT32_MAX + 1
         frame_bytes = encode(correlation)
+        if len(frame_bytes) > self.frame_bytes_max + HEADER_BYTES:
+            raise FrameTooLarge(size_bytes=len(frame_bytes) - HEADER_BYTES, limit_bytes=self.frame_bytes_max)
         self._waiting[correlation] = then
         self.send(frame_bytes)
 

@@ -120,6 +120,12 @@ class Publisher:
         self._buffered = 0  # Bytes that were published and are not answered.
         self._lock = threading.Lock()  # Of that number alone: the sync client reserves in its own threads.
 
+    @property
+    def request_bytes(self) -> int:
+        """How much may share a request; what is around it has its own share of a frame."""
+        assert self.session.welcome is not None, "it is connected"
+        return min(REQUEST_BYTES, self.session.welcome.frame_bytes_max * 3 // 4)
+
     def reserve(self, messages: list[Any]) -> int:
         """Make room for messages, from any thread; returns the bytes to give back."""
         size = size_of(messages)
@@ -155,7 +161,7 @@ class Publisher:
             self._release(size)
             then(receipts, error)
 
-        if self.session.closed:
+        if self.session.closing:
             ended([], Closed(what="broker"))
         elif not isinstance(topic, str):
             ended([], TopicNotFound(topic=topic))
@@ -168,10 +174,10 @@ class Publisher:
         if sender is None:
             sender = self._senders[topic] = Sender(self, topic)
         deadline = self.session.deadline()
-        if size <= REQUEST_BYTES or len(messages) == 1:
+        if size <= self.request_bytes or len(messages) == 1:
             sender.add(Unit(messages, size, acks, deadline, then))
             return
-        pieces = split(messages)
+        pieces = split(messages, self.request_bytes)
         whole = Pieces(len(pieces), then)
         for number, piece in enumerate(pieces):
             sender.add(Unit(piece, size_of(piece), acks, deadline, whole.part(number)))
@@ -246,7 +252,7 @@ def _done(mark: "asyncio.Future[None]", _: list[Receipt], __: BaseException | No
         mark.set_result(None)
 
 
-def split(messages: list[Any]) -> list[list[Any]]:
+def split(messages: list[Any], request_bytes: int) -> list[list[Any]]:
     """Pieces that fit into a request each, unless a single message does not."""
     pieces: list[list[Any]] = []
     room = 0
@@ -254,7 +260,7 @@ def split(messages: list[Any]) -> list[list[Any]]:
         size = size_of([message])
         if size > room:
             pieces.append([])
-            room = REQUEST_BYTES
+            room = request_bytes
         pieces[-1].append(message)
         room -= size
     return pieces
@@ -327,7 +333,7 @@ class Sender:
             return
         self._queue.append(unit)
         self._bytes += unit.size
-        if self._bytes >= REQUEST_BYTES:
+        if self._bytes >= self._publisher.request_bytes:
             self._full.set()
         if self._task is None:
             self._task = self._session.own(self._work())
@@ -392,7 +398,9 @@ class Sender:
     def _may_share(self, first: Unit, unit: Unit, size: int) -> bool:
         assert self.metadata is not None
         message_bytes_max = self.metadata.settings.message_bytes_max
-        limit = REQUEST_BYTES if message_bytes_max <= SMALL_BYTES else min(REQUEST_BYTES, message_bytes_max)
+        limit = self._publisher.request_bytes
+        if message_bytes_max > SMALL_BYTES:
+            limit = min(limit, message_bytes_max)
         return (
             size <= limit
             and first.special == unit.special
@@ -566,8 +574,7 @@ class Sender:
 
     def _refuse(self, units: list[Unit], error: PenstockError) -> None:
         """A request was refused as a whole: what was refused with others is tried by itself."""
-        together = len(units) > 1 and units[0].special
-        if together and is_refusal(error) and not isinstance(error, FOR_ALL):
+        if len(units) > 1 and is_refusal(error) and not isinstance(error, FOR_ALL):
             for unit in units:
                 unit.alone = True
             self._again(units)

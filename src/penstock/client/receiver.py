@@ -229,10 +229,11 @@ class Receiver:
         until = self._loop.time() + wait_ms / 1000
         while True:
             called_off = self._called_off
+            beat = self.session.own(self.beat()) if self.stream and not wait_ms else None
             body = await self._ask_for(limit, wait_ms)
+            if beat is not None:
+                await self._before_handing_over(beat, body)
             batches = decode_received(body)
-            if self.stream and not wait_ms:
-                await self.beat_stream()
             if batches or called_off == self._called_off:
                 messages = self._messages(batches[0]) if batches else []
                 for batch in batches[1:]:
@@ -257,6 +258,14 @@ class Receiver:
             if sent and not self.closed:
                 self._called_off += 1
                 self.session.send(encode_receive(UNASKED, self.number, 0, 0))
+            raise
+
+    async def _before_handing_over(self, beat: "asyncio.Task[None]", body: bytes) -> None:
+        """Wait for a heartbeat that was sent behind the receive; its answer is on its way."""
+        try:
+            await asyncio.wait([beat])
+        except asyncio.CancelledError:
+            self._keep_late(body)
             raise
 
     def _keep_late(self, body: bytes) -> None:
@@ -359,23 +368,20 @@ class Receiver:
         while True:
             period_ms = self._session_ms if self.stream else self._visibility_ms
             await asyncio.sleep(max(period_ms / BEATS / 1000, BEAT_MIN_S))
-            try:
-                await self.beat()
-            except PenstockError as error:
-                logger.info("no heartbeat of consumer %s: %s", self.identity, error)
+            await self.beat()
 
     async def beat(self) -> None:
         """Keep what the program works on: its leases, or its place in a stream group."""
-        if self.stream:
-            await self.beat_stream()
-            return
-        now = self._loop.time()
-        visibility_s = self._visibility_ms / 1000
-        leases = self.holdings.to_extend(now, visibility_s)
-        if leases:
-            lost = await self.extend(leases, self._visibility_ms)
-            for key in lost:
-                self.holdings.lose(key)
+        try:
+            if self.stream:
+                await self.beat_stream()
+                return
+            leases = self.holdings.to_extend(self._loop.time(), self._visibility_ms / 1000)
+            if leases:
+                for key in await self.extend(leases, self._visibility_ms):
+                    self.holdings.lose(key)
+        except PenstockError as error:
+            logger.info("no heartbeat of consumer %s: %s", self.identity, error)
 
     async def extend(self, leases: list[tuple[int, int]], duration_ms: int) -> list[tuple[int, int]]:
         """Keep leases for so long from now; returns those that are lost."""

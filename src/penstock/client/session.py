@@ -60,6 +60,7 @@ from penstock.wire.native_bodies import (
 
 PAUSE_MIN_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0  # Well below the server's resume_ms: a consumer is missed for that long only.
+CALM_S: Final = 1.0  # A connection that lived for less was none to rely on.
 NOTHING: Final[frozenset[str]] = frozenset()
 
 logger = logging.getLogger("penstock")
@@ -94,6 +95,7 @@ class Session:
 
     def __init__(self, address: ServerAddress, client: str, timeout_ms: int, random: Random) -> None:
         self.address = address
+        self.closing = False  # Nothing more is published.
         self.closed = False
         self.welcome: Welcome | None = None  # Of the current or the last connection.
         self.consumers: list[Resumable] = []
@@ -105,6 +107,7 @@ class Session:
         self._numbered: dict[int, Resumable] = {}  # The consumers, by their number on this connection.
         self._waiting: list[asyncio.Future[None]] = []  # For a connection.
         self._why = ""  # It is not there.
+        self._up_since = 0.0  # On the loop's clock.
         self._refusal: PenstockError | None = None  # What the server said before it closed a connection.
         self._tasks: set[asyncio.Task[None]] = set()  # The session's own; awaited by close.
 
@@ -123,7 +126,7 @@ class Session:
 
     async def close(self) -> None:
         """End the connection; whoever waits is told."""
-        self.closed = True
+        self.closing = self.closed = True
         if self._connection is not None:
             await self._connection.close("the client was closed")
         for future in self._waiting:
@@ -257,6 +260,7 @@ class Session:
             hello = Hello(versions=[VERSION], client=self._client)
             body = await ask(lambda correlation: encode_body(HELLO, correlation, hello))
             self.welcome = decode_body(body, Welcome)
+            connection.frame_bytes_max = self.welcome.frame_bytes_max
             self._numbered.clear()
             for consumer in list(self.consumers):
                 await self._resume(consumer, ask)
@@ -283,6 +287,7 @@ class Session:
     def _up(self, connection: Connection) -> None:
         self._connection = connection
         self._refusal = None
+        self._up_since = self._loop.time()
         for consumer in list(self.consumers):
             consumer.resumed()
         waiting, self._waiting = self._waiting, []
@@ -298,9 +303,11 @@ class Session:
         self._numbered.clear()
         if not self.closed:
             logger.info("connection to %s lost: %s", self.address, why)
-            self.own(self._reconnect())
+            short = self._loop.time() - self._up_since < CALM_S
+            self.own(self._reconnect(PAUSE_MIN_S * self._random.random() if short else 0))
 
-    async def _reconnect(self) -> None:
+    async def _reconnect(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)  # A server that hangs up on everyone is not asked without a break.
         pauses = 0
         while True:
             try:
