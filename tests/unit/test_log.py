@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import Closed, CorruptionError, DiskFull, OffsetOutOfRange, StorageFailed
 from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
-from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, OPEN_MAX, WINDOWS_MAX
+from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, LARGE_BYTES, OPEN_MAX, WINDOWS_MAX
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 from penstock.version import compiled
 from penstock.wire.records import (
@@ -817,3 +817,16 @@ def test_an_old_index_never_fits_a_segment_that_was_cut_and_grew_again(how: str)
 
         log = Log.open(disk, "d", SMALL)
         assert values_of(log) == [b"a", b"d" * 6, b"e" * 7]
+
+
+def test_only_one_large_batch_is_kept_in_memory() -> None:
+    log = Log.open(MemoryFiles(), "log", LogConfig())
+    for _ in range(4):
+        log.append(encode_values([bytes(LARGE_BYTES)], 0))
+    for _ in range(4):
+        log.append(encode_values([b"small"], 0))
+
+    for offset in (0, 5, 1, 3, 2, 7, 1):
+        assert len(log.records(offset, offset + 1)) == 1
+
+    assert sum(len(window.data) > LARGE_BYTES for window in log._windows) == 1

@@ -11,8 +11,8 @@ Everything read is checked: records against the checksum of their batch, the
 place of every batch by the chain of offsets (see ``log/scan.py``).  What does
 not fit is ``CorruptionError`` with path and position, never a wrong record.
 
-Bounds: ``WINDOWS_MAX`` chunks of ``CHUNK_BYTES`` (or one batch, if that is
-larger) and their records; ``HINTS_MAX`` hints; ``OPEN_MAX`` sealed segments
+Bounds: ``WINDOWS_MAX`` chunks of ``CHUNK_BYTES``, or of a batch up to ``LARGE_BYTES``,
+and one of those may be larger; and their records; ``HINTS_MAX`` hints; ``OPEN_MAX`` sealed segments
 with an open file and a loaded index.  None of it grows with the backlog.
 
 Not thread-safe: the caller holds the lock under which it also appends.
@@ -32,6 +32,7 @@ from penstock.log.segment import Segment, raise_corruption
 from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, read_header
 
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
+LARGE_BYTES: Final = 4 * CHUNK_BYTES  # Of batches beyond this, only one is kept for each log.
 SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly always one read.
 AHEAD: Final = 64  # Records decoded at a time for one who reads on: one by one costs four times as much.
 WINDOWS_MAX: Final = 4  # Readers at different places of one log that do not disturb each other.
@@ -165,6 +166,10 @@ class LogReader:
             if size > left:
                 raise_corruption(segment, position, f"a batch of {size} bytes, and {left} are left")
             data = file.read(position, size)
+            if size > LARGE_BYTES:
+                self._windows = [
+                    each for each in self._windows if each is window or len(each.data) <= LARGE_BYTES
+                ]
         window.segment = segment
         window.position = position
         window.data = data
