@@ -145,6 +145,8 @@ def test_a_value_that_is_replaced_is_checked_all_the_same() -> None:
         ),
         ("[group]\nvisibility_timeout = '13h'", "it must be from 1ms to 12h"),
         ("[group]\nbackoff = 'slowly'", "group.backoff cannot be 'slowly'"),
+        ("[group]\nbackoff = 'exponential:soon'", "group.backoff cannot be 'exponential:soon'"),
+        ("[server]\nstop_timeout = 0", "server.stop_timeout cannot be 0: it must be at least 1ms"),
         ("[server]\ndata = 3.5", "it is text"),
         ("[server]\ndata = ''", "name a directory, or ':memory:'"),
         ("[server]\nlog_level = 'loud'", "use one of debug, info, warning, error"),

@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import InvalidName, InvalidValue, UnknownPriority
 from penstock.types import (
@@ -14,8 +16,11 @@ from penstock.types import (
     NORMAL,
     check_name,
     duration_ms,
+    duration_text,
     instant_ms,
     lane_number,
+    size_bytes,
+    size_text,
 )
 
 NOON = datetime(2026, 11, 14, 12, 0, tzinfo=UTC)
@@ -140,3 +145,33 @@ def test_an_unknown_priority_is_refused_and_the_known_ones_are_named(priority: A
         UnknownPriority, match=r"critical \(2\), high \(1\), normal \(0\), low \(-1\), background \(-2\)"
     ):
         lane_number(priority)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, 0), (4096, 4096), ("64KiB", 65_536), ("1 MiB", 1_048_576), ("1.5GB", 1_500_000_000), (" 10B ", 10)],
+)
+def test_a_size_is_a_number_or_text(value: int | str, expected: int) -> None:
+    assert size_bytes("x", value) == expected
+
+
+@pytest.mark.parametrize("value", ["", "1", "big", "1XB", "-1KiB", "1KiB2", True, None, 1.5])
+def test_anything_else_is_no_size(value: Any) -> None:
+    with pytest.raises(InvalidValue, match="a size is a number of bytes"):
+        size_bytes("x", value)
+
+
+@given(st.integers(min_value=0, max_value=2**50))
+def test_a_size_or_duration_as_text_is_the_same_again(number: int) -> None:
+    text = size_text(number)
+
+    assert size_bytes("x", int(text) if text.isdecimal() else text) == number
+    assert duration_ms("x", duration_text(number % 10**13)) == number % 10**13
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0ms"), (250, "250ms"), (1000, "1s"), (90_000, "90s"), (60_000, "1m"), (7 * 86_400_000, "7d")],
+)
+def test_a_duration_is_shown_as_one_would_write_it(number: int, text: str) -> None:
+    assert duration_text(number) == text

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.config import BrokerConfig, GroupSettings, TopicSettings
 from penstock.errors import InvalidValue
-from penstock.types import DURATION_MS_MAX, whole_number
+from penstock.types import duration_text
 
 OFF = "off"
 MEMORY = ":memory:"
@@ -36,6 +36,12 @@ def address(name: str, text: str) -> tuple[str, int] | None:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def _at_least(name: str, value: int, low: int) -> None:
+    if value < low:
+        shown = duration_text(low) if name.endswith("_ms") else str(low)
+        raise InvalidValue(name=name, value=value, why=f"it must be at least {shown}")
+
+
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The process."""
 
@@ -49,7 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.data:
             raise InvalidValue(name="data", value=self.data, why="name a directory, or ':memory:'")
-        whole_number("stop_timeout_ms", self.stop_timeout_ms, 1, DURATION_MS_MAX)
+        _at_least("stop_timeout_ms", self.stop_timeout_ms, 1)
         if self.log_level not in LOG_LEVELS:
             raise InvalidValue(
                 name="log_level", value=self.log_level, why=f"use one of {', '.join(LOG_LEVELS)}"
@@ -93,6 +99,8 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     publish_bytes_max: int = 256 * 1024 * 1024
     # Bytes that wait for a client to read them; beyond it the connection is sent nothing more until it reads.
     write_buffer_bytes_max: int = 1024 * 1024
+    # Requests of one native connection that may be unanswered; no more is read until some are answered.
+    requests_max: int = 4096
     # How long the consumers of a lost native connection are kept; a client that is back in time goes on with
     # them.
     resume_ms: int = 5_000
@@ -106,7 +114,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            whole_number(name, getattr(self, name), 0 if name == "resume_ms" else 1)
+            _at_least(name, getattr(self, name), 0 if name == "resume_ms" else 1)
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,11 +14,12 @@ gives the same; a test holds the two together.
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
 
 from penstock.config import GroupSettings, backoff_text, start_text
+from penstock.delivery.backoff import Backoff
 from penstock.errors import InvalidValue
 from penstock.frontends.config import ServerConfig
 from penstock.types import duration_ms, duration_text, size_bytes, size_text
@@ -123,8 +124,8 @@ def _reader(setting: Setting) -> Read:
         return _duration
     if "bytes" in setting.field:
         return _size
-    kind = next((each for each in get_args(setting.kind) if each is not NoneType), setting.kind)
-    return READERS.get(setting.kind, READERS.get(kind, _text)) if get_origin(kind) is None else _text
+    kinds = (setting.kind, *get_args(setting.kind))  # Of "int | None", the int.
+    return next((read for kind, read in READERS.items() if kind in kinds), _text)
 
 
 def _duration(name: str, value: Any) -> int:
@@ -163,7 +164,9 @@ def _text(name: str, value: Any) -> str:
 def _backoff(_: str, value: Any) -> str:
     if isinstance(value, str) and ":" not in value and value != "exponential":
         value = [wait.strip() for wait in value.split(",")]
-    return backoff_text(value)
+    text = backoff_text(value)
+    Backoff.decode(text)  # Here, and not when the first group is made.
+    return text
 
 
 def _shown_backoff(text: str) -> str:
@@ -185,6 +188,6 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
 
 
-READERS: Final[dict[Any, Read]] = {int: _number, bool: _boolean, str: _text}
+READERS: Final[dict[Any, Read]] = {int: _number, bool: _boolean}  # All others are text.
 SPECIAL: Final[dict[str, Read]] = {"backoff": _backoff, "start": _start}
 DEFAULTS: Final = ServerConfig()
