@@ -196,13 +196,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def serving(
-    directory: str | None = None, *, connections_max: int = 100, requests_max: int = 4096, **limits: int
+    directory: str | None = None, *, connections_max: int = 100, **limits: int
 ) -> AsyncIterator[Place]:
     """A listener, ended properly."""
     broker = await EmbeddedAsyncBroker.open(directory)
-    listener = NativeListener(
-        broker, LimitSettings(**limits), Connections(connections_max), requests_max=requests_max
-    )
+    listener = NativeListener(broker, LimitSettings(**limits), Connections(connections_max))
     server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
     place = Place(broker, listener, server.sockets[0].getsockname()[1])
     try:

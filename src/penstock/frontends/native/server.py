@@ -23,31 +23,23 @@ from penstock.frontends.native.session import Session, Shared
 from penstock.wire import native
 from penstock.wire.native_bodies import error_frame
 
-REQUESTS_MAX: Final = 4096  # In flight on one connection.
 RECEIVE_MESSAGES_MAX: Final = 10_000
 
 
 class NativeListener:
     """The native protocol, for ``penstock serve``."""
 
-    def __init__(
-        self,
-        broker: EmbeddedAsyncBroker,
-        limits: LimitSettings,
-        connections: Connections,
-        *,
-        requests_max: int = REQUESTS_MAX,
-    ) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, limits: LimitSettings, connections: Connections) -> None:
         self.frame_bytes_max = limits.frame_bytes_max
         self.write_buffer_bytes_max = limits.write_buffer_bytes_max
-        self.requests_max = requests_max
+        self.requests_max = limits.requests_max
         self.half_frame_bytes = 0
         self.half_frame_bytes_max = limits.publish_bytes_max
         self.shared = Shared(
             broker,
             frame_bytes_max=limits.frame_bytes_max,
             publish_bytes_max=limits.publish_bytes_max,
-            requests_max=requests_max,
+            requests_max=limits.requests_max,
             resume_ms=limits.resume_ms,
             receive_messages_max=RECEIVE_MESSAGES_MAX,
         )
