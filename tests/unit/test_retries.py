@@ -94,3 +94,17 @@ def test_without_leaves_the_gaps() -> None:
     assert without(0, 10, [(2, 3), (5, 12), (20, 30)]) == [(0, 2), (3, 5)]
     assert without(4, 10, [(0, 2), (3, 5), (9, 10)]) == [(5, 9)]
     assert without(4, 10, [(0, 20)]) == []
+
+
+def test_the_lowest_offset_that_waits_for_a_time_is_known() -> None:
+    queue = RetryQueue()
+    assert queue.lowest() is None
+    queue.put(3, 4, 1, PARKED_MS)
+    assert queue.lowest() is None
+
+    queue.put(40, 60, 2, 5000)
+    queue.put(7, 8, 3, 9000)
+
+    assert queue.lowest() == (7, 3, 9000)
+    queue.forget(0, 45)
+    assert queue.lowest() == (45, 2, 5000)

@@ -14,7 +14,7 @@ Invariants:
     R2  ``count`` is the number of offsets that wait
 
 Cost: to put and to take the first are O(log entries) a range; to take a parked
-offset is O(1); to take or to forget anything else is linear.  A range in the
+offset is O(1); to take, to find or to forget anything else is linear.  A range in the
 heap costs about 200 bytes, a parked offset 100.
 """
 
