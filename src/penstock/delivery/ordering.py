@@ -23,7 +23,8 @@ Invariants:
     K3  ``waiting`` is the number of offsets in line that are not settled
 
 Cost: every call is O(1), amortised, except ``behind``, which is linear in the
-line; a key that is held costs itself and about 170 bytes, an offset in line 130.  The caller bounds both by what it leases.
+line; a key that is held costs itself and about 170 bytes, an offset in line
+130.  The caller bounds both by what it leases.
 
 It leaves out where the waiting messages are kept, and hashing keys to a bounded
 number of lines: two keys never share one.
