@@ -18,13 +18,12 @@ from penstock.wire.records import (
     Record,
     check_batch,
     decode_batch,
-    encode_records,
     lane_attributes,
     place_batch,
     read_header,
-    rewrite_batch,
     stamp_batch,
 )
+from penstock.wire.rewriting import encode_records, rewrite_batch
 
 LIMIT_BYTES = 1 << 16  # More than any batch below, so that only damage runs into it.
 

@@ -29,9 +29,9 @@ from penstock.wire.records import (
     lane_of,
     place_batch,
     read_header,
-    rewrite_batch,
     stamp_batch,
 )
+from penstock.wire.rewriting import rewrite_batch
 
 EVERY_CODEC = sorted(compression.CODEC_NAMES)
 PENSTOCK_BITS = lane_attributes(-2) | SCHEDULED | EXPIRES | DEDUP | REDRIVEN

@@ -28,7 +28,8 @@ from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
 from penstock.log.reader import BATCH_RECORDS_MIN
 from penstock.message import LOOK_INSIDE, Delivery, plain
-from penstock.wire.records import EXPIRES, REDRIVEN, Record, encode_records
+from penstock.wire.records import EXPIRES, REDRIVEN, Record
+from penstock.wire.rewriting import encode_records
 
 REDRIVE_GROUP: Final = "x-redrive-group"
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.

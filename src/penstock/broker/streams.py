@@ -18,7 +18,8 @@ from penstock.errors import Closed, GroupKindMismatch, MemberUnknown, NotAssigne
 from penstock.log.log import Log
 from penstock.message import Delivered, Delivery, check_held
 from penstock.types import whole_number
-from penstock.wire.records import Record, encode_records
+from penstock.wire.records import Record
+from penstock.wire.rewriting import encode_records
 
 READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
 

@@ -44,8 +44,8 @@ from penstock.wire.records import (
     check_batch,
     decode_batch,
     read_header,
-    rewrite_batch,
 )
+from penstock.wire.rewriting import rewrite_batch
 
 STEP_BYTES: Final = 1024 * 1024  # About 10,000 small records, a few milliseconds compiled.
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.

@@ -23,6 +23,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from penstock.errors import Overloaded, PenstockError
@@ -230,7 +231,8 @@ class Connection(asyncio.Protocol):
         if self._heard_out:
             transport.close()
             return
-        transport.write_eof()
+        with suppress(OSError):  # The peer may have reset the connection in this moment.
+            transport.write_eof()
         self._reading = True
         transport.resume_reading()  # To throw away: a close with bytes unread would destroy the last words.
         self._loop.call_later(LINGER_MS / 1000, self._linger, LINGERS_MAX)
