@@ -13,7 +13,7 @@ from penstock.errors import (
     GroupNotFound,
     LeaseLost,
     NotAssigned,
-    PenstockError,
+    Overloaded,
 )
 from penstock.message import Message
 from penstock.wire import native
@@ -530,6 +530,20 @@ async def test_a_client_that_leaves_while_its_consumer_is_made_leaves_nothing_be
 
 
 @both_loops
+async def test_consumers_of_all_connections_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.frontends.native.session.CONSUMERS_IN_ALL_MAX", 1)
+    async with serving(resume_ms=60_000) as place:
+        peer = await with_topic(place)
+        await peer.open("orders")
+        peer.cut()
+        await until(lambda: place.listener.shared.lobby.detached == 1)
+        other = await place.client()
+
+        with pytest.raises(Overloaded, match="1 consumers"):
+            await other.open("orders")
+
+
+@both_loops
 async def test_consumers_of_one_connection_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.frontends.native.session.CONSUMERS_MAX", 2)
     async with serving() as place:
@@ -537,5 +551,5 @@ async def test_consumers_of_one_connection_have_a_limit(monkeypatch: pytest.Monk
         await peer.open("orders")
         await peer.open("orders")
 
-        with pytest.raises(PenstockError, match="2 consumers on one connection"):
+        with pytest.raises(Overloaded, match="2 consumers on one connection"):
             await peer.open("orders")

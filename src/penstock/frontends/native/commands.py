@@ -94,7 +94,7 @@ def metadata(session: Session, correlation: int, body: bytes) -> None:
 
     def told(correlation: int, found: tuple[int, TopicSettings]) -> bytes:
         version, settings = found
-        session.shared.durabilities[topic] = version, native.DURABILITIES.index(settings.durability)
+        session.shared.remember(topic, version, native.DURABILITIES.index(settings.durability))
         return ok_frame(correlation, Metadata(version=version, settings=settings))
 
     session.start(session.operations.metadata(topic), correlation, told)

@@ -29,6 +29,7 @@ from typing import Final, Protocol, cast
 from penstock.errors import Overloaded, PenstockError
 from penstock.wire.native import Frame, FrameSplitter
 
+KEEPALIVE_S: Final = 60  # A peer that vanished without a word is noticed after two minutes.
 LINGER_MS: Final = 200  # A round trip, or a few.
 LINGERS_MAX: Final = 25  # Then a client that does not read its last words has had five seconds.
 
@@ -122,9 +123,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self.peer = "{}:{}".format(*(transport.get_extra_info("peername") or ("?", "?"))[:2])
         self._transport.set_write_buffer_limits(self._host.write_buffer_bytes_max)
-        raw = transport.get_extra_info("socket")
-        if raw is not None:  # A peer that vanished without a word is noticed at last.
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        _notice_silence(transport.get_extra_info("socket"))
         try:
             self._host.enter(self)
         except PenstockError as error:
@@ -344,3 +343,14 @@ class Connection(asyncio.Protocol):
     def _end_if_drained(self) -> None:
         if self.in_flight == 0 and not self._frames:
             self.end()
+
+
+def _notice_silence(raw: socket.socket | None) -> None:
+    """Let the kernel ask a silent peer whether it is still there."""
+    if raw is None:
+        return
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # Linux; elsewhere the system's own times hold.
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S // 4)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.driver import Running
-from penstock.wire.native import UINT32_MAX
+from penstock.wire.native import COUNT_MAX, UINT32_MAX
 
 TOKEN_BYTES: Final = 16  # Too many to guess.
 PUSH_WAIT_MS: Final = 3_600_000  # A push waits so long for messages, and then again.
@@ -44,7 +44,7 @@ class Wait:
     ) -> None:
         self._broker = broker
         self._consumer = consumer
-        self._max = max_messages
+        self._max = min(max_messages, COUNT_MAX)  # A message may have a lease of its own.
         self._wait_ms = wait_ms
         self._then = then
         self._started = False

@@ -21,6 +21,8 @@ from penstock.wire import native
 from penstock.wire.native_bodies import consumer_closed_frame, error_frame
 
 CONSUMERS_MAX: Final = 1000  # Of one connection.
+CONSUMERS_IN_ALL_MAX: Final = 100_000  # With those whose client may come back.
+TOPICS_REMEMBERED_MAX: Final = 10_000
 
 logger = logging.getLogger("penstock")
 
@@ -50,6 +52,12 @@ class Shared:
         ] = {}  # By topic: the version told last, and what it says.
         self.publish_bytes = 0  # Of publishes that were not answered yet.
         self.lobby = Lobby(broker, resume_ms)
+
+    def remember(self, topic: str, version: int, durability: int) -> None:
+        """A client was told this version of a topic's settings."""
+        if len(self.durabilities) >= TOPICS_REMEMBERED_MAX:
+            self.durabilities.clear()  # Topics come and go; who still needs one asks again.
+        self.durabilities[topic] = version, durability
 
     def take_publish(self, size: int) -> None:
         """Make room for a publish, or say that there is none."""
@@ -157,9 +165,11 @@ class Session:
             raise Closed(what="consumer") from None
 
     def check_room(self) -> None:
-        """Refuse one consumer more than a connection may have."""
+        """Refuse one consumer more than there may be."""
         if len(self._consumers) >= CONSUMERS_MAX:
             raise Overloaded(what="consumers on one connection", limit=CONSUMERS_MAX)
+        if len(self.shared.lobby) >= CONSUMERS_IN_ALL_MAX:
+            raise Overloaded(what="consumers", limit=CONSUMERS_IN_ALL_MAX)
 
     def add(self, consumer: WireConsumer) -> None:
         """Give a consumer a number on this connection."""
