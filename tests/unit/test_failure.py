@@ -8,6 +8,7 @@ import pytest
 
 from penstock.failure import MESSAGE_LENGTH_MAX, NO_FAILURE, Failure, describe_error
 from penstock.testing import TestBroker
+from penstock.workers.outcome import Failed, call_plain
 
 
 def caught(function: Callable[[], object]) -> Exception:
@@ -94,6 +95,17 @@ def test_one_handler_around_everything_does_not_make_all_bugs_one() -> None:
     second = fingerprint_of(lambda: wrapped(lambda: two_places(True)))
 
     assert first != second
+
+
+def test_how_penstock_called_the_work_is_no_part_of_the_bug() -> None:
+    outcome = call_plain(look_up, ("price",))
+    assert isinstance(outcome, Failed)
+    assert outcome.error.__traceback__ is not None
+    ours = describe_error(outcome.error).fingerprint
+
+    without_us = outcome.error.with_traceback(outcome.error.__traceback__.tb_next)
+
+    assert ours == describe_error(without_us).fingerprint
 
 
 def test_an_error_in_a_task_group_is_itself() -> None:

@@ -68,6 +68,8 @@ async def test_starting_again_keeps_the_schedule(time: VirtualTime) -> None:
         await time.settles()
 
     assert await entries(time) == [before]
+    other = await time.broker.schedule("schedule.report", b"", cron="0 1 * * *")
+    assert other == "schedule.report:0:s1", "none was added and taken back"
 
 
 @pytest.mark.parametrize(("cron", "timezone"), [("0 3 * * *", "UTC"), ("0 2 * * *", "Europe/Berlin")])

@@ -71,6 +71,17 @@ def test_the_line_is_repeated_less_and_less_often() -> None:
     assert [later - earlier for earlier, later in pairwise(said[6:])] == [60] * 15
 
 
+def test_a_worker_that_got_on_for_a_while_is_reported_as_soon_as_the_first_time() -> None:
+    watch = Watch("handle", MINUTE)
+    said = [minute for minute in range(60) if watch.look(minute * MINUTE, BUSY, 9)]
+    assert said == [1, 2, 4, 8, 16, 32]
+
+    on = replace(BUSY, taken=5, finished=1)
+    said = [minute for minute in range(60, 70) if watch.look(minute * MINUTE, on, 9)]
+
+    assert said == [61, 62, 64, 68]
+
+
 def test_it_is_said_at_once_again_after_it_was_mended() -> None:
     sparingly = Sparingly(10)
     assert [now for now in range(100) if sparingly.may_say(now)] == [0, 10, 30, 70]

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 from tests.workers.virtual import VirtualTime, clock_of
@@ -232,9 +233,15 @@ async def test_a_quick_function_has_some_messages_at_hand_and_a_slow_one_none(ti
     app = penstock.App(stop_timeout=0)
     pace = 0.0
 
+    running = most = 0
+
     @app.worker("orders", concurrency=2)
     async def handle(message: penstock.Message) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
         await asyncio.sleep(pace)
+        running -= 1
 
     async def held() -> int:
         return (await time.broker.describe_group("orders", "default")).in_flight
@@ -250,6 +257,7 @@ async def test_a_quick_function_has_some_messages_at_hand_and_a_slow_one_none(ti
         for _ in range(10):
             await time.passes("100s", "10s")
         assert await held() == 2
+    assert most == 2
 
 
 async def test_an_async_function_that_takes_too_long_is_cancelled_and_comes_again(
@@ -453,6 +461,55 @@ async def test_a_broker_that_cannot_serve_now_is_asked_again(caplog: pytest.LogC
                 assert (await broker.describe_group("orders", "default")).acked == 1
     assert done == [b"x"]
     assert "handle cannot take messages, and tries again: no room on the disk" in caplog.text
+
+
+async def test_a_stop_waits_for_the_last_acks() -> None:
+    """The disk is full when the call has ended and the stop comes, and has room a little later."""
+    files = FaultyFiles(MemoryFiles())
+    async with await AsyncTestBroker.open("data", files=files) as broker:
+        with clock_of(broker) as time:
+            app, stop = penstock.App(), asyncio.Event()
+
+            @app.worker("orders")
+            async def handle(message: penstock.Message) -> None:
+                files.fail_next(Fault.FULL, lasting=True)
+
+            async def work() -> None:
+                async with app.running(broker):
+                    await stop.wait()
+
+            async with asyncio.TaskGroup() as tasks:
+                worker = tasks.create_task(work())
+                await time.settles()
+                await broker.publish("orders", b"x")
+                await time.settles()
+                stop.set()
+                await time.passes("10s")
+                assert not worker.done()
+                files.heal()
+                await time.passes("10s")
+
+            assert (await broker.describe_group("orders", "default")).acked == 1
+
+
+@pytest.mark.slow  # The last receive is waited for, in real time: the disk's thread knows no other.
+async def test_a_stop_does_not_cut_off_what_is_settled_as_it_is_taken(tmp_path: Path) -> None:
+    app, done, begun = penstock.App(), list[bytes](), asyncio.Event()
+
+    @app.worker("orders", delivery="at-most-once")
+    async def handle(message: penstock.Message) -> None:
+        done.append(message.value)
+        begun.set()
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        async with app.running(broker):
+            await broker.create_topic("orders")
+            await broker.publish("orders", b"first")
+            await begun.wait()
+            await broker.publish("orders", b"last")  # The receive has settled it, or is about to.
+        left = await (await broker.consumer("orders")).receive()
+
+    assert done + [message.value for message in left] == [b"first", b"last"]
 
 
 async def test_a_refusal_that_no_waiting_mends_ends_the_run(time: VirtualTime) -> None:
