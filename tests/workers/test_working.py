@@ -502,8 +502,8 @@ async def test_a_stop_does_not_cut_off_what_is_settled_as_it_is_taken(tmp_path: 
         begun.set()
 
     async with penstock.aio.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
         async with app.running(broker):
-            await broker.create_topic("orders")
             await broker.publish("orders", b"first")
             await begun.wait()
             await broker.publish("orders", b"last")  # The receive has settled it, or is about to.
