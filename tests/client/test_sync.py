@@ -12,7 +12,7 @@ import pytest
 from tests.client.served import VirtualServer
 
 import penstock
-from penstock.client.publisher import Request
+from penstock.client.facts import Request
 from penstock.errors import (
     Closed,
     InvalidValue,
@@ -253,7 +253,7 @@ import penstock
 penstock.connect
 penstock.aio.connect("penstock://127.0.0.1:7070")
 print(*sorted(name for name in sys.modules if name.partition(".")[0] in
-    ("penstock", "typer", "rich", "click", "uvloop", "cronsim", "pydantic", "unittest", "sqlite3")))
+    ("penstock", "typer", "rich", "click", "uvloop", "cronsim", "pydantic", "unittest")))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30

@@ -193,9 +193,7 @@ class Answers:
 
 def _output(topic: str, message: Message) -> tuple[str, WireMessage]:
     """A message to publish with an ack: of the right types; the rest is for the server to say."""
-    item = placed(topic, message, PARTITIONS_MAX)
+    placed(topic, message, PARTITIONS_MAX)  # Raises, if it cannot be.
     if message.dedup_id is not None:
         dedup_bytes(message.dedup_id)
-    told = wire_message(message)
-    del item
-    return topic, told
+    return topic, wire_message(message)

@@ -140,7 +140,7 @@ class RemoteOperations:
     async def producer(self, compression: Compression) -> ProducerOperations:
         """An idempotent producer."""
         check_compression(compression)
-        return RemoteProducer(self.publisher, await self.publisher.new_producer_id(), compression)
+        return RemoteProducer(self.publisher, await self.publisher.facts.new_producer_id(), compression)
 
     # Groups and their consumers.
 
@@ -163,8 +163,8 @@ class RemoteOperations:
         check_name("group", group)
         if consumer_id is not None:
             check_name("consumer", consumer_id)
-        if max_in_flight is not None:
-            whole_number("max_in_flight", max_in_flight, 1)
+        if max_in_flight is not None and type(max_in_flight) is not int:
+            whole_number("max_in_flight", max_in_flight, 1)  # The limit is the server's to say.
         wish = OpenConsumer(
             topic=topic,
             group=group,

@@ -7,14 +7,15 @@ may be called again with the same arguments and is written once.
 import asyncio
 from typing import Any
 
-from penstock.client.publisher import Publisher, depth_wait_ms
+from penstock.client.facts import Request, depth_wait_ms
+from penstock.client.publisher import Publisher
 from penstock.client.units import SEQUENCES
 from penstock.client.work import work
 from penstock.config import Compression
 from penstock.errors import InvalidValue, MetadataStale
 from penstock.message import Message, Receipt
 from penstock.placing import ANYWHERE, CODECS, check_size, placed
-from penstock.wire.native import ACKS_DURABLE, DUPLICATE, REFUSED, decode_published, encode_publish
+from penstock.wire.native import ACKS_DURABLE, DUPLICATE, REFUSED, decode_published
 from penstock.wire.native_bodies import Metadata, decode_error
 from penstock.wire.records import BatchBuilder
 
@@ -47,7 +48,7 @@ class RemoteProducer:
             try:
                 return await self._publish(topic, message, metadata)
             except MetadataStale:
-                return await self._publish(topic, message, await self._publisher.ask_metadata(topic))
+                return await self._publish(topic, message, await self._publisher.facts.metadata(topic))
 
     async def _publish(self, topic: str, message: Message, metadata: Metadata) -> Receipt:
         settings = metadata.settings
@@ -57,22 +58,15 @@ class RemoteProducer:
         sequence = self._sequences.get((topic, partition), 0)
         builder = BatchBuilder()
         builder.add(item.key, item.value, item.headers)
-        now_ms = self._publisher.clock.wall_ms()
+        now_ms = self._publisher.facts.clock.wall_ms()
         batch = builder.build(now_ms, now_ms, item.attributes | self._codec, self.producer_id, 0, sequence)
-        tries: list[int] = []
-
-        def encode(correlation: int) -> bytes:
-            tries.append(correlation)
-            return encode_publish(
-                correlation, topic, metadata.version, ACKS_DURABLE, [(partition, bytes(batch))]
-            )
-
+        request = Request(topic, metadata.version, ACKS_DURABLE, [(partition, bytes(batch))])
         wait_ms = depth_wait_ms(metadata.settings)
-        body = await self._publisher.session.call("publish", encode, wait_ms=wait_ms)
+        body = await self._publisher.session.call("publish", request.encode, wait_ms=wait_ms)
         [outcome] = decode_published(body)[0]
         if outcome.state == REFUSED:
             raise decode_error(outcome.error)
         self._sequences[topic, partition] = (sequence + 1) % SEQUENCES
         self._turn += 1  # Only now: a repeat of the call must go to the same partition.
-        repeat = outcome.state == DUPLICATE and len(tries) == 1
+        repeat = outcome.state == DUPLICATE and request.tries == 1
         return Receipt(topic, partition, outcome.offset, outcome.timestamp, None, repeat)

@@ -1,92 +1,51 @@
-"""Publishing over a connection: what is published while a request is out becomes the next request.
+"""Publishing over a connection: what is published, by topic, and how much of it may wait.
 
-    publish, publish_batch, publish_nowait
-          │ Unit
-          v
-      Publisher ── bounds the bytes that wait
-          │ by topic
-          v
-       Sender ── queue ── take what fits ── encode, number ── PUBLISH ── receipts to each unit
-                   ^                                             │
-                   └── refused with others: each by itself ──────┘
-
-A sender has one request in flight, so its producer's numbers never have gaps:
-what was refused was not written, and its numbers are used by what comes next.
-What was perhaps written is sent again with the same numbers; when even that
-is impossible (the deadline came, or the disk failed), the sender takes a new
-producer id, because an unknown number must never be used for something else.
-
-With no time to linger, requests are as large as the round trip is long: a
-lone publisher waits for nothing, a hundred of them share.
-
-What a record batch cannot say (time to live, due time, dedup id) goes as
-PUBLISH_MESSAGES; the server knows a repeat by dedup ids, so messages without
-one get one that nobody else has.
+publish, publish_batch, publish_nowait
+      │ Unit
+      v
+  Publisher ── bounds the bytes that wait, cuts what is too large for a request
+      │ by topic
+      v
+   Sender ── requests, numbers, repeats (sender.py)
 """
 
 import asyncio
 import threading
-from collections import deque
-from copy import copy
 from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
-import msgspec
-
-from penstock.calls import receipt_of, wire_message
+from penstock.client.facts import Facts, Request, depth_wait_ms
+from penstock.client.sender import Sender
 from penstock.client.session import Session
 from penstock.client.units import (
-    SEQUENCES,
-    Batch,
     Then,
     Unit,
-    batches_of,
-    encode_batches,
-    is_refusal,
     size_of,
 )
 from penstock.clock import Clock
-from penstock.config import TopicSettings
 from penstock.errors import (
     Closed,
     InvalidValue,
-    MetadataStale,
     Overloaded,
-    PenstockError,
-    ProducerFenced,
-    ProtocolViolation,
     QueueFull,
-    SequenceOutOfOrder,
     ServerUnreachable,
     ShuttingDown,
     TopicNotFound,
 )
-from penstock.message import Message, Receipt
+from penstock.message import Receipt
 from penstock.placing import place
 from penstock.wire.native import (
     ACKS_DURABLE,
     ACKS_NONE,
     ACKS_WRITTEN,
     DUPLICATE,
-    METADATA,
-    NEW_PRODUCER,
-    PUBLISH_MESSAGES,
     REFUSED,
-    UNASKED,
-    Outcome,
-    decode_producer,
     decode_published,
-    encode_publish,
-    frame,
 )
 from penstock.wire.native_bodies import (
     Metadata,
-    PublishMessages,
-    WireReceipt,
-    decode_body,
     decode_error,
-    encode_body,
 )
 from penstock.wire.records import read_header
 
@@ -112,19 +71,11 @@ class Publisher:
 
     def __init__(self, session: Session, clock: Clock, linger_ms: int, random: Random) -> None:
         self.session = session
-        self.clock = clock
-        self.linger_ms = linger_ms
-        self.random = random
-        self.producer_id = -1  # The one that all senders begin with.
+        self.facts = Facts(session, clock, random)
+        self._linger_ms = linger_ms
         self._senders: dict[str, Sender] = {}
         self._buffered = 0  # Bytes that were published and are not answered.
         self._lock = threading.Lock()  # Of that number alone: the sync client reserves in its own threads.
-
-    @property
-    def request_bytes(self) -> int:
-        """How much may share a request; what is around it has its own share of a frame."""
-        assert self.session.welcome is not None, "it is connected"
-        return min(REQUEST_BYTES, self.session.welcome.frame_bytes_max * 3 // 4)
 
     def reserve(self, messages: list[Any]) -> int:
         """Make room for messages, from any thread; returns the bytes to give back."""
@@ -172,12 +123,12 @@ class Publisher:
         """In one piece, if it is not too large."""
         sender = self._senders.get(topic)
         if sender is None:
-            sender = self._senders[topic] = Sender(self, topic)
+            sender = self._senders[topic] = Sender(self.facts, topic, self._linger_ms)
         deadline = self.session.deadline()
-        if size <= self.request_bytes or len(messages) == 1:
+        if size <= self.facts.request_bytes or len(messages) == 1:
             sender.add(Unit(messages, size, acks, deadline, then))
             return
-        pieces = split(messages, self.request_bytes)
+        pieces = split(messages, self.facts.request_bytes)
         whole = Pieces(len(pieces), then)
         for number, piece in enumerate(pieces):
             sender.add(Unit(piece, size_of(piece), acks, deadline, whole.part(number)))
@@ -186,36 +137,12 @@ class Publisher:
         """Settings of a topic, as far as they are known here."""
         sender = self._senders.get(topic) if isinstance(topic, str) else None
         if sender is None or sender.metadata is None:
-            return await self.ask_metadata(topic)
+            return await self.facts.metadata(topic)
         return sender.metadata
-
-    async def ask_metadata(self, topic: Any) -> Metadata:
-        """Settings of a topic, from the server."""
-        if not isinstance(topic, str):
-            raise TopicNotFound(topic=topic)
-        body = await self.session.call(
-            "publish", lambda correlation: encode_body(METADATA, correlation, topic), changes=False
-        )
-        return decode_body(body, Metadata)
-
-    async def new_producer_id(self) -> int:
-        """A producer id that nobody has used."""
-        body = await self.session.call(
-            "publish", lambda correlation: frame(NEW_PRODUCER, correlation), changes=False
-        )
-        return decode_producer(body)
-
-    async def first_producer_id(self) -> int:
-        """The id that senders begin with: one for all topics."""
-        if self.producer_id < 0:
-            producer_id = await self.new_producer_id()
-            if self.producer_id < 0:  # Else another sender has asked too, and was quicker.
-                self.producer_id = producer_id
-        return self.producer_id
 
     async def append(self, topic: Any, partition: Any, batch: Any) -> Receipt:
         """Append a batch that somebody else encoded; repeated if its producer has numbered it."""
-        metadata = await self.ask_metadata(topic)
+        metadata = await self.facts.metadata(topic)
         number = place(topic, -1 if partition is None else partition, None, metadata.settings.partitions)
         if type(batch) is not bytes:
             raise InvalidValue(name="batch", value=batch, why="a record batch is bytes")
@@ -240,11 +167,6 @@ class Publisher:
                 sender.add(Unit([], 0, ACKS_DURABLE, 0.0, partial(_done, mark)))
         for mark in marks:
             await mark
-
-
-def depth_wait_ms(settings: TopicSettings) -> int:
-    """How long the server may hold a publish back until there is room."""
-    return settings.depth_wait_ms if settings.depth_max is not None and settings.depth_policy == "wait" else 0
 
 
 def _done(mark: "asyncio.Future[None]", _: list[Receipt], __: BaseException | None) -> None:
@@ -286,312 +208,3 @@ class Pieces:
                 self._then([each for piece in self._receipts for each in piece], self._error)
 
         return then
-
-
-class Request:
-    """The bytes of one PUBLISH, and how often they were sent."""
-
-    def __init__(self, topic: str, version: int, acks: int, batches: list[tuple[int, bytes]]) -> None:
-        self.topic = topic
-        self.version = version
-        self.acks = acks
-        self.batches = batches
-        self.tries = 0
-
-    def encode(self, correlation: int) -> bytes:
-        """The frame."""
-        self.tries += 1
-        return encode_publish(correlation, self.topic, self.version, self.acks, self.batches)
-
-
-class Sender:
-    """What is published to one topic, in order, one request at a time."""
-
-    def __init__(self, publisher: Publisher, topic: str) -> None:
-        self._publisher = publisher
-        self._session = publisher.session
-        self._topic = topic
-        self.metadata: Metadata | None = None
-        self._queue: deque[Unit] = deque()
-        self._bytes = 0  # In the queue.
-        self._task: asyncio.Task[None] | None = None
-        self._full = asyncio.Event()  # There is enough for a request: do not linger.
-        self._producer_id = -1
-        self._sequences: dict[int, int] = {}  # The next number, by partition.
-        self._turn = publisher.random.randrange(1 << 16)
-        self._dedup_ids = 0
-        self._stale = 0
-
-    @property
-    def busy(self) -> bool:
-        """Something is not answered yet."""
-        return self._task is not None
-
-    def add(self, unit: Unit) -> None:
-        """Put a unit in line."""
-        if self.metadata is not None and not self._prepared(unit, self.metadata.settings):
-            return
-        self._queue.append(unit)
-        self._bytes += unit.size
-        if self._bytes >= self._publisher.request_bytes:
-            self._full.set()
-        if self._task is None:
-            self._task = self._session.own(self._work())
-
-    def _prepared(self, unit: Unit, settings: TopicSettings) -> bool:
-        try:
-            unit.prepare(self._topic, settings)
-        except PenstockError as error:
-            self._fail([unit], error)
-            return False
-        return True
-
-    async def _work(self) -> None:
-        units: list[Unit] = []
-        try:
-            while self._queue:
-                await self._linger()
-                if self.metadata is None:
-                    await self._learn()
-                units = self._take()
-                if units:
-                    await self._send(units)
-                units = []
-        finally:
-            self._task = None
-            if units:  # The session was closed, or a program error is on its way up.
-                self._fail(units, self._session.unknown("publish"))
-            self._fail_queue(Closed(what="broker"))
-
-    async def _linger(self) -> None:
-        if self._publisher.linger_ms and not self._full.is_set():
-            try:
-                async with asyncio.timeout(self._publisher.linger_ms / 1000):
-                    await self._full.wait()
-            except TimeoutError:
-                pass
-
-    async def _learn(self) -> None:
-        """Ask for the topic's settings, and check what waits against them."""
-        try:
-            self.metadata = await self._publisher.ask_metadata(self._topic)
-        except PenstockError as error:
-            self._fail_queue(error)
-            return
-        waiting = list(self._queue)
-        self._queue.clear()
-        self._queue.extend(unit for unit in waiting if self._prepared(unit, self.metadata.settings))
-
-    def _take(self) -> list[Unit]:
-        """As many units from the front as may share a request."""
-        units: list[Unit] = []
-        size = 0
-        queue = self._queue
-        while queue and (not units or self._may_share(units[0], queue[0], size + queue[0].size)):
-            unit = queue.popleft()
-            units.append(unit)
-            size += unit.size
-        self._bytes -= size
-        self._full.clear()
-        return units
-
-    def _may_share(self, first: Unit, unit: Unit, size: int) -> bool:
-        assert self.metadata is not None
-        message_bytes_max = self.metadata.settings.message_bytes_max
-        limit = self._publisher.request_bytes
-        if message_bytes_max > SMALL_BYTES:
-            limit = min(limit, message_bytes_max)
-        return (
-            size <= limit
-            and first.special == unit.special
-            and first.acks == unit.acks
-            and not (first.alone or unit.alone)
-            and bool(first.messages and unit.messages)
-        )
-
-    async def _send(self, units: list[Unit]) -> None:
-        try:
-            if not units[0].messages:
-                self._finish(units)
-            elif units[0].special:
-                await self._send_messages(units)
-            else:
-                await self._send_batches(units)
-        except PenstockError as error:
-            if isinstance(error, TopicNotFound):
-                self.metadata = None  # Somebody may create it again.
-            self._refuse(units, error)
-
-    # Record batches.
-
-    async def _send_batches(self, units: list[Unit]) -> None:
-        assert self.metadata is not None
-        settings = self.metadata.settings
-        acks = units[0].acks
-        if acks != ACKS_NONE and self._producer_id < 0:
-            self._producer_id = await self._publisher.first_producer_id()
-        self._turn += 1
-        batches = batches_of(units, self._turn % settings.partitions)
-        producer_id = -1 if acks == ACKS_NONE else self._producer_id
-        encoded = encode_batches(
-            batches, settings, self._publisher.clock.wall_ms(), producer_id, self._sequences
-        )
-        request = Request(self._topic, self.metadata.version, acks, encoded)
-        if acks == ACKS_NONE:
-            await self._session.post("publish", request.encode(UNASKED), units[-1].deadline)
-            self._unreceipted(units, batches)
-            return
-        wait_ms = depth_wait_ms(settings)
-        while True:
-            try:
-                body = await self._session.call(
-                    "publish", request.encode, wait_ms=wait_ms, deadline=units[-1].deadline
-                )
-            except MetadataStale as error:
-                await self._refresh(error)
-                if request.tries == 1:
-                    self._renew()
-                    self._again(units)
-                    return
-                request.version = self.metadata.version  # Perhaps written: the same bytes, to the same place.
-            except PenstockError as error:
-                if request.tries > 1 or not is_refusal(error):
-                    self._renew()
-                raise
-            else:
-                break
-        self._stale = 0
-        self._take_outcomes(units, batches, decode_published(body)[0], request.tries > 1)
-
-    async def _refresh(self, error: MetadataStale) -> None:
-        self._stale += 1
-        if self._stale > STALE_MAX:
-            self._stale = 0
-            raise error
-        self.metadata = await self._publisher.ask_metadata(self._topic)
-
-    def _renew(self) -> None:
-        """A number was perhaps used: begin with others."""
-        if self._publisher.producer_id == self._producer_id:
-            self._publisher.producer_id = -1
-        self._producer_id = -1
-        self._sequences.clear()
-
-    def _again(self, units: list[Unit]) -> None:
-        """Put units back to the front of the line, checked again if the settings have changed."""
-        assert self.metadata is not None
-        kept = [unit for unit in units if self._prepared(unit, self.metadata.settings)]
-        self._queue.extendleft(reversed(kept))
-        self._bytes += sum(unit.size for unit in kept)
-
-    def _take_outcomes(
-        self, units: list[Unit], batches: list[Batch], outcomes: list[Outcome], repeated: bool
-    ) -> None:
-        if len(outcomes) != len(batches):
-            self._renew()
-            raise ProtocolViolation(why=f"{len(outcomes)} outcomes for {len(batches)} batches")
-        again: dict[Unit, None] = {}
-        for batch, outcome in zip(batches, outcomes, strict=True):
-            if outcome.state != REFUSED:
-                self._sequences[batch.partition] = (batch.sequence + batch.count) % SEQUENCES
-                batch.take(self._topic, outcome)
-                continue
-            error = decode_error(outcome.error)
-            if repeated or not is_refusal(error):
-                self._renew()
-            self._take_refusal(batch, error, again)
-        for unit in again:
-            unit.receipts = []
-            unit.error = None
-        self._finish([unit for unit in units if unit not in again])
-        if again:
-            self._again(list(again))
-
-    def _take_refusal(self, batch: Batch, error: PenstockError, again: dict[Unit, None]) -> None:
-        """A batch was not written: decide for each of its units whether it is tried again."""
-        renumber = isinstance(error, SequenceOutOfOrder | ProducerFenced)
-        if renumber:
-            self._renew()  # The server has lost our last numbers with what was not on disk.
-        shared = len(batch.units()) > 1
-        for unit, _, count in batch.owners:
-            whole = count == len(unit.messages)
-            if whole and renumber and not unit.renumbered:
-                unit.renumbered = True
-                again[unit] = None
-            elif whole and shared and not renumber and is_refusal(error):
-                unit.alone = True
-                again[unit] = None
-            else:
-                unit.error = unit.error or error
-                again.pop(unit, None)
-
-    def _unreceipted(self, units: list[Unit], batches: list[Batch]) -> None:
-        """Sent without asking for an answer: where they are is not known."""
-        now_ms = self._publisher.clock.wall_ms()
-        for batch in batches:
-            for unit, index, count in batch.owners:
-                unit.receipts = unit.receipts or [None] * len(unit.messages)
-                receipts = [Receipt(self._topic, batch.partition, None, now_ms) for _ in range(count)]
-                unit.receipts[index : index + count] = receipts
-        self._finish(units)
-
-    # Messages that the server places.
-
-    async def _send_messages(self, units: list[Unit]) -> None:
-        assert self.metadata is not None
-        settings = self.metadata.settings
-        producer_id = await self._publisher.first_producer_id()
-        messages: list[Message] = [message for unit in units for message in unit.messages]
-        named = [message.dedup_id is not None for message in messages]
-        wired = []
-        for message in messages:
-            told = wire_message(message)
-            if told.dedup_id is None:
-                self._dedup_ids += 1
-                told = msgspec.structs.replace(told, dedup_id=f"~{producer_id}-{self._dedup_ids}")
-            wired.append(told)
-        request = PublishMessages(self._topic, units[0].acks or ACKS_WRITTEN, wired)
-        body = await self._session.call(
-            "publish",
-            lambda correlation: encode_body(PUBLISH_MESSAGES, correlation, request),
-            repeat=settings.dedup_window_ms >= self._session.timeout_ms,
-            wait_ms=depth_wait_ms(settings),
-            deadline=units[-1].deadline,
-        )
-        told_receipts = decode_body(body, list[WireReceipt])
-        if len(told_receipts) != len(messages):
-            raise ProtocolViolation(why=f"{len(told_receipts)} receipts for {len(messages)} messages")
-        receipts = [receipt_of(self._topic, told) for told in told_receipts]
-        for receipt, own in zip(receipts, named, strict=True):
-            receipt.duplicate = receipt.duplicate and own  # Our own ids are only ever repeated by ourselves.
-        at = 0
-        for unit in units:
-            unit.receipts = receipts[at : at + len(unit.messages)]
-            at += len(unit.messages)
-        self._finish(units)
-
-    # Ends.
-
-    def _refuse(self, units: list[Unit], error: PenstockError) -> None:
-        """A request was refused as a whole: what was refused with others is tried by itself."""
-        if len(units) > 1 and is_refusal(error) and not isinstance(error, FOR_ALL):
-            for unit in units:
-                unit.alone = True
-            self._again(units)
-        else:
-            self._fail(units, error)
-
-    def _fail(self, units: list[Unit], error: PenstockError) -> None:
-        for unit in units:
-            unit.error = error if len(units) == 1 else copy(error)  # Each is raised somewhere else.
-        self._finish(units)
-
-    def _fail_queue(self, error: PenstockError) -> None:
-        waiting = list(self._queue)
-        self._queue.clear()
-        self._bytes = 0
-        self._fail(waiting, error)
-
-    def _finish(self, units: list[Unit]) -> None:
-        for unit in units:
-            unit.finish()
