@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,15 +39,15 @@ class Server:
         *,
         settings: Mapping[str, str] | None = None,
         before: Callable[[], None] | None = None,
-        memory: bool = False,
+        data: Path | None = None,
     ) -> None:
-        self.data = folder / "data"
+        self.data = data or folder / "data"
         self.log_path = folder / "server.log"
         self.ports: dict[str, int] = {}  # By listener; known after the first start.
         self.facts: dict[str, str] = {}  # What it said of itself when it was ready.
         self._settings = dict(settings or {})
         self._before = before  # Runs in the new process before the server does.
-        self._place = ":memory:" if memory else str(self.data)
+
         self._process: subprocess.Popen[str] | None = None
         self._checked = 0  # Characters of the log.
 
@@ -73,12 +74,12 @@ class Server:
         listen = [word for name, port in ports.items() for word in (f"--{name}", f"127.0.0.1:{port}")]
         with self.log_path.open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "penstock", "serve", "--data", self._place, *listen],
+                [sys.executable, "-m", "penstock", "serve", "--data", str(self.data), *listen],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=self.log_path.parent,
-                env=os.environ | self._settings,
+                env=environment() | self._settings,
                 preexec_fn=self._before,
             )
 
@@ -167,6 +168,11 @@ class Server:
         return made
 
 
+def environment() -> dict[str, str]:
+    """This process's own, without settings that a developer may have."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+
+
 def lines_of(process: "subprocess.Popen[str]") -> list[str]:
     """What a process says up to ``ready``, or up to its end."""
     assert process.stdout is not None
@@ -189,6 +195,14 @@ def lines_of(process: "subprocess.Popen[str]") -> list[str]:
             reader.join()
             break
     return lines
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again, until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.01)
 
 
 def free_port() -> int:

@@ -13,11 +13,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.server.bystander import AT_ONCE_S, Bystander, read_all
-from tests.server.conversations import TOPIC, kqueue_pieces, native_pieces, status_pieces, text_pieces
-from tests.server.peer import Peer, reset
+from tests.server.conversations import (
+    TOPIC,
+    announced,
+    kqueue_pieces,
+    native_pieces,
+    status_pieces,
+    text_pieces,
+)
+from tests.server.peer import HELLO, Peer, reset
 from tests.server.process import Server
 
-MEMORY_BYTES = 64 << 20  # What all of this may cost: topics it made, messages it wrote, caches that filled.
+from penstock.wire import native
+from penstock.wire.records import encode_values
+
+MEMORY_BYTES = 8 << 20  # What some hundred such connections may leave behind: their messages, counted.
 HEADER = 5
 
 pytestmark = pytest.mark.slow
@@ -180,3 +190,121 @@ def test_spoiled_conversations_harm_nobody(world: World, data: st.DataObject) ->
     world.say(listener, said, end)
 
     world.check()
+
+
+# One kind of indecency at a time.
+
+
+def test_conversations_that_break_off_anywhere_harm_nobody(world: World) -> None:
+    for door in world.doors:
+        said = b"".join(door.pieces)
+        for end in range(1, len(said), max(len(said) // 30, 1)):
+            world.say(door.listener, said[:end], reset if end % 2 else half_close)
+
+    world.check()
+
+
+@pytest.mark.parametrize("length", [0xFFFF_FFFF, 0x8000_0000, (16 << 20) + 1])
+@pytest.mark.parametrize("opcode", [native.HELLO, native.KQUEUE_PUB])
+def test_a_length_beyond_the_limit_is_refused_before_anything_is_kept(
+    world: World, opcode: int, length: int
+) -> None:
+    before = world.server.rss_bytes()
+    connections = [world.server.connect("native") for _ in range(50)]
+
+    for made in connections:
+        made.sendall(announced(opcode, length))
+    answers = [read_all(made) for made in connections]
+    for made in connections:
+        made.close()
+
+    assert {b"FRAME_TOO_LARGE" in answer for answer in answers} == {True}
+    assert world.server.rss_bytes() - before < 8 << 20
+    world.check()
+
+
+def test_an_answer_that_comes_when_the_last_words_are_said_is_not_sent(world: World) -> None:
+    """The publish is waiting for the disk when the connection is refused for the frame behind it."""
+    with Peer(world.server) as peer:
+        batch = bytes(encode_values([b"x"], 0, 0))
+        request = native.encode_publish(5, TOPIC, peer.version(TOPIC), native.ACKS_DURABLE, [(0, batch)])
+        peer.send(request * 20 + announced(native.PUBLISH, 0xFFFF_FFFF))
+
+        frames = []
+        with suppress(EOFError):
+            while True:
+                frames.append(peer.frame())
+
+    assert frames[-1][0] == native.ERROR
+    world.check()
+
+
+def test_slow_clients_get_their_answers_and_keep_nobody_waiting(world: World) -> None:
+    """Byte by byte, on all listeners at a time."""
+    ends = {"native": HELLO + native.frame(native.PING, 0xABCDEF), "text": b"PING\nQUIT\n"}
+    ends["status"] = b"".join(status_pieces())
+    wanted = {"native": (0xABCDEF).to_bytes(4, "big"), "text": b"PONG", "status": b"200 OK"}
+    slow = [(listener, world.server.connect(listener)) for listener in ends for _ in range(20)]
+
+    for at in range(max(map(len, ends.values()))):
+        for listener, made in slow:
+            made.sendall(ends[listener][at : at + 1])
+        if at % 10 == 0:
+            world.bystander.check()
+
+    for listener, made in slow:
+        if listener == "native":
+            made.shutdown(socket.SHUT_WR)
+        with made:
+            assert wanted[listener] in read_all(made)
+    world.check()
+
+
+@pytest.mark.parametrize("correlation", [0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF])
+def test_answers_carry_whatever_correlation_was_sent_also_twice(world: World, correlation: int) -> None:
+    with Peer(world.server) as peer:
+        peer.send(native.frame(native.PING, correlation) * 3 + native.frame(native.PING, 7))
+
+        answers = [peer.frame() for _ in range(4)]
+
+    assert answers == [(native.OK, correlation.to_bytes(4, "big"))] * 3 + [(native.OK, b"\0\0\0\7")]
+    world.check()
+
+
+@pytest.mark.parametrize("listener", ["native", "text", "status"])
+def test_connections_that_say_nothing_or_half_of_it_are_waited_for(world: World, listener: str) -> None:
+    said = {"native": HELLO[:-1], "text": b"PIN", "status": b"GET /met"}[listener]
+    silent = [world.server.connect(listener) for _ in range(50)]
+    half = [world.server.connect(listener) for _ in range(50)]
+
+    for made in half:
+        made.sendall(said)
+    world.check()
+
+    for made in silent + half:
+        made.shutdown(socket.SHUT_WR)
+    for made in silent + half:
+        read_all(made)
+        made.close()
+    world.check()
+
+
+def test_what_all_of_this_costs_is_bounded(world: World) -> None:
+    """Again and again the same indecency, and memory does not grow with it."""
+    said = [
+        (door.listener, b"".join(piece for piece in door.pieces if b"fuzz-made" not in piece)[:-1])
+        for door in world.doors
+    ]
+
+    def misbehave() -> None:
+        for _ in range(40):
+            for listener, data in said:
+                world.say(listener, data, half_close)
+        world.check()
+
+    misbehave()
+    before = world.server.rss_bytes()
+    misbehave()
+    misbehave()
+
+    assert world.server.rss_bytes() - before < MEMORY_BYTES

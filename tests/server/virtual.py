@@ -1,0 +1,39 @@
+"""The real server in virtual time, in this process, over files and a clock that misbehave."""
+
+import asyncio
+
+from tests.client.served import VirtualServer
+
+from penstock.config import BrokerConfig
+from penstock.frontends.listener import Connections
+from penstock.frontends.native.server import NativeListener
+from penstock.log.files import MemoryFiles
+from penstock.testing import AsyncTestBroker
+from penstock.testing.files import Fault, FaultyFiles
+
+CONFIG = BrokerConfig(clock_check_ms=60_000)  # Virtual minutes: the wall clock is looked at, as in real life.
+
+
+class TroubledServer(VirtualServer):
+    """A native listener over a broker whose disk and clock a test may spoil."""
+
+    def __init__(self) -> None:
+        self.files = FaultyFiles(MemoryFiles())
+        super().__init__("data")
+
+    async def start(self) -> None:
+        """Open the broker and listen."""
+        self.broker = await AsyncTestBroker.open("data", config=CONFIG, clock=self.clock, files=self.files)
+        self.listener = NativeListener(self.broker, self._limits, Connections(100))
+        self._server = await self._loop.create_server(self.listener.connect, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """End it, and let every connection hear of it before the loop ends."""
+        await super().stop()
+        while self.listener.open:  # noqa: ASYNC110 - one turn of the loop, or two.
+            await asyncio.sleep(0)
+
+    def fill(self) -> None:
+        """From now on there is no room on the disk."""
+        self.files.fail_next(Fault.FULL, lasting=True)
