@@ -174,14 +174,14 @@ class Session:
                 return await self._ask(connection, encode, deadline, late)
             except ConnectionLost:
                 if not repeat:
-                    raise self._unknown(operation) from None
+                    raise self.unknown(operation) from None
                 sent = True
             except TimeoutError:
                 raise self._unanswered(operation, changes) from None
             except (Overloaded, ShuttingDown) as refusal:
                 pauses += 1
                 if not await self.pause(pauses, deadline):
-                    raise self._unknown(operation) if sent and changes else refusal from None
+                    raise self.unknown(operation) if sent and changes else refusal from None
             except PenstockError as error:
                 if sent and error.code in done:
                     return b""
@@ -225,7 +225,7 @@ class Session:
     async def _connected(self, operation: str, deadline: float, perhaps_done: bool) -> Connection:
         while self._connection is None or self.closed:
             if self.closed:
-                raise Closed(what="broker")
+                raise self.unknown(operation) if perhaps_done else Closed(what="broker")
             future: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(future)
             try:
@@ -233,12 +233,9 @@ class Session:
                     await future
             except TimeoutError:
                 if perhaps_done:
-                    raise self._unknown(operation) from None
+                    raise self.unknown(operation) from None
                 raise ServerUnreachable(server=str(self.address), why=self._why) from None
         return self._connection
-
-    def _unknown(self, operation: str) -> PenstockError:
-        return Closed(what="broker") if self.closed else self.unknown(operation)
 
     def unknown(self, operation: str) -> OutcomeUnknown:
         """The error for what may have been done."""
@@ -246,7 +243,7 @@ class Session:
 
     def _unanswered(self, operation: str, changes: bool) -> PenstockError:
         if changes:
-            return self._unknown(operation)
+            return self.unknown(operation)
         why = f"{operation} was not answered within {self.timeout_ms / 1000:g} seconds"
         return ServerUnreachable(server=str(self.address), why=why)
 

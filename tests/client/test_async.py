@@ -1,0 +1,186 @@
+"""The client of programs on asyncio."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.client.served import VirtualServer
+
+from penstock import aio
+from penstock.errors import (
+    Closed,
+    GroupKindMismatch,
+    InvalidValue,
+    LeaseLost,
+    QueueFull,
+    SequenceOutOfOrder,
+    TopicNotFound,
+)
+from penstock.message import Message
+from penstock.wire.records import BatchBuilder, encode_values
+
+
+@pytest.fixture
+def server() -> Iterator[VirtualServer]:
+    with VirtualServer() as started:
+        started.run(started.broker.create_topic("orders"))
+        yield started
+
+
+async def test_publishing_without_waiting(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        futures = [broker.publish_nowait("orders", b"%d" % number) for number in range(100)]
+        missing = broker.publish_nowait("missing", b"x")
+        await broker.flush()
+
+        assert [future.result().offset for future in futures] == list(range(100))
+        assert isinstance(missing.exception(), TopicNotFound)
+
+
+async def test_a_publish_that_is_cancelled_is_published_all_the_same(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        publish = asyncio.ensure_future(broker.publish("orders", b"x"))
+        await asyncio.wait([publish], timeout=0)
+        later = broker.publish_nowait("orders", b"y")
+        publish.cancel()
+        later.cancel()
+        await broker.flush()
+
+        assert [message.value for message in await broker.read("orders")] == [b"x", b"y"]
+
+
+async def test_a_batch_of_nothing_is_answered_with_nothing(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        assert await broker.publish_batch("orders", []) == []
+
+
+async def test_all_of_a_batch_or_nothing_fits_into_a_bounded_topic(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.create_topic("small", partitions=2, depth_max=3)
+        batch = [Message(b"%d" % number, partition=number % 2) for number in range(4)]
+
+        with pytest.raises(QueueFull):
+            await broker.publish_batch("small", batch)
+        await broker.publish_batch("small", batch[:3])
+
+        assert len(await broker.read("small")) == 3
+
+
+async def test_a_topic_that_is_made_again_is_published_to(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.publish("orders", b"old")
+        await broker.delete_topic("orders")
+        with pytest.raises(TopicNotFound):
+            await broker.publish("orders", b"nowhere")
+        await broker.create_topic("orders", partitions=3, compression="zstd")
+
+        receipts = [await broker.publish("orders", b"new", partition=number) for number in range(3)]
+
+        assert [(receipt.partition, receipt.offset) for receipt in receipts] == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_an_encoded_batch_is_appended(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        builder = BatchBuilder()
+        builder.add_values([b"c"])
+        numbered = bytes(builder.build(0, 0, 0, 77, 0, 0))
+
+        first = await broker.append("orders", 0, bytes(encode_values([b"a", b"b"], 0)))
+        second = await broker.append("orders", 0, numbered)
+        again = await broker.append("orders", 0, numbered)
+
+        assert (first.offset, second.offset, again.offset) == (0, 2, 2)
+        assert (second.duplicate, again.duplicate) == (False, True)
+        builder = BatchBuilder()
+        builder.add_values([b"d"])
+        with pytest.raises(SequenceOutOfOrder):
+            await broker.append("orders", 0, bytes(builder.build(0, 0, 0, 77, 0, 5)))
+
+
+async def test_a_producer_notices_that_its_topic_has_changed(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        producer = await broker.producer()
+        await broker.publish("orders", b"so that its settings are known")
+        await producer.publish("orders", b"a", partition=0)
+        await broker.alter_topic("orders", partitions=2)
+
+        receipt = await producer.publish("orders", b"b", key="k")
+
+        assert receipt.offset is not None
+        assert len(await broker.read("orders")) == 3
+
+
+async def test_a_stream_message_is_committed_by_its_ack(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.publish_batch("orders", [b"%d" % number for number in range(5)])
+        consumer = await broker.consumer("orders", kind="stream")
+        messages = await consumer.receive(5)
+
+        await messages[2].ack()
+
+        assert await broker.depth("orders", "default") == 2
+        assert messages[2].settled
+        with pytest.raises(GroupKindMismatch):
+            await consumer.ack(messages[3], publish=[("orders", Message(b"x"))])
+        with pytest.raises(InvalidValue):
+            await consumer.ack(["message"])  # type: ignore[list-item]
+
+
+async def test_an_ack_with_outputs_holds_for_all_or_none(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.publish("orders", b"x")
+        consumer = await broker.consumer("orders", visibility_timeout="30s", heartbeat=False)
+        [message] = await consumer.receive()
+        server.advance("31s")
+
+        with pytest.raises(LeaseLost):
+            await consumer.ack(message, publish=[("orders", Message(b"y", dedup_id="y"))])
+        with pytest.raises(LeaseLost):
+            await message.extend("1m")
+
+        assert [stored.value for stored in await broker.read("orders")] == [b"x"]
+
+
+async def test_a_long_task_is_not_delivered_twice(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.publish("orders", b"x")
+        consumer = await broker.consumer("orders", visibility_timeout="60ms", heartbeat=False)
+        [message] = await consumer.receive()
+        other = await broker.consumer("orders", heartbeat=False)
+        receiver = consumer._operations._receiver  # type: ignore[attr-defined]
+        for _ in range(3):  # Nearly the whole time passes at the server, and then a heartbeat comes.
+            server.advance("50ms")
+            receiver.holdings.extend(receiver.holdings.held(), 0.0)
+            await receiver.beat()
+
+        assert await other.receive() == []
+        await message.ack()
+        assert await broker.depth("orders", "default") == 0
+
+
+async def test_close_gives_up_at_its_deadline(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.create_topic("full", depth_max=1, depth_policy="wait")
+        await broker.publish("full", b"x")
+        waiting = broker.publish_nowait("full", b"y")
+        queued = broker.publish_nowait("full", b"z", acks="written")
+        await broker.topics()
+
+        await asyncio.gather(broker.close(timeout="10ms"), broker.close())
+
+        assert [type(each.exception()).__name__ for each in (waiting, queued)] == ["OutcomeUnknown", "Closed"]
+        with pytest.raises(Closed):
+            await broker.publish("full", b"z")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("request_timeout", 0), ("request_timeout", "soon"), ("linger", -1), ("client_id", 7)]
+)
+def test_wrong_settings_are_named(name: str, value: object) -> None:
+    with pytest.raises(InvalidValue, match=name):
+        aio.connect("penstock://127.0.0.1:7070", **{name: value})  # type: ignore[arg-type]
+
+
+async def test_a_host_without_an_address_is_unreachable() -> None:
+    with pytest.raises(Exception, match=r"SERVER_UNREACHABLE|penstock://no\.such\.host\.invalid"):
+        await aio.connect("penstock://no.such.host.invalid").start()
