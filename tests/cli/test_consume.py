@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 
 import pytest
 from tests.cli.conftest import Cli
@@ -43,13 +44,14 @@ def test_reading_ends_when_nothing_new_has_come_for_a_while(cli: Cli, orders: Te
     assert 3000 <= orders.clock.steady_ms() - start_ms < 3200
 
 
-def test_what_comes_during_the_wait_is_read_too(cli: Cli, orders: TestBroker) -> None:
+def test_the_wait_begins_anew_with_every_message(cli: Cli, orders: TestBroker) -> None:
     orders.publish("orders", b"late", partition=0, delay="500ms")
-    orders.publish("orders", b"too late", partition=0, delay="2s")
+    orders.publish("orders", b"later", partition=0, delay="1300ms")
+    orders.publish("orders", b"too late", partition=0, delay="3s")
 
     done = cli("consume", "orders", "--from-offset", "3", "--partition", "0", "--wait", "1s")
 
-    assert done.out == "late\n"
+    assert done.out == "late\nlater\n"
 
 
 def test_following_goes_on_until_the_limit(cli: Cli, orders: TestBroker) -> None:
@@ -77,6 +79,20 @@ def test_reading_a_part(
     arguments: list[str], expected: tuple[int, ...], cli: Cli, orders: TestBroker
 ) -> None:
     assert cli("consume", "orders", *arguments, "--wait", "0s").out == all_of(*expected)
+
+
+def test_a_time_without_a_zone_is_utc_wherever_the_terminal_is(
+    cli: Cli, orders: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        done = cli("consume", "orders", "--from-time", "2026-01-01T00:00:07", "--wait", "0s", "-o", "table")
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+
+    assert [line.split()[2] for line in done.lines[1:]] == ["00:00:07", "00:00:08"]
 
 
 def test_more_messages_than_one_request_brings_are_all_read(cli: Cli, penstock: TestBroker) -> None:

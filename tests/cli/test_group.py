@@ -22,7 +22,7 @@ def shipping(penstock: TestBroker) -> TestBroker:
     worker.ack(worker.receive(4))
     for _ in range(2):
         [message] = worker.receive()
-        message.nack(error=ValueError("van too small"))
+        message.nack(error=ValueError("\x1b[2J van too small"))
         penstock.advance("11s")
     worker.receive()
     return penstock
@@ -46,7 +46,7 @@ def test_describe_says_how_the_group_is_getting_on(cli: Cli, shipping: TestBroke
     assert fact(done.out, "lag").startswith("6 messages, the oldest ")
     assert fact(done.out, "in flight") == "1, and 1 to be delivered again"
     assert fact(done.out, "oldest unacked").startswith("orders:0:4, ")
-    assert fact(done.out, "oldest unacked").endswith(", failed with ValueError: van too small")
+    assert fact(done.out, "oldest unacked").endswith(", failed with ValueError: \\x1b[2J van too small")
     assert fact(done.out, "consumers") == "worker-1"
     assert fact(done.out, "since start").startswith("7 delivered, 4 acked, 2 nacked")
     assert done.lines[-2:] == ["partition floor end lag in flight again", "0 4 10 6 1 1"]

@@ -134,13 +134,14 @@ def test_describe_of_a_topic_that_is_not_there_is_a_refusal(cli: Cli) -> None:
 
 
 def test_alter_changes_what_is_given_and_nothing_else(cli: Cli, penstock: TestBroker) -> None:
-    penstock.create_topic("orders", retention="1d", depth_max=5)
+    penstock.create_topic("orders", retention="1d", depth_max=5, ttl="1h")
 
-    done = cli("topic", "alter", "orders", "--partitions", "4", "--depth-max", "none")
+    done = cli("topic", "alter", "orders", "--partitions", "4", "--depth-max", "none", "--ttl", "none")
 
     settings = penstock.describe_topic("orders").settings
     assert done.code == 0
-    assert (settings.partitions, settings.depth_max, settings.retention_ms) == (4, None, 86_400_000)
+    assert (settings.partitions, settings.depth_max, settings.ttl_ms) == (4, None, None)
+    assert settings.retention_ms == 86_400_000
 
 
 def test_delete_needs_no_answer_in_a_script(cli: Cli, penstock: TestBroker) -> None:

@@ -144,6 +144,6 @@ def redrive(
     if output == "json":
         screen.documents([document_of(done)])
     elif dry_run:
-        screen.line(f"would send back {counted(min(done.matched, limit), 'dead letter')}")
+        screen.line(f"would send back {counted(done.matched, 'dead letter')}")
     else:
         screen.line(f"sent back {counted(done.redriven, 'dead letter')}")
