@@ -335,6 +335,73 @@ async def test_a_payload_that_is_no_text_arrives_with_replacement_characters() -
 
 
 @both_loops
+async def test_other_errors_are_told_as_they_are_and_the_connection_goes_on() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", durability="memory", message_bytes_max=10)
+        await place.broker.create_group("t", "stream", kind="stream")
+        peer = await place.connect()
+
+        too_large = await say(peer, command(PUB, Topic="t", Payload="x" * 11))
+        wrong_kind = await say(peer, command(SUB, Topic="t", Group="stream"))
+        nested = await say(peer, command(PUB, Topic="t", Message="no object"))
+
+        assert too_large.startswith(b"ERR the message has 11 bytes and the limit is 10")
+        assert wrong_kind.startswith(b"ERR ")
+        assert nested == b"ERR Decoding PUB payload: Message is an object with ID and Payload\n"
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+
+
+@both_loops
+async def test_an_ack_that_comes_too_late_is_told_in_kqueues_words() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", durability="memory")
+        await place.broker.create_group("t", "default", visibility_timeout="1ms", max_attempts=1)
+        peer = await subscribed(place)
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        name = (await delivery(peer))["ID"]
+        async with asyncio.timeout(5):
+            while not (await place.broker.describe_group("t", "default")).dead_lettered:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+        line = await say(peer, command(ACK, MessageID=name))
+
+        assert line == b"ERR Message ID not found or already acknowledged.\n"
+
+
+@both_loops
+async def test_a_subscription_ends_with_its_topic_and_the_connection_goes_on() -> None:
+    async with serving() as place:
+        peer = await subscribed(place)
+
+        await place.broker.delete_topic("t")
+
+        assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
+        assert await say(peer, command(PUB, Topic="t", Payload="p")) == (
+            b"ERR Topic not found. Try subscribing first.\n"
+        )
+        assert await say(peer, command(SUB, Topic="t")) == b"OK Subscribed to t\n"
+        assert (await say(peer, command(PUB, Topic="t", Payload="again"))).startswith(b"OK Published ")
+        assert (await delivery(peer))["Payload"] == "again"
+
+
+@both_loops
+@pytest.mark.slow
+async def test_a_subscriber_that_does_not_read_is_not_pushed_to_until_it_reads() -> None:
+    async with serving(write_buffer_bytes_max=16 * 1024) as place:
+        await place.broker.create_topic("t", durability="memory")
+        await place.broker.publish_batch("t", [b"x" * 200_000] * 60)
+        peer = await subscribed(place)
+        [connection] = place.listener.open
+        await until(lambda: not connection.writable)
+
+        assert (await place.broker.describe_group("t", "default")).in_flight < 60
+        assert connection.buffered < 16 * 1024 + 11 * 200_100
+
+        for _ in range(60):
+            assert len((await delivery(peer))["Payload"]) == 200_000
+
+
+@both_loops
 async def test_subscribing_twice_is_one_subscription() -> None:
     async with serving() as place:
         peer = await subscribed(place)

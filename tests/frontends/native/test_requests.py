@@ -15,6 +15,7 @@ from penstock.errors import (
     OperationUnknown,
     Overloaded,
     PartitionNotFound,
+    PenstockError,
     ProtocolViolation,
     TopicExists,
     TopicNotFound,
@@ -485,6 +486,35 @@ async def test_a_call_with_the_wrong_arguments_is_refused() -> None:
 
         assert isinstance(error, ProtocolViolation)
         assert "name" in str(error)
+
+
+@both_loops
+async def test_a_bug_of_the_server_ends_one_request_and_is_logged(
+    monkeypatch: pytest.MonkeyPatch, bugs: list[str]
+) -> None:
+    async with serving() as place:
+        peer = await place.client()
+        monkeypatch.setattr(place.broker.operations, "topics", lambda: 1 // 0)
+
+        error = await peer.refused(encode_call(4, "topics", {}))
+        monkeypatch.undo()
+
+        assert (type(error), error.code) == (PenstockError, "INTERNAL")
+        assert "ZeroDivisionError" in str(error)
+        assert await peer.call("topics") == []
+    bugs.append("a request failed by a bug: ZeroDivisionError('integer division or modulo by zero')")
+
+
+@both_loops
+async def test_an_answer_that_is_too_large_for_a_frame_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving() as place:
+        peer = await place.client()
+        monkeypatch.setattr(native, "FRAME_BYTES_MAX", 3)
+
+        error = await peer.refused(encode_call(4, "stats", {}))
+
+        assert error.code == "FRAME_TOO_LARGE"
+        await peer.ask(native.frame(native.PING, 5))
 
 
 # The end.

@@ -111,6 +111,12 @@ class KQueueSession:
             subscription.close()
         self._subscriptions.clear()
 
+    def ended(self, subscription: "Subscription") -> None:
+        """Its topic or its group is gone; the client may subscribe again."""
+        self._subscriptions = {
+            key: each for key, each in self._subscriptions.items() if each is not subscription
+        }
+
     # Commands.
 
     def _publish(self, fields: Fields) -> None:
@@ -234,7 +240,8 @@ class Subscription:
             return
         if error is not None or messages is None:
             logger.info("a KQueue subscription has ended: %s", error)
-            self._closed = True
+            self._session.ended(self)
+            self.close()
             return
         for message in messages:
             name = message_id(message.topic, message.partition, message.offset)
