@@ -1,0 +1,118 @@
+"""Answers that come twice, late, or from an earlier life of the broker: what clients of a server send."""
+
+import pytest
+
+from penstock.broker.batches import BatchConsumer
+from penstock.broker.leases import LeasedBatch
+from penstock.broker.queues import Run
+from penstock.config import GroupOptions
+from penstock.errors import AlreadySettled, LeaseLost
+from penstock.testing import TestBroker
+from penstock.testing.files import CrashDisk
+
+
+class Lives:
+    """A broker that is killed and opened again."""
+
+    def __init__(self) -> None:
+        self._disk = CrashDisk()
+        self.broker = self._open()
+
+    def _open(self) -> TestBroker:
+        return TestBroker.open("data", files=self._disk)
+
+    def kill(self) -> None:
+        self._disk.kill()
+        self.broker = self._open()
+
+    def consumer(self, **options: object) -> BatchConsumer:
+        given: GroupOptions = options  # type: ignore[assignment]
+        operations = self.broker._operations
+        return self.broker._driver.run(operations.batch_consumer("orders", "g", None, None, given))  # type: ignore[attr-defined, no-any-return]
+
+    def receive(self, consumer: BatchConsumer, limit: int = 100) -> list[LeasedBatch]:
+        return self.broker._driver.run(consumer.receive(limit, 0))
+
+    def ack(self, consumer: BatchConsumer, *runs: Run) -> None:
+        self.broker._driver.run(consumer.ack(list(runs)))
+
+    def commit(self, consumer: BatchConsumer, offset: int) -> None:
+        self.broker._driver.run(consumer.commit({0: offset}))
+
+
+def run_of(lent: LeasedBatch, start: int | None = None, end: int | None = None) -> Run:
+    return (
+        lent.partition,
+        lent.lease,
+        lent.start if start is None else start,
+        lent.end if end is None else end,
+    )
+
+
+@pytest.fixture
+def lives() -> Lives:
+    made = Lives()
+    made.broker.create_topic("orders")
+    made.broker.publish_batch("orders", [b"%d" % number for number in range(10)])
+    return made
+
+
+def test_a_lease_of_an_earlier_life_is_good_for_nothing_though_its_messages_are_lent_again(
+    lives: Lives,
+) -> None:
+    """Its number is not given again, though the journal may have forgotten that it was given."""
+    [old] = lives.receive(lives.consumer())
+    lives.kill()
+    consumer = lives.consumer()
+    [new] = lives.receive(consumer)
+    assert (new.start, new.end) == (old.start, old.end)
+
+    with pytest.raises(LeaseLost):
+        lives.ack(consumer, run_of(old))
+
+    lives.ack(consumer, run_of(new))
+
+
+def test_settled_before_means_all_of_it(lives: Lives) -> None:
+    """Or a client that repeats an ack would take it for an answer to the whole."""
+    [old] = lives.receive(lives.consumer())
+    lives.kill()
+    consumer = lives.consumer()
+    [new] = lives.receive(consumer)
+    lives.ack(consumer, run_of(new, end=5))
+
+    with pytest.raises(LeaseLost) as caught:
+        lives.ack(consumer, run_of(old))
+    assert caught.value.facts["offset"] == 5
+    with pytest.raises(LeaseLost):
+        lives.ack(consumer, run_of(old, end=5), run_of(old, start=5))
+    with pytest.raises(LeaseLost):
+        lives.ack(consumer, run_of(old, start=5), run_of(old, end=5))
+    with pytest.raises(AlreadySettled):
+        lives.ack(consumer, run_of(old, end=5))
+
+
+def test_a_lease_of_somebody_else_in_a_list_does_not_keep_the_others_from_being_settled(lives: Lives) -> None:
+    one, two = lives.consumer(), lives.consumer()
+    [mine] = lives.receive(one, 5)
+    [other] = lives.receive(two, 5)
+
+    with pytest.raises(LeaseLost):
+        lives.ack(one, run_of(other), run_of(mine))
+
+    with pytest.raises(AlreadySettled):
+        lives.ack(one, run_of(mine))
+    lives.ack(two, run_of(other))
+
+
+def test_what_was_read_before_a_restart_may_be_committed_after_it_and_is_not_read_again(lives: Lives) -> None:
+    [read] = lives.receive(lives.consumer(kind="stream"), 5)
+    assert (read.start, read.end) == (0, 5)
+    lives.kill()
+    consumer = lives.consumer(kind="stream")
+    lives.broker._driver.run(consumer.heartbeat())
+
+    lives.commit(consumer, 5)
+
+    [following] = lives.receive(consumer)
+    assert (following.start, following.end) == (5, 10)
