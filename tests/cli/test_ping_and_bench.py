@@ -16,7 +16,7 @@ from penstock.version import __version__
 def broker(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[penstock.Broker]:
     """What commands are connected to instead of the broker in virtual time."""
     with penstock.open() as broker:
-        monkeypatch.setattr(connecting, "connected", lambda server: nullcontext(broker))
+        monkeypatch.setattr(connecting, "connected", lambda server, **_: nullcontext(broker))
         yield broker
 
 
@@ -40,7 +40,7 @@ def test_ping_as_json(cli: Cli, broker: penstock.Broker) -> None:
 
 
 def test_a_server_that_is_not_there_is_one_sentence(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(server: str) -> None:
+    def refuse(server: str, **_: bool) -> None:
         raise ServerUnreachable(server=server, why="connection refused")
 
     monkeypatch.setattr(connecting, "connected", refuse)

@@ -92,6 +92,22 @@ def test_a_reader_that_has_seen_enough_ends_it(server: str) -> None:
     assert code == 141
 
 
+@pytest.mark.parametrize("arguments", [["topic", "list"], ["topic", "list", "-o", "json"]])
+def test_a_reader_that_was_never_there_is_nothing_to_talk_about(arguments: list[str], server: str) -> None:
+    """``penstock topic list | true``: all is printed at once, and nobody reads it."""
+    with penstock.connect(server) as broker:
+        broker.create_topic(f"topic-{len(broker.topics())}")
+    ours, theirs = os.pipe()
+    os.close(ours)
+
+    done = subprocess.run(
+        ["penstock", *arguments], env=environment(server), stdout=theirs, stderr=subprocess.PIPE, check=False
+    )
+
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_line_is_published_before_the_next_one_is_written(server: str) -> None:
     """As with ``tail -f log | penstock produce logs``."""
     with penstock.connect(server) as broker, running(server, "produce", "logs") as process:

@@ -87,7 +87,7 @@ def test_the_tab_key_offers_commands_options_topics_and_groups(
 def test_a_server_that_is_not_there_offers_nothing_and_says_nothing(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(server: str) -> Any:
+    def refuse(server: str, **_: bool) -> Any:
         raise ServerUnreachable(server=server, why="connection refused")
 
     monkeypatch.setattr(connecting, "connected", refuse)

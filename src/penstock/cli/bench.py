@@ -62,7 +62,7 @@ def bench(
 ) -> None:
     """Measure a server from here: rates of publish and consume, and latency; on a topic of its own."""
     topic = f"bench-{secrets.token_hex(4)}"
-    with connecting.connected(server) as broker:
+    with connecting.connected(server, progress=False) as broker:
         broker.create_topic(topic, **maybe(partitions=partitions, durability=durability))
         try:
             durability = broker.describe_topic(topic).settings.durability

@@ -82,8 +82,7 @@ class Program(Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            sys.stdout = None  # There is nobody to flush the rest to.
-            raise typer.Exit(SIGPIPE_CODE) from None
+            raise typer.Exit(reader_gone()) from None
 
     def command_path(self, given: Sequence[str]) -> str:
         """The words of a command line that name the command, for messages."""
@@ -97,6 +96,12 @@ class Program(Group):
         command.name = name
         self.commands[name] = command
         return command
+
+
+def reader_gone() -> int:
+    """The exit code when nobody reads stdout any more; the rest of it is dropped."""
+    sys.stdout = None  # There is nobody to flush the rest to.
+    return SIGPIPE_CODE
 
 
 def _version(asked: bool) -> None:

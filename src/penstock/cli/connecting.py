@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from penstock.cli.progress import Progress
 from penstock.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ DEFAULT_SERVER: Final = "penstock://127.0.0.1:7070"
 
 
 @contextmanager
-def connected(server: str) -> Iterator["Broker"]:
-    """The broker at this address."""
+def connected(server: str, *, progress: bool = True) -> Iterator["Broker"]:
+    """The broker at this address; ``progress`` shows that it is being waited for, if that takes long."""
     import penstock  # Only now: a command line that is wrong is refused without it.
 
-    with penstock.connect(server) as broker:
-        yield broker
+    with Progress("waiting for the server", unit="", wanted=progress):
+        with penstock.connect(server) as broker:
+            yield broker
 
 
 def clock() -> Clock:

@@ -17,6 +17,7 @@ If the reader of a pipe goes away, what it was not given stays with the group.
 
 import heapq
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -28,6 +29,7 @@ from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, g
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.interrupts import Interrupts
 from penstock.cli.messages import FormatOption, printer
+from penstock.cli.progress import Progress
 from penstock.errors import OffsetOutOfRange
 from penstock.message import StoredMessage
 from penstock.types import duration_ms, instant_ms
@@ -106,9 +108,13 @@ def consume(
         raise WrongUse("give one of --from-beginning, --from-offset and --from-time")
     if group is not None and partition is not None and from_offset is None:
         raise WrongUse("--partition is for reading; a group shares its partitions among its consumers")
-    show = printer(output)
     wait_ms = duration_ms("wait", wait)
-    with connecting.connected(server) as broker:
+    quiet = follow or sys.stdout.isatty()  # A person sees the messages themselves.
+    with (
+        connecting.connected(server, progress=False) as broker,
+        Progress("printing", wanted=not quiet) as progress,
+    ):
+        show = _counting(printer(output), progress)
         if group is None:
             reader = Reader(broker, topic, partition, from_offset, from_time, to_time)
             over = to_time is not None and instant_ms("to_time", to_time) <= connecting.clock().wall_ms()
@@ -128,6 +134,16 @@ def consume(
             ack=ack,
             to_time=to_time,
         )
+
+
+def _counting(show: Show, progress: Progress) -> Show:
+    """Prints, and moves the bar."""
+
+    def shown(messages: Sequence[StoredMessage]) -> None:
+        show(messages)
+        progress.advance(len(messages))
+
+    return shown
 
 
 def _first(offset: int | None, time: datetime | None) -> Any:

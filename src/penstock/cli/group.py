@@ -205,7 +205,7 @@ def seek(
 @app.command(epilog=example("penstock group delete orders shipping"))
 def delete(topic: Topic, group: Group, yes: Yes = False, server: Server = SERVER) -> int:
     """Forget a group and where it was.  At a terminal it asks first."""
-    with connecting.connected(server) as broker:
+    with connecting.connected(server, progress=False) as broker:
         lag = broker.describe_group(topic, group).lag
         if not agreed(f"Delete group {group} of {topic}, with {counted(lag, 'message')} unsettled?", yes):
             return 1

@@ -60,15 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(version_line())
         return 0
     # Only now, because typer is half of what --version would take.
-    from penstock.cli.commands import Program, WrongCommandLine
+    from penstock.cli.commands import Program, WrongCommandLine, reader_gone
 
     program = Program(COMMANDS)
     try:
         code = program.main(given, prog_name="penstock", standalone_mode=False)
+        if sys.stdout is not None:  # A reader that has gone took it away.
+            sys.stdout.flush()  # At the exit it would be too late to say that the reader has gone.
     except WrongCommandLine as error:
         return _refuse(program, given, _sentence(error.format_message()), error.exit_code)
     except PenstockError as error:
         return _refuse(program, given, in_our_words(error), 1)
+    except BrokenPipeError:
+        return reader_gone()
     return code if isinstance(code, int) else 0
 
 

@@ -120,7 +120,7 @@ def produce(
     )  # fmt: skip
     one = value is not None or input_format == "raw"
     show = _show_receipts if output == "json" else _show_ids if one else _show_nothing
-    with connecting.connected(server) as broker:
+    with connecting.connected(server, progress=False) as broker:
         publisher = Publisher(broker, topic, create=create)
         if value is not None:
             show(publisher.publish([template.message(value.encode("utf-8", "surrogateescape"))]))

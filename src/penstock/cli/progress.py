@@ -5,7 +5,8 @@
 
 Nothing is shown where stderr is no terminal, or where the command is done
 before anybody wonders; what is shown disappears at the end.  Without a total
-it shows that something goes on, how far it is, and for how long.
+it shows that something goes on, how far it is, and for how long.  A command
+that has no bar of its own gets one from ``connecting``.
 """
 
 import sys
@@ -23,8 +24,11 @@ Unit = Literal["messages", "bytes", ""]
 class Progress:
     """A bar that shows itself when there is something to wait for."""
 
-    def __init__(self, title: str, *, total: int | None = None, unit: Unit = "messages") -> None:
+    def __init__(
+        self, title: str, *, total: int | None = None, unit: Unit = "messages", wanted: bool = True
+    ) -> None:
         self._title = title
+        self._wanted = wanted
         self._total = total
         self._unit: Unit = unit
         self._done = 0
@@ -35,7 +39,7 @@ class Progress:
         self._timer.daemon = True
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if self._wanted and sys.stderr.isatty():
             self._timer.start()
         return self
 

@@ -198,7 +198,7 @@ def alter(
 @app.command(epilog=example("penstock topic delete orders", "penstock topic delete orders --yes"))
 def delete(topic: Topic, yes: Yes = False, server: Server = SERVER) -> int:
     """Delete a topic with all its messages and groups.  At a terminal it asks first."""
-    with connecting.connected(server) as broker:
+    with connecting.connected(server, progress=False) as broker:
         messages = broker.describe_topic(topic).messages
         if not agreed(f"Delete {topic} with {counted(messages, 'message')}?", yes):
             return 1
