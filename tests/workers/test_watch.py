@@ -46,10 +46,11 @@ def test_a_worker_that_gets_nothing_though_messages_wait_is_reported() -> None:
 
     assert watch.look(0, IDLE, 1) is None
     assert watch.look(MINUTE, IDLE, 1) is None, "it was quiet for a minute, but the message may be new"
-    line = watch.look(2 * MINUTE, IDLE, 1)
+    line = watch.look(2 * MINUTE, IDLE, 1, "stalled: nothing moves")
 
     assert line is not None
-    assert "1 message waits, 4 of 4 slots are free, and nothing was delivered for 60 s" in line
+    assert "1 message waits, 4 of 4 slots are free, and nothing was delivered for 60 s; the group is" in line
+    assert "the group is stalled: nothing moves; look at" in line
 
 
 def test_a_message_that_comes_after_an_idle_night_is_no_alarm() -> None:

@@ -271,11 +271,12 @@ class Crew:
             if not watch.is_quiet(self._now_ms(), self.progress()):
                 continue
             try:
-                waiting = await self._source.waiting()
+                info = await self._source.describe()
             except PenstockError as error:
                 logger.debug("%s: no word of its group: %s", self._function.name, error)
                 continue
-            line = watch.look(self._now_ms(), self.progress(), waiting)
+            waiting = info.lag - info.in_flight - info.waiting_retry
+            line = watch.look(self._now_ms(), self.progress(), waiting, str(info.verdict))
             if line is not None:
                 logger.warning("%s", line)
 

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError, TopicExists, TopicNotFound
+from penstock.info import GroupInfo
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.schedules import register
 from penstock.workers.watch import Sparingly
@@ -83,10 +84,9 @@ class Source:
         if self._unreachable.may_say(round(asyncio.get_running_loop().time() * 1000)):
             logger.warning("%s cannot take messages, and tries again: %s", self._function.name, error)
 
-    async def waiting(self) -> int:
-        """Messages that could be delivered now, to whoever has room for them."""
-        info = await self._broker.describe_group(self._function.topic, self._function.group)
-        return info.lag - info.in_flight - info.waiting_retry
+    async def describe(self) -> GroupInfo:
+        """The whole group, as the broker sees it."""
+        return await self._broker.describe_group(self._function.topic, self._function.group)
 
     async def _open(self) -> "AsyncConsumer":
         function = self._function

@@ -70,8 +70,11 @@ class Watch:
             self._sparingly.reset()
         return now_ms - self._quiet_since_ms >= self._patience_ms
 
-    def look(self, now_ms: int, progress: Progress, waiting: int) -> str | None:
-        """What to say of a worker while ``waiting`` messages could be delivered; None if all is well."""
+    def look(self, now_ms: int, progress: Progress, waiting: int, verdict: str = "") -> str | None:
+        """What to say of a worker while ``waiting`` messages could be delivered; None if all is well.
+
+        ``verdict`` is the broker's, about the whole group, and may say why nothing is delivered.
+        """
         if not self.is_quiet(now_ms, progress):
             return None
         if waiting <= 0:
@@ -85,7 +88,8 @@ class Watch:
         if quiet_ms < self._patience_ms or not self._sparingly.may_say(now_ms):
             return None
         waits = _count(waiting, "message waits", "messages wait")
-        return f"{self._name} is not getting on: {waits}, {(_busy if busy else _starved)(progress, quiet_ms)}"
+        facts = _busy(progress, quiet_ms) if busy else _starved(progress, quiet_ms, verdict)
+        return f"{self._name} is not getting on: {waits}, {facts}"
 
 
 def _busy(progress: Progress, quiet_ms: int) -> str:
@@ -96,11 +100,11 @@ def _busy(progress: Progress, quiet_ms: int) -> str:
     )
 
 
-def _starved(progress: Progress, quiet_ms: int) -> str:
+def _starved(progress: Progress, quiet_ms: int, verdict: str) -> str:
     return (
         f"{progress.slots - progress.running} of {progress.slots} slots are free, and nothing was delivered "
-        f"for {quiet_ms // 1000} s; look at the group with `penstock group describe`: with ordered=True "
-        f"another worker may hold the key, or the server does not get on"
+        f"for {quiet_ms // 1000} s; the group is {verdict}; look at the server's log, and at "
+        f"`penstock group describe`"
     )
 
 
