@@ -171,7 +171,6 @@ class Answers:
             "commit",
             lambda correlation: encode_commit(correlation, self._receiver.current(), offsets.items()),
         )
-        self._receiver.committed(offsets)
 
     def _check_queue(self, operation: str) -> None:
         self._receiver.check_open()

@@ -22,7 +22,6 @@ the buffer included; in a stream group, no more than N wait in the buffer.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -408,15 +407,6 @@ class Receiver:
         for partition in (self._sent.keys() | self.read.keys()) - owned:
             self._sent.pop(partition, None)
             self.read.pop(partition, None)
-        self._keep(lambda message: message.partition in owned)
-
-    def committed(self, offsets: dict[int, int]) -> None:
-        """Stream groups: what comes before these offsets is done, also if it was sent once more."""
-        self._keep(lambda message: message.offset >= offsets.get(message.partition, 0))
-
-    def _keep(self, wanted: Callable[[Any], bool]) -> None:
-        """Keep what is wanted of the buffer."""
-        kept = [message for message in self._buffer if wanted(message)]
-        if len(kept) < len(self._buffer):
-            self._buffer = deque(kept)
+        if any(message.partition not in owned for message in self._buffer):
+            self._buffer = deque(message for message in self._buffer if message.partition in owned)
             self.ask_for_more()
