@@ -79,6 +79,7 @@ def test_show_has_each_letter_with_its_story(cli: Cli, failed: TestBroker) -> No
         (["--error", "ValueError"], ["order 0", "order 1", "order 2"]),
         (["--error", "ValueError", "-n", "1"], ["order 0"]),
         (["--error", "FINGERPRINT"], ["order 3"]),
+        (["--error", "FINGERPRINT", "-n", "1"], ["order 3"]),
         (["--group", "billing"], []),
     ],
 )

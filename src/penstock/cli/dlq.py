@@ -5,7 +5,7 @@ one line however many messages it has hit.  Its fingerprint is what ``show``
 and ``redrive`` take by ``--error``, to work on that bug alone.
 """
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from penstock.cli.commands import example, new_app
 from penstock.cli.progress import Progress
 from penstock.cli.text import counted, document_of, safe_bytes, shortened, time_iso, time_text
 from penstock.info import DeadLetter, DeadLetterErrors
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
 
 app = new_app()
 
@@ -73,9 +76,7 @@ def show(
 ) -> None:
     """The dead letters of a topic, one by one."""
     with connecting.connected(server) as broker:
-        # Those of one error are picked out here, so all are asked for.
-        letters = broker.dead_letters(topic, limit if error is None and group is None else ALL)
-    found = [letter for letter in letters if _matches(letter, error, group)][:limit]
+        found = _matching(broker, topic, error, group, limit)
     if output == "json":
         screen.documents(map(document, found))
     elif not found:
@@ -85,6 +86,19 @@ def show(
             if number:
                 screen.line("")
             screen.facts(_letter(letter))
+
+
+def _matching(
+    broker: "Broker", topic: str, error: str | None, group: str | None, limit: int
+) -> list[DeadLetter]:
+    """The first that match; more and more are asked for, because the broker does not pick them out itself."""
+    asked = limit
+    while True:
+        letters = broker.dead_letters(topic, asked)
+        found = [letter for letter in letters if _matches(letter, error, group)][:limit]
+        if len(found) == limit or len(letters) < asked:
+            return found
+        asked *= 10
 
 
 def _matches(letter: DeadLetter, error: str | None, group: str | None) -> bool:
