@@ -267,3 +267,13 @@ print(*sorted(name for name in sys.modules if name.partition(".")[0] in
     )
     assert [name for name in loaded if not name.startswith("penstock")] == []
     assert "client" in ours
+
+
+def test_without_uvloop_the_loop_is_pythons_own(
+    server: VirtualServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+
+    with penstock.connect(server.url) as broker:
+        assert broker.publish("orders", b"x").offset == 0
+        assert type(broker._portal._loop).__module__.startswith("asyncio")
