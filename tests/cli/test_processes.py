@@ -4,6 +4,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,6 +57,27 @@ def test_a_script_can_tell_by_the_exit_code(arguments: list[str], code: int, wor
     assert words in done.stderr
     assert done.stderr.count("\n") == (0 if code == 0 else 1)
     assert (done.stdout == "") is (code != 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--version"], ("typer", "rich", "asyncio", "msgspec")),
+        (["ping", "--server", NOBODY], ("rich", "penstock.broker", "penstock.log", "pydantic")),
+    ],
+)  # fmt: skip
+def test_a_quick_command_loads_nothing_heavy(arguments: list[str], unwanted: tuple[str, ...]) -> None:
+    program = (
+        "import sys; from penstock.cli.main import main; main(sys.argv[1].split()); "
+        "print([name for name in sys.argv[2].split() if name in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, " ".join(arguments), " ".join(unwanted)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_following_prints_what_comes_until_it_is_interrupted(server: str) -> None:
