@@ -55,11 +55,18 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def rest(self) -> list[str]:
+        """The lines up to its end."""
+        lines = []
+        while (line := self._lines.get(timeout=PATIENCE_S)) is not None:
+            lines.append(line)
+        self.printed += lines
+        return lines
+
     def end(self) -> int:
         """Wait for its end; returns the exit code."""
         code = self._process.wait(PATIENCE_S)
-        while (line := self._lines.get(timeout=PATIENCE_S)) is not None:
-            self.printed.append(line)
+        self.rest()
         return code
 
     def kill(self) -> None:
@@ -156,6 +163,41 @@ def mail(message):
         for topic in ("orders", "mails"):
             info = broker.describe_group(topic, "default")
             assert (info.acked, info.lag, info.in_flight, info.timed_out) == (count, 0, 0, 0)
+
+
+def test_a_worker_that_is_killed_loses_nothing(start: Start, server: str, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+app = penstock.App()
+
+@app.worker("orders", concurrency=2)
+async def handle(message):
+    await asyncio.sleep(0.002)
+    os.write(1, b"did " + message.value + b"\\n")
+""",
+    )
+    left = {f"did {number}" for number in range(200)}
+    in_hand = 2 + 4 * 2
+    with penstock.connect(server) as broker:
+        broker.create_topic("orders")
+        broker.publish_batch("orders", [str(number).encode() for number in range(200)])
+        first = start("worker", "tasks:app", "--server", server)
+        for _ in range(50):
+            left.discard(first.line_with("did "))
+        first.kill()
+        left -= set(first.rest())
+
+        second = start("worker", "tasks:app", "--server", server)
+        again = 0
+        while left:
+            line = second.line_with("did ")
+            again += line not in left
+            left.discard(line)
+
+        assert again <= in_hand
+        second.send(signal.SIGTERM)
+        assert second.end() == 0
 
 
 def test_a_changed_source_file_starts_the_worker_again(start: Start, server: str, tmp_path: Path) -> None:

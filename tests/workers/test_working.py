@@ -260,6 +260,27 @@ async def test_a_quick_function_has_some_messages_at_hand_and_a_slow_one_none(ti
     assert most == 2
 
 
+async def test_what_is_at_hand_and_was_taken_back_is_not_begun(time: VirtualTime) -> None:
+    app, gate, done = penstock.App(), asyncio.Event(), list[bytes]()
+
+    @app.worker("orders")
+    async def handle(message: penstock.Message) -> None:
+        if message.value == b"slow":
+            await gate.wait()
+        done.append(message.value)
+
+    async with app.running(time.broker):
+        await time.settles()
+        await time.broker.publish_batch("orders", [b"quick", b"slow", b"a", b"b"])
+        await time.passes("1s")
+        assert (await time.broker.describe_group("orders", "default")).in_flight == 3
+        await time.broker.seek("orders", "default", "latest")
+        gate.set()
+        await time.passes("1s")
+
+    assert done == [b"quick", b"slow"]
+
+
 async def test_an_async_function_that_takes_too_long_is_cancelled_and_comes_again(
     time: VirtualTime, caplog: pytest.LogCaptureFixture
 ) -> None:

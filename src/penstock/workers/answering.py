@@ -37,6 +37,11 @@ class Call:
         self.started_ms = 0  # On the loop's clock; 0 until it has begun.
         self.task: asyncio.Task[None] | None = None  # None until it has begun.
 
+    @property
+    def is_lost(self) -> bool:
+        """True if the broker has taken back all that the consumer held, such as by a restart or a seek."""
+        return not self.message.settled and self.consumer.in_flight == 0
+
 
 class Answering:
     """The answers of one function's calls."""

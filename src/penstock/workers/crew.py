@@ -192,6 +192,8 @@ class Crew:
             if self._stopping.is_set() and not self._ready[0].message.settled:
                 break  # It is given back; unless it was settled when it was taken, and would be lost.
             call = self._ready.popleft()
+            if call.is_lost:  # It comes again, and would be done twice.
+                continue
             self._running.add(call)
             call.task = self._tasks.create_task(self._work_on(call))
         self._changed.set()
