@@ -1,10 +1,10 @@
-"""Measures the core beside its limits; says what was promised and whether it holds.
+"""Measures core and server beside their limits; says what was promised and whether it holds.
 
     make bench                                   everything, compiled, about ten minutes
     python -m benchmarks --quick                 small sizes: does it run, roughly how fast
     python -m benchmarks --only publish-batch    just that one (again for more)
     python -m benchmarks --growth                each at a size and at ten times that size
-    python -m benchmarks --page                  also write docs/benchmarks/core.md; what was not
+    python -m benchmarks --page                  also write the pages in docs/benchmarks; what was not
                                                  measured this time comes from the last time
     python -m benchmarks --list                  the names
 
@@ -18,16 +18,21 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from benchmarks import durable, footprint, hot_modules, in_memory, report
+from benchmarks import durable, footprint, hot_modules, in_memory, report, server
 from benchmarks.machine import Foreign, describe
 from benchmarks.model import ROUNDS, Benchmark, Result, Round, SizeName, number
 
-BENCHMARKS: list[Benchmark] = [
-    *in_memory.BENCHMARKS,
-    *durable.BENCHMARKS,
-    *hot_modules.BENCHMARKS,
-    *footprint.BENCHMARKS,
-]
+# By the page they are told on, in docs/benchmarks.
+PAGES: dict[str, list[Benchmark]] = {
+    "core": [
+        *in_memory.BENCHMARKS,
+        *durable.BENCHMARKS,
+        *hot_modules.BENCHMARKS,
+        *footprint.BENCHMARKS,
+    ],
+    "server": server.BENCHMARKS,
+}
+BENCHMARKS = [benchmark for benchmarks in PAGES.values() for benchmark in benchmarks]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,15 +55,19 @@ def main(arguments: Sequence[str]) -> int:
         report.save(results[-1])
     print(report.table(results))
     if options.page:
-        loaded = [report.load(benchmark, benchmark.sizes[size]) for benchmark in BENCHMARKS]
-        report.write_page([result for result in loaded if result is not None], size)
+        for name, benchmarks in PAGES.items():
+            if any(benchmark in chosen for benchmark in benchmarks):
+                loaded = [report.load(benchmark, benchmark.sizes[size]) for benchmark in benchmarks]
+                report.write_page(name, [result for result in loaded if result is not None], size)
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     names = [benchmark.name for benchmark in BENCHMARKS]
-    made = argparse.ArgumentParser(prog="python -m benchmarks", description="speed and memory of the core")
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="speed and memory of core and server"
+    )
     made.add_argument(
         "--only", action="append", choices=names, metavar="NAME", help="one of --list; repeatable"
     )
@@ -66,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tiny", action="store_true", help="no sizes to speak of; numbers mean nothing")
     made.add_argument("--rounds", type=int, default=ROUNDS, help="measurements of each (default 3)")
     made.add_argument("--growth", action="store_true", help="what grows with ten times the work")
-    made.add_argument("--page", action="store_true", help="write docs/benchmarks/core.md and core.json")
+    made.add_argument("--page", action="store_true", help="write the pages in docs/benchmarks and their JSON")
     made.add_argument("--list", action="store_true", help="names and what they measure")
     return made
 

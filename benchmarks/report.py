@@ -1,4 +1,4 @@
-"""Results as a table on the terminal, as JSON, and as the committed page docs/benchmarks/core.md."""
+"""Results as a table on the terminal, as JSON, and as the committed pages of docs/benchmarks."""
 
 import json
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ from benchmarks.machine import ROOT, describe
 from benchmarks.model import Benchmark, Result, Round, SizeName, number
 
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "benchmarks" / "core.md"
-SUMMARY = ROOT / "docs" / "benchmarks" / "core.json"
+PAGES = ROOT / "docs" / "benchmarks"
 BEGIN, END = "<!-- table: python -m benchmarks --page -->\n", "<!-- end of table -->\n"
 
 COLUMNS = ("name", "measured", "spread", "per CPU s", "limit", "ratio", "target", "verdict", "foreign")
@@ -92,11 +91,10 @@ def load(benchmark: Benchmark, size: int, folder: Path = RESULTS) -> Result | No
     return Result(benchmark=benchmark, size=size, rounds=rounds) if saved["size"] == size else None
 
 
-def write_page(
-    results: Sequence[Result], sizes: SizeName, page: Path = PAGE, summary: Path = SUMMARY
-) -> None:
-    """Put the table into the page, between its two marks, and the summary beside it."""
+def write_page(name: str, results: Sequence[Result], sizes: SizeName, folder: Path = PAGES) -> None:
+    """Put the table into a page, between its two marks, and the summary beside it."""
     machine = describe()
+    page, summary = folder / f"{name}.md", folder / f"{name}.json"
     head, _, rest = page.read_text().partition(BEGIN)
     _, found, tail = rest.partition(END)
     assert found, "the page has two marks, and the table goes between them"

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import BENCHMARKS, growth, main, measure
+from benchmarks import report
+from benchmarks.__main__ import BENCHMARKS, PAGES, growth, main, measure
 from benchmarks.machine import Foreign, describe, resident_bytes
 from benchmarks.model import Benchmark, Result, Round, Rounds, Target, number
-from benchmarks.report import BEGIN, COLUMNS, END, PAGE, load, save, table, write_page
+from benchmarks.report import BEGIN, COLUMNS, END, load, save, table, write_page
 from penstock.version import version_line
 
-IN_A_PROCESS_OF_ITS_OWN = {"backlog-memory", "in-flight-memory", "scheduled-memory", "reopen"}
+IN_A_PROCESS_OF_ITS_OWN = {
+    "backlog-memory", "in-flight-memory", "scheduled-memory", "reopen",
+    *(benchmark.name for benchmark in PAGES["server"]),
+}  # fmt: skip
 HERE = [benchmark for benchmark in BENCHMARKS if benchmark.name not in IN_A_PROCESS_OF_ITS_OWN]
 ELSEWHERE = [benchmark for benchmark in BENCHMARKS if benchmark.name in IN_A_PROCESS_OF_ITS_OWN]
 
@@ -152,7 +156,7 @@ def test_a_saved_result_is_loaded_if_it_is_of_that_size(tmp_path: Path) -> None:
 def test_the_page_keeps_its_words_and_gets_a_new_table(tmp_path: Path) -> None:
     page, summary = tmp_path / "core.md", tmp_path / "core.json"
     page.write_text(f"before\n{BEGIN}old\n{END}after\n")
-    write_page([measure(toy(None), 1, rounds=1)], "tiny", page, summary)
+    write_page("core", [measure(toy(None), 1, rounds=1)], "tiny", tmp_path)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
@@ -161,11 +165,12 @@ def test_the_page_keeps_its_words_and_gets_a_new_table(tmp_path: Path) -> None:
     assert [each["name"] for each in json.loads(summary.read_text())["results"]] == ["toy"]
 
 
-def test_the_committed_page_has_its_marks_and_every_benchmark() -> None:
-    text = PAGE.read_text()
+@pytest.mark.parametrize("page", PAGES)
+def test_a_committed_page_has_its_marks_and_every_benchmark(page: str) -> None:
+    text = (report.PAGES / f"{page}.md").read_text()
     assert BEGIN in text
     assert END in text
-    assert [benchmark.name for benchmark in BENCHMARKS if f"(`{benchmark.name}`)" not in text] == []
+    assert [benchmark.name for benchmark in PAGES[page] if f"(`{benchmark.name}`)" not in text] == []
 
 
 def test_the_command_lists_the_names(capsys: pytest.CaptureFixture[str]) -> None:

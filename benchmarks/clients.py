@@ -1,0 +1,76 @@
+"""Clients of a server that is measured, each in a process of its own.
+
+    python -m benchmarks.clients WORK URL TOPIC SIZE NUMBER
+
+A client connects, prints ``ready``, waits for a line, works, and prints what it measured as JSON.
+Times are of the monotonic clock, which all processes of a machine share.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import penstock.aio
+from penstock.aio import AsyncBroker
+
+RECEIVE = 500
+CONSUMERS = 5  # Groups that one process reads for.
+
+
+def ready() -> None:
+    """Tell the parent, and wait for its word."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+async def drain(broker: AsyncBroker, topic: str, size: int, number: int) -> dict[str, Any]:
+    """Five groups, each of which gets every message of the backlog and acks it."""
+    consumers = [await broker.consumer(topic, group=f"group-{number}-{index}") for index in range(CONSUMERS)]
+    await asyncio.get_running_loop().run_in_executor(None, ready)
+    started = time.monotonic()
+
+    async def work(consumer: penstock.aio.AsyncConsumer) -> None:
+        left = size
+        while left > 0:
+            messages = await consumer.receive(RECEIVE, wait="5s")
+            assert messages, "the backlog is there before"
+            await consumer.ack(messages)
+            left -= len(messages)
+
+    async with asyncio.TaskGroup() as tasks:
+        for consumer in consumers:
+            tasks.create_task(work(consumer))
+    return {"started": started, "ended": time.monotonic(), "cpu": time.process_time()}
+
+
+async def follow(broker: AsyncBroker, topic: str, size: int, number: int) -> dict[str, Any]:
+    """Receive messages that carry the time they should have been sent at; how late each one came, in ms."""
+    consumer = await broker.consumer(topic, group=f"follower-{number}")
+    await asyncio.get_running_loop().run_in_executor(None, ready)
+    late: list[float] = []
+    while len(late) < size:
+        messages = await consumer.receive(100, wait="5s")
+        now = time.monotonic()
+        assert messages, "the publisher has gone"
+        late += [(now - float(message.value)) * 1000 for message in messages]
+        await consumer.ack(messages)
+    return {"late": sorted(late)}
+
+
+WORK: dict[str, Callable[[AsyncBroker, str, int, int], Awaitable[dict[str, Any]]]] = {
+    "drain": drain,
+    "follow": follow,
+}
+
+
+async def main(work: str, url: str, topic: str, size: str, number: str) -> None:
+    """Do one piece of work."""
+    async with penstock.aio.connect(url) as broker:
+        print(json.dumps(await WORK[work](broker, topic, int(size), int(number))), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

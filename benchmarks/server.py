@@ -1,0 +1,369 @@
+"""A server and its clients, in processes of their own, beside the raw loop on the same bytes.
+
+Each round starts its server and ends it, on a directory of its own: what it
+used of the CPU counts as ours, and no round sees the files of another.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from statistics import median
+from typing import Literal
+
+import penstock
+import penstock.aio
+from benchmarks.durable import RawFile, scratch
+from benchmarks.model import Benchmark, Round, Rounds, Target
+from benchmarks.processes import TICKS, ClientProcess, RawClient, ServerProcess, raw_loop
+from penstock.wire.records import encode_values
+
+VALUE = b"x" * 100
+BATCH = 1000
+RECEIVE = 500
+PUBLISHERS = 64
+PIPELINED = 4  # Batches under way at once.
+TURNS = 4  # Server and raw loop take turns, so that both see the same disk.
+RATE = 1000  # Messages a second while latency is measured.
+PROCESSES = 2
+GROUPS = 10
+IDLE_SECONDS = 3.0
+TOPIC = "numbers"
+
+Durability = Literal["fsync", "os", "memory"]
+
+
+@contextmanager
+def server_and_raw(durability: Durability) -> Iterator[tuple[ServerProcess, RawClient]]:
+    """Both on one disk; the server has an empty topic of one partition."""
+    with scratch() as directory, ServerProcess(f"{directory}/data") as server:
+        with penstock.connect(server.url) as broker:
+            broker.create_topic(TOPIC, partitions=1, durability=durability)
+        with raw_loop(directory) as raw:
+            yield server, raw
+
+
+def _rate(count: int, started: float) -> float:
+    return count / (time.perf_counter() - started)
+
+
+def durable_batches(size: int) -> Rounds:
+    """``size`` batches of 1,000, one after the other, each durable; messages a second."""
+    data = bytes(encode_values([VALUE] * BATCH, 0))
+    each = max(size // TURNS, 1)
+    while True:
+        measured, limit = [], []
+        with server_and_raw("fsync") as (server, raw), penstock.connect(server.url) as broker:
+            for _ in range(TURNS):
+                started = time.perf_counter()
+                for _ in range(each):
+                    broker.publish_batch(TOPIC, [VALUE] * BATCH)
+                measured.append(_rate(each * BATCH, started))
+                started = time.perf_counter()
+                for _ in range(each):
+                    raw.append(data)
+                limit.append(_rate(each * BATCH, started))
+        yield Round(measured=median(measured), limit=median(limit))
+
+
+def durable_publishers(size: int) -> Rounds:
+    """64 publishers, each waits for its durable answer; ``size`` messages in all; messages a second."""
+    data = bytes(encode_values([VALUE], 0))
+    each = max(size // PUBLISHERS // TURNS, 1)
+
+    async def publishers(url: str, raw: RawClient) -> tuple[float, float]:
+        async with penstock.aio.connect(url) as broker:
+
+            async def publish() -> None:
+                for _ in range(each):
+                    await broker.publish(TOPIC, VALUE)
+
+            measured, limit = [], []
+            for _ in range(TURNS):
+                started = time.perf_counter()
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(PUBLISHERS):
+                        tasks.create_task(publish())
+                measured.append(_rate(each * PUBLISHERS, started))
+                started = time.perf_counter()
+                for _ in range(each):
+                    raw.append(data, PUBLISHERS)
+                limit.append(_rate(each * PUBLISHERS, started))
+            return median(measured), median(limit)
+
+    while True:
+        with server_and_raw("fsync") as (server, raw):
+            measured, limit = asyncio.run(publishers(server.url, raw))
+        yield Round(measured=measured, limit=limit)
+
+
+def memory_batches(size: int) -> Rounds:
+    """``size`` batches of 1,000 into memory, several under way; messages a second."""
+    data = bytes(encode_values([VALUE] * BATCH, 0))
+    each = max(size // PIPELINED, 1)
+
+    async def publishers(url: str) -> float:
+        async with penstock.aio.connect(url) as broker:
+
+            async def publish() -> None:
+                for _ in range(each):
+                    await broker.publish_batch(TOPIC, [VALUE] * BATCH)
+
+            started = time.perf_counter()
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(PIPELINED):
+                    tasks.create_task(publish())
+            return _rate(each * PIPELINED * BATCH, started)
+
+    while True:
+        with server_and_raw("memory") as (server, raw):
+            before = server.cpu_seconds()
+            measured = asyncio.run(publishers(server.url))
+            cpu = server.cpu_seconds() - before
+            started = time.perf_counter()
+            for _ in range(each):
+                raw.echo(data, PIPELINED)
+            limit = _rate(each * PIPELINED * BATCH, started)
+        yield Round(measured=measured, limit=limit, cpu=each * PIPELINED * BATCH / max(cpu, 0.01))
+
+
+def receive_and_ack(size: int) -> Rounds:
+    """A backlog of ``size`` messages, received and acked 500 at a time by one client; messages a second."""
+    data = encode_values([VALUE] * RECEIVE, 0)
+    while True:
+        with server_and_raw("memory") as (server, raw), penstock.connect(server.url) as broker:
+            for _ in range(size // BATCH):
+                broker.publish_batch(TOPIC, [VALUE] * BATCH)
+            before = server.cpu_seconds()
+            with broker.consumer(TOPIC, group="readers", start="earliest") as consumer:
+                count = 0
+                started = time.perf_counter()
+                while messages := consumer.receive(RECEIVE):
+                    consumer.ack(messages)
+                    count += len(messages)
+                measured = _rate(count, started)
+            assert count == size // BATCH * BATCH, "all of it"
+            cpu = server.cpu_seconds() - before
+            started = time.perf_counter()
+            for _ in range(count // RECEIVE):
+                raw.fetch(len(data))
+                raw.echo(b"ack")
+            limit = _rate(count, started)
+        yield Round(measured=measured, limit=limit, cpu=count / max(cpu, 0.01))
+
+
+def _lateness(size: int, durability: Durability) -> tuple[list[float], float]:
+    """At 1,000 messages a second: how late each came, in ms, and the p50 of a raw append and fdatasync."""
+    with scratch() as directory, ServerProcess(f"{directory}/data") as server:
+        with penstock.connect(server.url) as broker:
+            broker.create_topic(TOPIC, partitions=1, durability=durability)
+            with ClientProcess("follow", server.url, TOPIC, size, 0) as follower:
+                follower.wait_ready()
+                follower.begin()
+                start = time.monotonic() + 0.2
+                for number in range(size):
+                    due = start + number / RATE
+                    while (wait := due - time.monotonic()) > 0:
+                        time.sleep(wait)
+                    broker.publish_nowait(TOPIC, b"%.9f" % due)
+                broker.flush()
+                late = follower.result()["late"]
+        raw = RawFile(f"{directory}/raw")
+        times = []
+        for _ in range(200):
+            started = time.perf_counter()
+            raw.append(VALUE)
+            times.append((time.perf_counter() - started) * 1000)
+        raw.close()
+    return late, median(times)
+
+
+def durable_p50(size: int) -> Rounds:
+    """From when it should have been sent to when a client has it, p50 in ms; beside fdatasync and 0.5 ms."""
+    while True:
+        late, sync = _lateness(size, "fsync")
+        yield Round(measured=late[len(late) // 2], limit=sync + 0.5)
+
+
+def durable_p99(size: int) -> Rounds:
+    """The same, p99."""
+    while True:
+        late, sync = _lateness(size, "fsync")
+        yield Round(measured=late[len(late) * 99 // 100], limit=sync + 0.5)
+
+
+def memory_p50(size: int) -> Rounds:
+    """The same for a topic in memory, p50."""
+    while True:
+        late, _ = _lateness(size, "memory")
+        yield Round(measured=late[len(late) // 2], limit=0.4)
+
+
+def fan_out(size: int) -> Rounds:
+    """``size`` messages, each to 10 groups in 2 client processes, acked; deliveries a second in all."""
+    while True:
+        with server_and_raw("memory") as (server, raw), penstock.connect(server.url) as broker:
+            for number in range(PROCESSES):
+                for index in range(GROUPS // PROCESSES):
+                    broker.create_group(TOPIC, f"group-{number}-{index}", start="earliest")
+            for _ in range(size // BATCH):
+                broker.publish_batch(TOPIC, [VALUE] * BATCH)
+            count = size // BATCH * BATCH
+            with ExitStack() as stack:
+                clients = [
+                    stack.enter_context(ClientProcess("drain", server.url, TOPIC, count, number))
+                    for number in range(PROCESSES)
+                ]
+                for client in clients:
+                    client.wait_ready()
+                before = server.cpu_seconds()
+                for client in clients:
+                    client.begin()
+                results = [client.result() for client in clients]
+                cpu = server.cpu_seconds() - before
+            seconds = max(each["ended"] for each in results) - min(each["started"] for each in results)
+            data = len(encode_values([VALUE] * RECEIVE, 0))
+            started = time.perf_counter()
+            for _ in range(count // RECEIVE):
+                raw.fetch(data)
+                raw.echo(b"ack")
+            limit = _rate(count, started)
+        yield Round(measured=count * GROUPS / seconds, limit=limit, cpu=count * GROUPS / max(cpu, 0.01))
+
+
+def start(_: int) -> Rounds:
+    """From starting the process of an empty server to its ready line, in ms; beside an empty Python."""
+    while True:
+        with scratch() as directory:
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+            limit = time.perf_counter() - started
+            with ServerProcess(f"{directory}/data") as server:
+                seconds = server.ready_seconds
+        yield Round(measured=seconds * 1000, limit=limit * 1000)
+
+
+def idle(_: int) -> Rounds:
+    """What an idle server uses of one core, in percent."""
+    while True:
+        with scratch() as directory, ServerProcess(f"{directory}/data") as server:
+            before = server.cpu_seconds()
+            time.sleep(IDLE_SECONDS)
+            used = max(server.cpu_seconds() - before, 1 / TICKS)  # Nothing is less than the clock can tell.
+        yield Round(measured=used / IDLE_SECONDS * 100, limit=1.0)
+
+
+def memory(_: int) -> Rounds:
+    """The memory of an idle server, in MB."""
+    while True:
+        with scratch() as directory, ServerProcess(f"{directory}/data") as server:
+            megabytes = server.resident_mb()
+        yield Round(measured=megabytes, limit=60.0)
+
+
+_LOOP = "raw loop, same bytes"
+
+BENCHMARKS = [
+    Benchmark(
+        name="server-durable-batch",
+        what="a client publishes batches of 1,000 values of 100 bytes, each durable before the next",
+        unit="msg/s",
+        limit=_LOOP,
+        run=durable_batches,
+        sizes={"tiny": 4, "quick": 100, "full": 800},
+        target=Target(value=800_000, direction="at least"),
+    ),
+    Benchmark(
+        name="server-durable-64",
+        what="64 publishers of one client, one by one, each waits for its durable answer",
+        unit="msg/s",
+        limit=_LOOP,
+        run=durable_publishers,
+        sizes={"tiny": 256, "quick": 8_000, "full": 80_000},
+        target=Target(value=20_000, direction="at least"),
+    ),
+    Benchmark(
+        name="server-memory-batch",
+        what="a client publishes batches of 1,000 into memory, four under way",
+        unit="msg/s",
+        limit=_LOOP,
+        run=memory_batches,
+        sizes={"tiny": 4, "quick": 200, "full": 2_000},
+        target=Target(value=1_000_000, direction="at least"),
+    ),
+    Benchmark(
+        name="server-receive-ack",
+        what="a client receives and acks a backlog, 500 at a time",
+        unit="msg/s",
+        limit=_LOOP,
+        run=receive_and_ack,
+        sizes={"tiny": 2_000, "quick": 200_000, "full": 1_000_000},
+        target=Target(value=800_000, direction="at least"),
+        grows="backlog",
+    ),
+    Benchmark(
+        name="server-latency-p50",
+        what="publish to receive at 1,000 msg/s, durable, p50",
+        unit="ms",
+        limit="fdatasync p50 + 0.5 ms",
+        run=durable_p50,
+        sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
+        target=Target(value=1.0, direction="at most", of="ratio"),
+    ),
+    Benchmark(
+        name="server-latency-p99",
+        what="publish to receive at 1,000 msg/s, durable, p99",
+        unit="ms",
+        limit="fdatasync p50 + 0.5 ms",
+        run=durable_p99,
+        sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
+        target=Target(value=5.0, direction="at most"),
+    ),
+    Benchmark(
+        name="server-latency-memory",
+        what="publish to receive at 1,000 msg/s, in memory, p50",
+        unit="ms",
+        limit="the target",
+        run=memory_p50,
+        sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
+        target=Target(value=0.4, direction="at most"),
+    ),
+    Benchmark(
+        name="server-fan-out",
+        what="10 groups in 2 client processes, each gets and acks every message",
+        unit="msg/s",
+        limit="raw loop, one client",
+        run=fan_out,
+        sizes={"tiny": 1_000, "quick": 50_000, "full": 300_000},
+        target=Target(value=1_000_000, direction="at least"),
+    ),
+    Benchmark(
+        name="server-start",
+        what="from the start of an empty server's process to its ready line",
+        unit="ms",
+        limit="an empty Python",
+        run=start,
+        sizes={"tiny": 1, "quick": 1, "full": 1},
+        target=Target(value=500, direction="at most"),
+    ),
+    Benchmark(
+        name="server-idle",
+        what="what an idle server uses of one core",
+        unit="%",
+        limit="the target",
+        run=idle,
+        sizes={"tiny": 1, "quick": 1, "full": 1},
+        target=Target(value=1.0, direction="at most"),
+    ),
+    Benchmark(
+        name="server-memory",
+        what="the memory of an idle server",
+        unit="MB",
+        limit="the target",
+        run=memory,
+        sizes={"tiny": 1, "quick": 1, "full": 1},
+        target=Target(value=60.0, direction="at most"),
+    ),
+]
