@@ -20,13 +20,10 @@ class Facts:
         self.session = session
         self.clock = clock
         self.random = random
+        assert session.welcome is not None, "it is connected"
+        # How much may share a request; what is around it has its own share of a frame.
+        self.request_bytes = min(REQUEST_BYTES, session.welcome.frame_bytes_max * 3 // 4)
         self._producer_id = -1  # The one that all senders begin with.
-
-    @property
-    def request_bytes(self) -> int:
-        """How much may share a request; what is around it has its own share of a frame."""
-        assert self.session.welcome is not None, "it is connected"
-        return min(REQUEST_BYTES, self.session.welcome.frame_bytes_max * 3 // 4)
 
     async def metadata(self, topic: Any) -> Metadata:
         """Settings of a topic."""

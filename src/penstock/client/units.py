@@ -94,10 +94,12 @@ def _checked(topic: str, message: Message, settings: TopicSettings) -> Placed:
 
 def size_of(messages: list[Any]) -> int:
     """About how many bytes messages take on the wire, whatever was given for them."""
-    try:
-        return RECORD_BYTES * len(messages) + sum(map(len, messages))  # Messages have no length.
-    except TypeError:
-        return sum(map(_size_of, messages))
+    if type(messages[0]) is not Message:
+        try:
+            return RECORD_BYTES * len(messages) + sum(map(len, messages))
+        except TypeError:
+            pass  # Not all of them are bytes: a Message has no length.
+    return sum(map(_size_of, messages))
 
 
 def _size_of(message: Any) -> int:
