@@ -7,6 +7,7 @@ from penstock.broker.leases import LeasedBatch
 from penstock.config import GroupOptions
 from penstock.errors import (
     AlreadySettled,
+    Closed,
     InvalidValue,
     LeaseLost,
     MetadataStale,
@@ -243,6 +244,14 @@ def test_what_a_stream_consumer_never_saw_is_read_again_from_the_commit(broker: 
     broker._driver.run(consumer.keep([], {}))
 
     assert values(receive(broker, consumer)) == [b"%d" % number for number in range(2, 10)]
+
+
+def test_a_stream_consumer_whose_group_is_gone_has_no_heart(broker: TestBroker) -> None:
+    consumer = consumer_of(broker, kind="stream")
+    broker.delete_group("orders", "g")
+
+    with pytest.raises(Closed):
+        broker._driver.run(consumer.heartbeat())
 
 
 def test_closing_gives_back_what_was_lent(broker: TestBroker) -> None:

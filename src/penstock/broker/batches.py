@@ -19,6 +19,7 @@ from penstock.broker.leases import LeasedBatch
 from penstock.broker.queues import Run
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
+from penstock.errors import Closed
 from penstock.failure import Failure
 from penstock.message import Message
 
@@ -90,6 +91,8 @@ class BatchConsumer:
     @at_once
     def heartbeat(self) -> list[int]:
         """Stream groups: stay a member; returns the partitions to work on."""
+        if self.closed:
+            raise Closed(what="broker" if self._core.state.closed else "consumer")
         if self.kind == "stream":
             self._core.streams.heartbeat(self._state)
         return self.assignment
