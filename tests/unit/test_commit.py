@@ -309,3 +309,50 @@ def test_a_listener_that_raises_does_not_stop_the_disk_thread_for_good() -> None
     commit.kick()
     commit.close()
     assert log.high == 2
+
+
+def test_a_loop_syncs_a_little_in_place() -> None:
+    files = GatedFiles()
+    files.gate.release()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    heard: list[bool] = []
+    commit.listeners.append(lambda: heard.append(True))
+    written = publish(log, commit)
+
+    assert commit.sync_here(1, 1000)
+
+    assert log.durable == written
+    assert files.threads == [threading.current_thread().name]
+    assert heard == []
+
+
+@pytest.mark.parametrize(("logs_max", "bytes_max"), [(1, 10_000), (2, 100)])
+def test_a_loop_does_not_sync_much_in_place(logs_max: int, bytes_max: int) -> None:
+    logs = [Log.open(GatedFiles(), name, LogConfig()) for name in ("a", "b")]
+    commit = GroupCommit()
+    for log in logs:
+        publish(log, commit)
+
+    assert not commit.sync_here(logs_max, bytes_max)
+
+    assert [log.durable for log in logs] == [0, 0]
+
+
+def test_a_loop_does_not_wait_for_a_round_of_another() -> None:
+    files = GatedFiles()
+    log = Log.open(files, "d", LogConfig())
+    commit = GroupCommit()
+    written = publish(log, commit)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(commit.wait, log, written)
+        assert files.entered.acquire(timeout=PATIENCE_S)
+        publish(log, commit)
+
+        assert not commit.sync_here(1, 10_000)
+
+        files.gate.release()
+        waiting.result(PATIENCE_S)
+    files.gate.release()
+    assert commit.sync_here(1, 10_000)
+    assert log.durable == log.written

@@ -1,0 +1,70 @@
+"""An event loop syncs by itself while the disk is quick; when it is not, the disk thread does."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.broker import driver
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.log.files import SystemFile
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The threads that synced, in order."""
+    threads: list[str] = []
+    sync = SystemFile.sync
+
+    def told(file: SystemFile) -> None:
+        threads.append(threading.current_thread().name)
+        sync(file)
+
+    monkeypatch.setattr(SystemFile, "sync", told)
+    return threads
+
+
+async def publish(broker: EmbeddedAsyncBroker, count: int) -> None:
+    for _ in range(count):
+        await broker.publish("orders", b"x")
+
+
+async def test_a_quick_disk_is_synced_on_the_loop(
+    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HERE_S_MAX", 60.0)
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        await publish(broker, 5)
+
+        assert set(syncs) == {threading.current_thread().name}
+        assert len(await broker.read("orders")) == 5
+
+
+async def test_after_a_slow_sync_the_disk_thread_has_the_work_for_a_while(
+    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HERE_S_MAX", -1.0)  # Every sync is slow ...
+    monkeypatch.setattr(driver, "PAUSE_S_MIN", 60.0)  # ... and so for longer than this test.
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        syncs.clear()
+        await publish(broker, 5)
+
+        assert syncs == [threading.current_thread().name, *["penstock-disk"] * 4]
+        assert len(await broker.read("orders")) == 5
+
+
+async def test_much_at_once_is_for_the_disk_thread(
+    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HERE_S_MAX", 60.0)
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=4)
+        syncs.clear()
+        async with asyncio.TaskGroup() as tasks:
+            for partition in range(4):
+                tasks.create_task(broker.publish("orders", b"x", partition=partition))
+
+        assert set(syncs) == {"penstock-disk"}
