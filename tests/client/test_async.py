@@ -12,6 +12,7 @@ from penstock.errors import (
     GroupKindMismatch,
     InvalidValue,
     LeaseLost,
+    PartitionNotFound,
     QueueFull,
     SequenceOutOfOrder,
     TopicNotFound,
@@ -77,6 +78,25 @@ async def test_a_topic_that_is_made_again_is_published_to(server: VirtualServer)
         receipts = [await broker.publish("orders", b"new", partition=number) for number in range(3)]
 
         assert [(receipt.partition, receipt.offset) for receipt in receipts] == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_a_topic_that_others_have_changed_is_asked_for_before_anything_is_refused(
+    server: VirtualServer,
+) -> None:
+    async with aio.connect(server.url) as broker:
+        await broker.publish("orders", b"first")  # Now its settings are known here.
+        producer = await broker.producer()
+        server.run(server.broker.alter_topic("orders", partitions=3, message_bytes_max=2_000_000))
+
+        placed = await broker.publish("orders", b"x", partition=2)
+        server.run(server.broker.alter_topic("orders", partitions=4, message_bytes_max=3_000_000))
+        large = await broker.publish("orders", b"x" * 2_500_000, partition=2)
+        server.run(server.broker.alter_topic("orders", partitions=5))
+        numbered = await producer.publish("orders", b"x", partition=4)
+
+        assert (placed.offset, large.offset, numbered.offset) == (0, 1, 0)
+        with pytest.raises(PartitionNotFound):
+            await broker.publish("orders", b"x", partition=5)
 
 
 async def test_an_encoded_batch_is_appended(server: VirtualServer) -> None:
@@ -156,6 +176,15 @@ async def test_a_long_task_is_not_delivered_twice(server: VirtualServer) -> None
         assert await other.receive() == []
         await message.ack()
         assert await broker.depth("orders", "default") == 0
+
+
+async def test_close_waits_for_what_was_published(server: VirtualServer) -> None:
+    broker = await aio.connect(server.url).start()
+    published = broker.publish_nowait("orders", b"x")
+
+    await broker.close()
+
+    assert published.result().offset == 0
 
 
 async def test_close_gives_up_at_its_deadline(server: VirtualServer) -> None:

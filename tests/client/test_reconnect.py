@@ -113,6 +113,33 @@ async def test_what_was_published_meanwhile_becomes_the_next_batch() -> None:
         assert numbers(together) == [(1, 2)]
 
 
+async def test_linger_gathers_what_comes_within_it() -> None:
+    async with Scripted() as server, aio.connect(server.url, linger="30ms") as broker:
+        await published_once(server, broker)
+        one = begin(broker.publish("orders", b"1"))
+        await asyncio.wait([one], timeout=0.005)
+        two = begin(broker.publish("orders", b"2"))
+        request = await server.request()
+        request.published()
+        await asyncio.gather(one, two)
+
+        assert values(request) == [b"1", b"2"]
+
+
+async def test_what_fills_a_request_does_not_linger() -> None:
+    async with Scripted() as server, aio.connect(server.url, linger="1h") as broker:
+        publish = begin(broker.publish_batch("orders", [b"x" * 300_000] * 4))
+        request = await server.request()
+        request.published()
+        flush = begin(broker.flush())  # Nor does what somebody waits for.
+        rest = await server.request()
+        rest.published()
+        await flush
+
+        assert (len(values(request)), len(values(rest))) == (3, 1)
+        assert len(await publish) == 4
+
+
 async def test_a_refused_batch_gives_its_numbers_to_the_next() -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
         await published_once(server, broker)

@@ -12,7 +12,6 @@ import pytest
 from tests.client.served import VirtualServer
 
 import penstock
-from penstock.client.facts import Request
 from penstock.errors import (
     Closed,
     InvalidValue,
@@ -114,23 +113,6 @@ def test_messages_of_one_call_find_their_partitions_and_lanes(server: VirtualSer
             [stored] = broker.read("orders", partition=receipt.partition, offset=receipt.offset, limit=1)
             assert stored.value == b"%d" % number
             assert (stored.partition, stored.priority) == (number % 3, "high" if number % 2 else "normal")
-
-
-def test_linger_gathers_what_comes_within_it(server: VirtualServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests: list[int] = []
-    encode = Request.encode
-
-    def counted(request: Request, correlation: int) -> bytes:
-        requests.append(correlation)
-        return encode(request, correlation)
-
-    monkeypatch.setattr(Request, "encode", counted)
-    with penstock.connect(server.url, linger="20ms") as broker:
-        broker.publish("orders", b"0")
-        futures = [broker.publish_nowait("orders", b"%d" % number) for number in range(3)]
-
-        assert [each.result().offset for each in futures] == [1, 2, 3]
-        assert len(requests) == 2  # The first, and the three together.
 
 
 # Ends.

@@ -12,7 +12,7 @@ from penstock.client.publisher import Publisher
 from penstock.client.units import SEQUENCES
 from penstock.client.work import work
 from penstock.config import Compression
-from penstock.errors import InvalidValue, MetadataStale
+from penstock.errors import InvalidValue, MessageTooLarge, MetadataStale, PartitionNotFound
 from penstock.message import Message, Receipt
 from penstock.placing import ANYWHERE, CODECS, check_size, placed
 from penstock.wire.native import ACKS_DURABLE, DUPLICATE, REFUSED, decode_published
@@ -47,7 +47,7 @@ class RemoteProducer:
             metadata = await self._publisher.metadata(topic)
             try:
                 return await self._publish(topic, message, metadata)
-            except MetadataStale:
+            except (MetadataStale, PartitionNotFound, MessageTooLarge):  # Perhaps the topic has changed.
                 return await self._publish(topic, message, await self._publisher.facts.metadata(topic))
 
     async def _publish(self, topic: str, message: Message, metadata: Metadata) -> Receipt:

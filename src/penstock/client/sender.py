@@ -31,8 +31,10 @@ from penstock.client.units import SEQUENCES, Batch, Unit, batches_of, encode_bat
 from penstock.config import TopicSettings
 from penstock.errors import (
     Closed,
+    MessageTooLarge,
     MetadataStale,
     Overloaded,
+    PartitionNotFound,
     PenstockError,
     ProducerFenced,
     ProtocolViolation,
@@ -74,8 +76,10 @@ class Sender:
         self._linger_ms = linger_ms
         self._topic = topic
         self.metadata: Metadata | None = None
+        self._doubtful = False  # A message would not fit; but perhaps the topic has changed.
         self._queue: deque[Unit] = deque()
         self._bytes = 0  # In the queue.
+        self._marks = 0  # In the queue: units that only wait for those before them.
         self._task: asyncio.Task[None] | None = None
         self._full = asyncio.Event()  # There is enough for a request: do not linger.
         self._producer_id = -1
@@ -91,14 +95,25 @@ class Sender:
 
     def add(self, unit: Unit) -> None:
         """Put a unit in line."""
-        if self.metadata is not None and not self._prepared(unit, self.metadata.settings):
+        if self.metadata is not None and not self._fits(unit, self.metadata.settings):
             return
         self._queue.append(unit)
         self._bytes += unit.size
-        if self._bytes >= self._facts.request_bytes:
-            self._full.set()
+        self._marks += not unit.messages
+        self._look()
         if self._task is None:
             self._task = self._session.own(self._work())
+
+    def _fits(self, unit: Unit, settings: TopicSettings) -> bool:
+        """False if the unit is refused; True also if the settings must be asked for again to tell."""
+        try:
+            unit.prepare(self._topic, settings)
+        except (PartitionNotFound, MessageTooLarge):
+            self._doubtful = True
+        except PenstockError as error:
+            self._fail([unit], error)
+            return False
+        return True
 
     def _prepared(self, unit: Unit, settings: TopicSettings) -> bool:
         try:
@@ -113,7 +128,7 @@ class Sender:
         try:
             while self._queue:
                 await self._linger()
-                if self.metadata is None:
+                if self.metadata is None or self._doubtful:
                     await self._learn()
                 units = self._take()
                 if units:
@@ -135,6 +150,7 @@ class Sender:
 
     async def _learn(self) -> None:
         """Ask for the topic's settings, and check what waits against them."""
+        self._doubtful = False
         try:
             self.metadata = await self._facts.metadata(self._topic)
         except PenstockError as error:
@@ -143,6 +159,7 @@ class Sender:
         waiting = list(self._queue)
         self._queue.clear()
         self._queue.extend(unit for unit in waiting if self._prepared(unit, self.metadata.settings))
+        self._bytes = sum(unit.size for unit in self._queue)
 
     def _take(self) -> list[Unit]:
         """As many units from the front as may share a request."""
@@ -154,8 +171,16 @@ class Sender:
             units.append(unit)
             size += unit.size
         self._bytes -= size
-        self._full.clear()
+        self._marks -= not units[0].messages if units else 0
+        self._look()
         return units
+
+    def _look(self) -> None:
+        """Linger only while there is room for more, and nobody wants to see it done."""
+        if self._marks or self._bytes >= self._facts.request_bytes:
+            self._full.set()
+        else:
+            self._full.clear()
 
     def _may_share(self, first: Unit, unit: Unit, size: int) -> bool:
         assert self.metadata is not None
@@ -180,8 +205,6 @@ class Sender:
             else:
                 await self._send_batches(units)
         except PenstockError as error:
-            if isinstance(error, TopicNotFound):
-                self.metadata = None  # Somebody may create it again.
             self._refuse(units, error)
 
     # Record batches.
@@ -348,7 +371,7 @@ class Sender:
     def _fail_queue(self, error: PenstockError) -> None:
         waiting = list(self._queue)
         self._queue.clear()
-        self._bytes = 0
+        self._bytes = self._marks = 0
         self._fail(waiting, error)
 
     def _finish(self, units: list[Unit]) -> None:
