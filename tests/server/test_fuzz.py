@@ -308,3 +308,27 @@ def test_what_all_of_this_costs_is_bounded(world: World) -> None:
     misbehave()
 
     assert world.server.rss_bytes() - before < MEMORY_BYTES
+
+
+def test_who_sends_no_more_still_gets_the_answers_to_what_was_sent(world: World) -> None:
+    """As `printf ... | nc` does."""
+    version = native_version(world)
+    batch = bytes(encode_values([b"x"], 0, 0))
+    said = {
+        "native": HELLO + native.encode_publish(0xABCDEF, TOPIC, version, native.ACKS_DURABLE, [(0, batch)]),
+        "text": b"PRODUCE fuzz-half 0 one\nPING\n",
+        "status": b"".join(status_pieces()),
+    }
+    wanted = {"native": (0xABCDEF).to_bytes(4, "big"), "text": b"PONG", "status": b"200 OK"}
+
+    for listener, data in said.items():
+        with world.server.connect(listener) as made:
+            made.sendall(data)
+            made.shutdown(socket.SHUT_WR)
+            assert wanted[listener] in read_all(made)
+    world.check()
+
+
+def native_version(world: World) -> int:
+    with Peer(world.server) as peer:
+        return peer.version(TOPIC)
