@@ -113,6 +113,21 @@ async def test_what_was_published_meanwhile_becomes_the_next_batch() -> None:
         assert numbers(together) == [(1, 2)]
 
 
+async def test_large_calls_share_a_request_and_keep_their_batches() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        await published_once(server, broker)
+        tasks = [begin(broker.publish_batch("orders", [b"%d" % number] * 1000)) for number in range(5)]
+        request = await server.request()
+        request.published(offset=1)
+        rest = await server.request()
+        rest.published(offset=4001)
+        receipts = await asyncio.gather(*tasks)
+
+        assert numbers(request) == [(1, 1), (1, 1001), (1, 2001), (1, 3001)]
+        assert numbers(rest) == [(1, 4001)]
+        assert [each[0].offset for each in receipts] == [1, 1001, 2001, 3001, 4001]
+
+
 async def test_linger_gathers_what_comes_within_it() -> None:
     async with Scripted() as server, aio.connect(server.url, linger="30ms") as broker:
         await published_once(server, broker)

@@ -27,7 +27,15 @@ import msgspec
 
 from penstock.calls import receipt_of, wire_message
 from penstock.client.facts import Facts, Request, depth_wait_ms
-from penstock.client.units import SEQUENCES, Batch, Unit, batches_of, encode_batches, is_refusal
+from penstock.client.units import (
+    REQUEST_RECORDS,
+    SEQUENCES,
+    Batch,
+    Unit,
+    batches_of,
+    encode_batches,
+    is_refusal,
+)
 from penstock.config import TopicSettings
 from penstock.errors import (
     Closed,
@@ -164,9 +172,12 @@ class Sender:
     def _take(self) -> list[Unit]:
         """As many units from the front as may share a request."""
         units: list[Unit] = []
-        size = 0
+        size = records = 0
         queue = self._queue
         while queue and (not units or self._may_share(units[0], queue[0], size + queue[0].size)):
+            records += len(queue[0].messages)
+            if units and records > REQUEST_RECORDS:
+                break
             unit = queue.popleft()
             units.append(unit)
             size += unit.size

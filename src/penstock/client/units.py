@@ -20,6 +20,9 @@ from penstock.wire.native import Outcome
 from penstock.wire.records import BatchBuilder
 
 RECORD_BYTES: Final = 32  # Around a record: lengths, deltas, and its share of the batch's header.
+BATCH_RECORDS: Final = 1000  # Numbers up to here are encoded ready-made (wire/records.py).
+# Of one request: as many batches to a partition as its server recognises when they are sent again.
+REQUEST_RECORDS: Final = 4 * BATCH_RECORDS
 SEQUENCES: Final = 1 << 31  # Numbers of a producer go from 0 up to this, and then from 0 again.
 
 Then = Callable[[list[Receipt], BaseException | None], None]
@@ -165,6 +168,8 @@ class Batch:
 
 def batches_of(units: list[Unit], anywhere: int) -> list[Batch]:
     """The messages of some units by partition and lane; ``anywhere`` is for those that do not mind."""
+    if all(unit.values is not None for unit in units):
+        return _batches_of_values(units, anywhere)
     batches: dict[tuple[int, int], Batch] = {}
     for unit in units:
         if unit.values is not None:
@@ -180,6 +185,18 @@ def batches_of(units: list[Unit], anywhere: int) -> list[Batch]:
                 batch = batches[target] = Batch(*target)
             batch.add(unit, index, item)
     return list(batches.values())
+
+
+def _batches_of_values(units: list[Unit], partition: int) -> list[Batch]:
+    """Batches of about ``BATCH_RECORDS`` each: the first thousand records of a batch are the cheapest."""
+    batch = Batch(partition, 0)
+    batches = [batch]
+    for unit in units:
+        if batch.count >= BATCH_RECORDS:
+            batch = Batch(partition, 0)
+            batches.append(batch)
+        batch.add_values(unit, unit.values or [])
+    return batches
 
 
 def encode_batches(
