@@ -113,12 +113,10 @@ class Portal:
             self._stop()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        tasks: list[asyncio.Task[T]] = []
+        tasks: list[asyncio.Task[None]] = []
 
         def begin(waiting: "Waiting[T]") -> None:
-            task = self._loop.create_task(work)
-            tasks.append(task)
-            task.add_done_callback(waiting.take)
+            tasks.append(self._loop.create_task(waiting.take(work)))
 
         def cancel() -> None:
             for task in tasks:
@@ -181,11 +179,14 @@ class Waiting(Generic[T]):
         self._error = error
         self._latch.release()
 
-    def take(self, task: "asyncio.Task[T]") -> None:
-        """The same, for a task."""
-        self._error = Closed(what="broker") if task.cancelled() else task.exception()
-        if self._error is None:
-            self._result = task.result()
+    async def take(self, work: Coroutine[Any, Any, T]) -> None:
+        """The same, for what is awaited; the thread need not wait until the task itself has ended."""
+        try:
+            self._result = await work
+        except asyncio.CancelledError:  # The loop is about to end, or nobody waits any more.
+            self._error = Closed(what="broker")
+        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits.
+            self._error = error
         self._latch.release()
 
     def outcome(self) -> T:
