@@ -23,7 +23,7 @@ from penstock.wire.records import (
     read_header,
     stamp_batch,
 )
-from penstock.wire.rewriting import encode_records, rewrite_batch
+from penstock.wire.rewriting import encode_records, rewrite_batch, slice_batch
 
 LIMIT_BYTES = 1 << 16  # More than any batch below, so that only damage runs into it.
 
@@ -123,6 +123,25 @@ def test_stored_records_survive_being_encoded_again(
         Record(each.offset, each.timestamp, each.key, each.value, each.headers, each.attributes & kept)
         for each in stored
     ]
+
+
+@given(record_lists(), st.binary(max_size=70), st.data())
+def test_a_batch_is_cut_to_the_records_that_are_wanted(
+    records: list[Record], before: bytes, data: st.DataObject
+) -> None:
+    first = records[0].offset
+    dense = [
+        Record(first + at, each.timestamp, each.key, each.value, each.headers, 0)
+        for at, each in enumerate(records)
+    ]
+    batch = before + batch_of(dense, 0)
+    start = data.draw(st.integers(max(first - 2, 0), first + len(dense) - 1))
+    end = data.draw(st.integers(max(start, first) + 1, first + len(dense) + 2))
+
+    part = slice_batch(batch, len(before), check_batch(batch, len(before)), start, end)
+
+    assert check_batch(part).size == len(part)
+    assert decode_batch(bytes(part)) == [each for each in dense if start <= each.offset < end]
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=50), st.integers(0, 3000))

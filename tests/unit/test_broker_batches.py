@@ -66,6 +66,31 @@ def test_a_whole_batch_goes_out_as_it_lies_in_the_log(broker: TestBroker) -> Non
     assert values([lent]) == [b"%d" % number for number in range(100)]
 
 
+def test_half_a_batch_goes_out_without_the_other_half(broker: TestBroker) -> None:
+    broker.publish_batch("orders", [b"%03d" % number + bytes(1000) for number in range(100)])
+    consumer = consumer_of(broker)
+
+    [first], [second] = receive(broker, consumer, 60), receive(broker, consumer, 40)
+
+    assert [record.value[:3] for record in records_of(first) if record.value] == [
+        b"%03d" % n for n in range(60)
+    ]
+    assert [record.value[:3] for record in records_of(second) if record.value] == [
+        b"%03d" % n for n in range(60, 100)
+    ]
+    assert len(first.data) + len(second.data) < 103_000
+
+
+def test_half_a_compressed_batch_goes_out_right(penstock: TestBroker) -> None:
+    penstock.create_topic("packed", compression="zstd")
+    penstock.publish_batch("packed", [b"%d" % number for number in range(100)])
+    consumer = consumer_of(penstock, "packed")
+
+    parts = [*receive(penstock, consumer, 60), *receive(penstock, consumer, 60)]
+
+    assert values(parts) == [b"%d" % number for number in range(100)]
+
+
 def test_a_few_records_of_a_large_batch_go_out_alone(broker: TestBroker) -> None:
     broker.publish_batch("orders", [bytes(1000)] * 100)
 

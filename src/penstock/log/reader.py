@@ -30,6 +30,7 @@ from penstock.log.recovery import rebuild_index
 from penstock.log.scan import Damage, decode, skip_plain, skip_to, whole
 from penstock.log.segment import Segment, raise_corruption
 from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, read_header
+from penstock.wire.rewriting import slice_batch
 
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
 LARGE_BYTES: Final = 4 * CHUNK_BYTES  # Of batches beyond this, only one is kept for each log.
@@ -238,28 +239,30 @@ class LogReader:
 
         It pays if most of what they hold is wanted, and none of them is small,
         lacks a record, or has one of the ``marked`` attributes, which need a look inside.
+        The first and the last are cut to what is wanted, unless they are compressed.
         """
         wanted = end - start
+        following = start
         spanned = 0
         count = 0
         pieces: list[bytes] = []
-        while start < end:
-            data = self.read(start, max_bytes)
+        while following < end:
+            data = self.read(following, max_bytes)
             at = 0
-            while start < end and at < len(data):
-                try:
-                    header = check_batch(data, at)
-                except InvalidBatch:
-                    return b""  # Whoever reads the records finds the damage, and says where.
+            while following < end and at < len(data):
+                header = read_header(data, at)
                 count += 1
                 spanned += header.count
                 if count * BATCH_RECORDS_MIN > wanted or spanned > 2 * wanted:
                     return b""
                 if header.attributes & marked or header.count != header.last_offset_delta + 1:
                     return b""
-                start = header.next_offset
+                try:
+                    pieces.append(_wanted_part(data, at, start, end))
+                except InvalidBatch:
+                    return b""  # Whoever reads the records finds the damage, and says where.
+                following = header.next_offset
                 at += header.size
-            pieces.append(data if at == len(data) else data[:at])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def headers(self, offset: int) -> Iterator[Header]:
@@ -361,3 +364,11 @@ class LogReader:
         self._windows.clear()
         self._window = Window(self._segments[-1])
         self._hints.clear()
+
+
+def _wanted_part(data: bytes, at: int, start: int, end: int) -> bytes:
+    """The batch at a position of data, checked, and cut to what was asked for if it can be cut."""
+    header = check_batch(data, at)
+    if header.codec or (start <= header.base_offset and header.next_offset <= end):
+        return data[at : at + header.size]
+    return bytes(slice_batch(data, at, header, start, end))

@@ -333,7 +333,7 @@ class BatchBuilder:
             batch, 0, 0, len(batch) - _SIZE_BEGIN, 0, _MAGIC, 0, attributes, last_offset_delta,
             base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, self.count,
         )  # fmt: skip
-        _seal(batch)
+        seal_batch(batch)
         return batch
 
 
@@ -357,7 +357,8 @@ def _put_headers(pieces: list[bytes], headers: Headers) -> int:
     return size
 
 
-def _seal(batch: bytearray) -> None:
+def seal_batch(batch: bytearray) -> None:
+    """Write the checksum of what the batch holds now."""
     _UINT32.pack_into(batch, _CRC_AT, _checksum(batch, _CRC_BEGIN, len(batch)))
 
 
@@ -384,7 +385,7 @@ def stamp_batch(batch: bytearray, timestamp: int, cleared: int = 0) -> None:
     (attributes,) = _INT16.unpack_from(batch, _ATTRIBUTES_AT)
     _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes & ~cleared | APPEND_TIME)
     _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp)
-    _seal(batch)
+    seal_batch(batch)
 
 
 def read_header(data: Buffer, position: int = 0) -> Header:
@@ -511,6 +512,15 @@ class _Reader:
                 raise InvalidBatch(why=f"a header without a name at byte {self.position}")
             headers.append((name.decode(), self.blob()))
         return headers
+
+
+def record_at(data: bytes, position: int, end: int, count: int) -> int:
+    """Where the record after the next ``count`` begins, for records that are not compressed."""
+    reader = _Reader(data, position, end)
+    for _ in range(count):
+        length = reader.length(RECORD_BYTES_MIN - 1)  # Which moves the position, too.
+        reader.position += length
+    return reader.position
 
 
 def decode_batch(

@@ -1,19 +1,32 @@
 """Stored records as record batches once more: with fewer of them, or just those that somebody wants.
 
     rewrite_batch     compaction: the same batch without some records; place, span and producer stay
+    slice_batch       delivery: the middle of a batch, cut out without decoding it
     encode_records    delivery: records of any batches, with the offsets and times they have
 
 Cost: about that of encoding them the first time.
 """
 
+from struct import Struct
+from typing import Final
+
 from penstock.wire.records import (
     APPEND_TIME,
     CODEC_MASK,
+    HEADER_BYTES,
     BatchBuilder,
     Header,
     Record,
     place_batch,
+    record_at,
+    seal_batch,
 )
+
+_INT32: Final = Struct(">i")
+_SIZE_AT: Final = 8  # What follows these four bytes, in bytes.
+_SIZE_FROM: Final = 12
+_LAST_DELTA_AT: Final = 23
+_COUNT_AT: Final = 57
 
 
 def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
@@ -32,6 +45,25 @@ def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
         header.producer_id, header.producer_epoch, header.base_sequence, header.last_offset_delta,
     )  # fmt: skip
     place_batch(batch, header.base_offset, header.leader_epoch)
+    return batch
+
+
+def slice_batch(data: bytes, position: int, header: Header, start: int, end: int) -> bytearray:
+    """The batch at a position of data with its records of the offsets ``[start, end)`` only.
+
+    For a batch that lacks no record and is not compressed; what a record says of itself stays as it is.
+    """
+    first = max(start - header.base_offset, 0)
+    last = min(end, header.next_offset) - header.base_offset
+    records_end = position + header.size
+    begin = record_at(data, position + HEADER_BYTES, records_end, first)
+    finish = record_at(data, begin, records_end, last - first)
+    batch = bytearray(data[position : position + HEADER_BYTES])
+    batch += data[begin:finish]
+    _INT32.pack_into(batch, _SIZE_AT, len(batch) - _SIZE_FROM)
+    _INT32.pack_into(batch, _LAST_DELTA_AT, last - 1)
+    _INT32.pack_into(batch, _COUNT_AT, last - first)
+    seal_batch(batch)
     return batch
 
 
