@@ -15,7 +15,7 @@ from tests.server.process import Server
 
 import penstock
 
-KILLS = 20
+KILLS = 25
 START_S = 0.6  # About how long a start takes: some are killed on the way.
 SEED = 2026
 

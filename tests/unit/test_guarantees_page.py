@@ -8,7 +8,8 @@ PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 
 
 def test_every_test_file_that_the_page_names_is_there() -> None:
-    names = re.findall(r"`((?:crash|property|unit|contract)/[a-z_]*(?:\.py)?)`", PAGE)
+    folders = "client|contract|crash|frontends|property|server|unit"
+    names = re.findall(rf"`((?:{folders})/[a-z_/]*(?:\.py)?)`", PAGE)
 
     assert len(names) > 15
     assert [name for name in names if not (ROOT / "tests" / name).exists()] == []
