@@ -133,6 +133,10 @@ class Scripted:
     async def vanish(self) -> None:
         """Stop listening, and break every connection."""
         self._server.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Break every connection."""
         for writer in self._writers:
             writer.transport.abort()
 

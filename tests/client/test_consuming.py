@@ -202,6 +202,24 @@ async def test_a_cancelled_receive_is_called_off_and_what_was_on_its_way_is_kept
         assert consumer.in_flight == 2
 
 
+async def test_what_was_kept_for_too_long_is_not_handed_out() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        making = begin(broker.consumer("orders", heartbeat=False))
+        (await server.request()).opened(visibility_ms=2)
+        consumer = await making
+        receiving = begin(consumer.receive(5, wait="1h"))
+        asked = await server.request()
+        receiving.cancel()
+        asked.received(delivery(b"a"))
+        await server.request()
+        await asyncio.wait([begin(asyncio.sleep(0.01))])  # The server has given it to somebody else.
+
+        again = begin(consumer.receive(5))
+        (await server.request()).received(delivery(b"b", lease=2, start=1))
+
+        assert [message.value for message in await again] == [b"b"]
+
+
 async def test_an_answer_in_the_turn_of_the_cancellation_is_kept() -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
         consumer = await opened(server, broker)

@@ -415,6 +415,17 @@ async def test_a_publish_that_nobody_answered_in_time_has_an_unknown_outcome() -
         assert (numbers(unanswered), numbers(request)) == ([(1, 0)], [(2, 0)])
 
 
+async def test_a_server_that_hangs_up_at_once_is_not_asked_without_a_break() -> None:
+    async with Scripted() as server, aio.connect(server.url, request_timeout="100ms") as broker:
+        topics = begin(broker.topics())
+        while not topics.done():
+            server.hang_up()
+            await asyncio.wait([topics], timeout=0.001)
+
+        assert isinstance(topics.exception(), ServerUnreachable)
+        assert server.connections < 20
+
+
 async def test_another_protocol_is_recognised() -> None:
     async def http(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
