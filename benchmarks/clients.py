@@ -11,12 +11,15 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import penstock.aio
-from penstock.aio import AsyncBroker
+from penstock.aio import AsyncBroker, AsyncReceivedMessage
+from penstock.client.aio import RemoteAsyncBroker
 
 RECEIVE = 500
+PREFETCH = 1000
+ACK = 100  # A follower acks so many together, beside receiving.
 CONSUMERS = 5  # Groups that one process reads for.
 
 
@@ -48,15 +51,22 @@ async def drain(broker: AsyncBroker, topic: str, size: int, number: int) -> dict
 
 async def follow(broker: AsyncBroker, topic: str, size: int, number: int) -> dict[str, Any]:
     """Receive messages that carry the time they should have been sent at; how late each one came, in ms."""
-    consumer = await broker.consumer(topic, group=f"follower-{number}")
+    consumer = await cast(RemoteAsyncBroker, broker).consumer(
+        topic, group=f"follower-{number}", prefetch=PREFETCH
+    )
     await asyncio.get_running_loop().run_in_executor(None, ready)
     late: list[float] = []
-    while len(late) < size:
-        messages = await consumer.receive(100, wait="5s")
-        now = time.monotonic()
-        assert messages, "the publisher has gone"
-        late += [(now - float(message.value)) * 1000 for message in messages]
-        await consumer.ack(messages)
+    unacked: list[AsyncReceivedMessage] = []
+    async with asyncio.TaskGroup() as tasks:
+        while len(late) < size:
+            messages = await consumer.receive(100, wait="5s")
+            now = time.monotonic()
+            assert messages, "the publisher has gone"
+            late += [(now - float(message.value)) * 1000 for message in messages]
+            unacked += messages
+            if len(unacked) >= ACK or len(late) >= size:
+                tasks.create_task(consumer.ack(unacked))
+                unacked = []
     return {"late": sorted(late)}
 
 
