@@ -49,14 +49,17 @@ class Proxy:
             await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pair = (writer, writer)
+        self._pairs.add(pair)
         with suppress(OSError):
             far_reader, far_writer = await asyncio.open_connection(*self._server)
+            self._pairs.discard(pair)
             pair = (writer, far_writer)
             self._pairs.add(pair)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._pass_on(reader, far_writer, answers=False))
                 tasks.create_task(self._pass_on(far_reader, writer, answers=True))
-            self._pairs.discard(pair)
+        self._pairs.discard(pair)
 
     async def _pass_on(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool

@@ -113,6 +113,7 @@ class Scripted:
         self.settings = TopicSettings()
         self.version = 1
         self.connections = 0
+        self._there = True
         self._requests: asyncio.Queue[Request] = asyncio.Queue()
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -129,11 +130,15 @@ class Scripted:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.vanish()
+        await asyncio.sleep(0)  # What was broken is closed in the next turn of the loop.
 
     async def vanish(self) -> None:
         """Stop listening, and break every connection."""
         self._server.close()
-        self.hang_up()
+        self._there = False
+        while self._writers:  # Until those who serve have noticed.
+            self.hang_up()
+            await asyncio.sleep(0)
 
     def hang_up(self) -> None:
         """Break every connection."""
@@ -142,9 +147,13 @@ class Scripted:
 
     async def come_back(self) -> None:
         """Listen again, where clients know it."""
+        self._there = True
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._there:  # It was accepted just before the end.
+            writer.transport.abort()
+            return
         self.connections += 1
         self._writers.add(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
