@@ -164,6 +164,15 @@ def test_a_client_that_cannot_connect_leaves_no_thread(server: VirtualServer) ->
     assert threading.active_count() == before
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell has the jobs it starts in the background ignore SIGINT, and Python leaves it at that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_wait_and_calls_it_off(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
         consumer = broker.consumer("orders")

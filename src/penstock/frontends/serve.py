@@ -150,9 +150,12 @@ def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
             told.append(number)
 
         # Not the loop's handlers: these are heard also while a large directory is being recovered.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, heard)
-        runner.run(_serve(config, ready, stop))
+        before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            runner.run(_serve(config, ready, stop))
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 async def _serve(config: ServerConfig, ready: Callable[[Addresses], None], stop: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.text import commands
 from penstock.frontends.text.server import TextListener
+from penstock.log.files import SystemFile
 
 LONG = b"PRODUCE orders 0 " + b"x" * 10_000
 
@@ -198,18 +199,22 @@ async def test_a_client_that_never_reads_the_rest_is_cut(
         assert door.connections.count == 0
 
 
-async def test_publishes_that_arrive_together_wait_for_the_disk_together(tmp_path: Path) -> None:
+async def test_publishes_that_arrive_together_wait_for_the_disk_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sixty-four at a time: a wait for each of them would make a file of lines take minutes."""
     rounds = 0
+    sync = SystemFile.sync
 
-    def count() -> None:
+    def counted(file: SystemFile) -> None:
         nonlocal rounds
         rounds += 1
+        sync(file)
 
     connections = Connections(10)
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders", partitions=1)
-        broker._core.state.commit.listeners.append(count)
+        monkeypatch.setattr(SystemFile, "sync", counted)
         listener = TextListener(broker, LimitSettings(), connections, TopicSettings())
         server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
