@@ -13,6 +13,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+import uvloop
+
 import penstock.aio
 from penstock.aio import AsyncBroker, AsyncReceivedMessage
 from penstock.client.aio import RemoteAsyncBroker
@@ -83,4 +85,5 @@ async def main(work: str, url: str, topic: str, size: str, number: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main(*sys.argv[1:]))
