@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock import errors
+import penstock.errors as errors  # The module: "from penstock" would be the whole package.
 from penstock.config import TopicSettings
 from penstock.errors import PenstockError, ProtocolViolation, RequestError, UnavailableError
 from penstock.wire.native import CALL, CONSUMER_CLOSED, ERROR, OK, UNASKED, Run, decode_consumer, frame
