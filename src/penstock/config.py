@@ -179,7 +179,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # Messages one consumer may hold at a time.
     in_flight_max: int = 10_000
-    # Messages one receive may return, and how many bytes it gathers before it stops looking for more.
+    # Messages one receive may return, and how many bytes it (or a look: read, peek, a list) gathers before it
+    # stops looking for more.
     receive_messages_max: int = 10_000
     receive_bytes_max: int = 64 * 1024 * 1024
     # Messages an ordered group may set aside while their keys are busy, per partition.

@@ -63,11 +63,17 @@ def place(topic: str, partition: Any, key: bytes | None, partitions: int) -> int
     return ANYWHERE if key is None else partition_of(key, partitions)
 
 
-def check_size(key: bytes | None, value: bytes | None, headers: RawHeaders, limit_bytes: int) -> None:
-    """Refuse a message that is larger than its topic takes."""
+def stored_bytes(key: bytes | None, value: bytes | None, headers: RawHeaders) -> int:
+    """The size of a message, as limits count it."""
     size = (len(key) if key else 0) + (len(value) if value else 0)
     if headers:
         size += sum(len(name) + len(data or b"") for name, data in headers)
+    return size
+
+
+def check_size(key: bytes | None, value: bytes | None, headers: RawHeaders, limit_bytes: int) -> None:
+    """Refuse a message that is larger than its topic takes."""
+    size = stored_bytes(key, value, headers)
     if size > limit_bytes:
         raise MessageTooLarge(size_bytes=size, limit_bytes=limit_bytes)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock import Message, StoredMessage
+from penstock import BrokerConfig, Message, StoredMessage
 from penstock.testing import TestBroker
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,3 +116,57 @@ def test_a_large_topic_is_read_in_one_go(penstock: TestBroker, count: int) -> No
     penstock.publish_batch("orders", [b"%d" % number for number in range(count)])
 
     assert numbers(penstock.read("orders", limit=100_000)) == list(range(count))
+
+
+SMALL_ANSWERS = BrokerConfig(receive_bytes_max=10_000)
+
+
+def test_an_answer_is_bounded_in_bytes_and_the_rest_is_there_for_the_asking() -> None:
+    with TestBroker.open(config=SMALL_ANSWERS) as broker:
+        broker.create_topic("large")
+        broker.publish_batch("large", [b"%03d" % number + bytes(1000) for number in range(50)])
+
+        seen: list[bytes] = []
+        while messages := broker.read("large", partition=0, offset=len(seen), limit=100):
+            assert sum(len(message.value) for message in messages) < 12_000
+            seen += [message.value[:3] for message in messages]
+
+        assert seen == [b"%03d" % number for number in range(50)]
+
+
+def test_an_answer_has_one_message_however_large_it_is() -> None:
+    with TestBroker.open(config=SMALL_ANSWERS) as broker:
+        broker.create_topic("large")
+        broker.publish("large", bytes(50_000))
+        broker.publish("large", bytes(50_000))
+
+        assert [message.offset for message in broker.read("large", limit=10)] == [0]
+        assert [message.offset for message in broker.peek("large", 10)] == [1]
+
+
+def test_partitions_are_cut_at_the_same_time() -> None:
+    """The large messages of one partition do not hide behind the small ones of another."""
+    with TestBroker.open(config=SMALL_ANSWERS) as broker:
+        broker.create_topic("mixed", partitions=2)
+        for number in range(20):
+            broker.publish("mixed", b"%02d" % number + bytes(1000), partition=0)
+            broker.publish("mixed", b"%02d" % number, partition=1)
+            broker.advance("1s")
+
+        messages = broker.read("mixed", limit=100)
+
+        count = len(messages) // 2
+        assert 0 < count < 20
+        assert [message.value[:2] for message in messages] == [b"%02d" % (at // 2) for at in range(2 * count)]
+
+
+def test_lists_of_dead_letters_and_schedules_are_bounded_in_bytes_too() -> None:
+    with TestBroker.open(config=SMALL_ANSWERS) as broker:
+        broker.create_topic("large")
+        broker.publish_batch("large", [bytes(1000)] * 50)
+        broker.publish_batch("large", [Message(bytes(1000), delay="1h")] * 50)
+        for message in broker.consumer("large", max_in_flight=50).receive(50):
+            message.reject("no")
+
+        assert 5 <= len(broker.dead_letters("large")) <= 11
+        assert 5 <= len(broker.scheduled("large")) <= 11

@@ -173,7 +173,7 @@ class Broker:
         to_time: Instant | None = None,
         limit: int = 100,
     ) -> list[StoredMessage]:
-        """Stored messages from an offset or a time on, up to ``to_time`` (not included)."""
+        """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
         return self._driver.run(self._operations.read(topic, partition, offset, from_time, to_time, limit))
 
     def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:

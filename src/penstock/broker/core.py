@@ -18,6 +18,7 @@ from random import Random
 
 import msgspec
 
+from penstock.broker.browsing import Browsing
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.digest import load_dedup_ids, save_digest
@@ -32,22 +33,18 @@ from penstock.broker.schedules import Schedules
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Target, Topic
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.streams import Streams
-from penstock.broker.tracing import Tracing, check_offset
+from penstock.broker.tracing import Tracing
 from penstock.broker.triage import Triage
 from penstock.clock import Clock
 from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
-from penstock.errors import InvalidValue, OffsetOutOfRange, PenstockError
+from penstock.errors import InvalidValue, PenstockError
 from penstock.info import BrokerInfo, PartitionInfo, TopicInfo
 from penstock.log.files import Files
 from penstock.log.log import Log
-from penstock.message import StoredMessage
-from penstock.types import Instant, instant_ms, whole_number
-from penstock.wire.records import Record
 
 logger = logging.getLogger("penstock")
 
 RETRY_MS = 1000  # Something due that failed is tried again after this.
-READ_MAX = 100_000  # Messages one browse may return.
 
 
 class Core:
@@ -65,6 +62,7 @@ class Core:
         self.streams = Streams(self.state)
         self.schedules = Schedules(self.state, self.publishing)
         self.tracing = Tracing(self.state)
+        self.browsing = Browsing(self.state)
         self.maintenance = Maintenance(self.state)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
@@ -277,63 +275,6 @@ class Core:
         self._check_open()
         return self.facts.stats(self._defaults().durability, connections)
 
-    # Browsing, which changes nothing.
-
-    def read(
-        self,
-        name: str,
-        number: int | None,
-        offset: int | None,
-        from_time: Instant | None,
-        to_time: Instant | None,
-        limit: int,
-    ) -> list[StoredMessage]:
-        """Messages from an offset or a time on, oldest first by time."""
-        topic = self.state.topic(name)
-        whole_number("limit", limit, 1, READ_MAX)
-        if offset is not None and number is None and len(topic.partitions) > 1:
-            raise InvalidValue(
-                name="offset", value=offset, why="name the partition too; this topic has several"
-            )
-        partitions = topic.partitions if number is None else [topic.partition(number)]
-        messages: list[StoredMessage] = []
-        for partition in partitions:
-            start = self._first(partition.log, offset, from_time)
-            end = (
-                partition.log.high
-                if to_time is None
-                else min(partition.log.offset_at(instant_ms("to_time", to_time)), partition.log.high)
-            )
-            messages += [
-                StoredMessage(name, partition.number, record)
-                for record in _some(partition.log, start, end, limit)
-            ]
-        if len(partitions) > 1:
-            messages.sort(key=lambda message: (message.timestamp, message.partition, message.offset))
-        return messages[:limit]
-
-    def _first(self, log: Log, offset: int | None, from_time: Instant | None) -> int:
-        if offset is not None:
-            check_offset(offset)
-            if not log.start <= offset <= log.end:
-                raise OffsetOutOfRange(offset=offset, start=log.start, end=log.end)
-            return offset
-        return log.start if from_time is None else log.offset_at(instant_ms("from_time", from_time))
-
-    def peek(self, name: str, number: int | None, count: int) -> list[StoredMessage]:
-        """The last messages, oldest of them first."""
-        topic = self.state.topic(name)
-        whole_number("count", count, 1, READ_MAX)
-        partitions = topic.partitions if number is None else [topic.partition(number)]
-        messages = [
-            StoredMessage(name, partition.number, record)
-            for partition in partitions
-            for record in partition.log.last(count)
-        ]
-        if len(partitions) > 1:
-            messages.sort(key=lambda message: (message.timestamp, message.partition, message.offset))
-        return messages[-count:]
-
     # Consumers, of either kind.
 
     def close_consumer(self, consumer: Consumer) -> None:
@@ -353,13 +294,3 @@ class Core:
 
 
 MEMORY = ":memory:"
-
-
-def _some(log: Log, start: int, end: int, limit: int) -> list[Record]:
-    """The first ``limit`` records of a range, across the gaps that compaction leaves."""
-    records: list[Record] = []
-    while start < end and len(records) < limit:
-        upto = min(start + limit, end)
-        records += log.records(start, upto)
-        start = upto
-    return records[:limit]

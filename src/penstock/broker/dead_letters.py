@@ -30,6 +30,7 @@ from penstock.delivery import events
 from penstock.errors import InvalidValue, PenstockError
 from penstock.info import DeadLetter, Redrive
 from penstock.message import Message, RawHeaders, StoredMessage
+from penstock.placing import stored_bytes
 from penstock.types import whole_number
 from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
 
@@ -209,14 +210,16 @@ class DeadLetters:
         if topic is None:
             return
         count = 0
+        bytes_left = self._state.config.receive_bytes_max
         for partition in topic.partitions:
             for record in chain.from_iterable(self.unredriven(partition)):
                 letter = dead_letter(topic, partition, record)
                 if letter.source.rsplit(":", 2)[0] != name:
                     continue  # A dead-letter topic may serve several topics.
-                if count >= limit:
+                if count >= limit or bytes_left <= 0:
                     return
                 count += 1
+                bytes_left -= stored_bytes(record.key, record.value, record.headers)
                 yield letter
 
     def unredriven(self, partition: Partition) -> Iterator[Sequence[Record]]:
@@ -225,7 +228,8 @@ class DeadLetters:
         position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
         while position < partition.log.high:
             position = max(position, partition.log.start)  # Retention goes on meanwhile.
-            upto = min(position + SCAN_RECORDS, partition.log.high)
+            fitting = max(self._state.config.receive_bytes_max // partition.log.average_bytes, 1)
+            upto = min(position + min(SCAN_RECORDS, fitting), partition.log.high)
             records = partition.log.records(position, upto)
             done = None if member is None else member.engine.done
             yield [

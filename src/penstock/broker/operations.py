@@ -227,12 +227,12 @@ class LocalOperations:
         limit: int,
     ) -> list[StoredMessage]:
         """Stored messages from a place on."""
-        return self._core.read(topic, partition, offset, from_time, to_time, limit)
+        return self._core.browsing.read(topic, partition, offset, from_time, to_time, limit)
 
     @at_once
     def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
         """The last messages."""
-        return self._core.peek(topic, partition, count)
+        return self._core.browsing.peek(topic, partition, count)
 
     @at_once
     def trace(self, topic: str, partition: int | None, offset: int | None) -> Trace:

@@ -125,13 +125,15 @@ class Schedules:
         """What waits, in the order it was accepted."""
         whole_number("limit", limit, 1)
         count = 0
+        bytes_left = self._state.config.receive_bytes_max
         for partition in self._state.topic(name).partitions:
             if partition.schedule is None:
                 continue
             for entry in partition.schedule.entries():
-                if count >= limit:
+                if count >= limit or bytes_left <= 0:
                     return
                 count += 1
+                bytes_left -= len(entry.key or b"") + len(entry.value or b"")
                 yield self._described(partition, entry)
 
     def _described(self, partition: Partition, entry: Due) -> ScheduledMessage:
