@@ -14,7 +14,10 @@ from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.kqueue import COMMANDS, KQUEUE_DELIVERY, NAMESPACE
 from penstock.wire import native, native_bodies
 
-PAGE = (Path(__file__).parents[2] / "docs" / "protocols" / "native.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "protocols" / "native.md").read_text()
+# Not asked of the module: a compiled one has no source.
+SOURCE = (ROOT / "src" / "penstock" / "wire" / "native.py").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -37,9 +40,7 @@ def opcodes(heading: str) -> dict[int, str]:
 
 def constants() -> dict[int, str]:
     """The opcodes of the code, by the names of their constants."""
-    names = [
-        line.partition(":")[0] for line in inspect.getsource(native).splitlines() if ": Final = 0x" in line
-    ]
+    names = [line.partition(":")[0] for line in SOURCE.splitlines() if ": Final = 0x" in line]
     skipped = ("KQUEUE_", "COUNT_MAX", "UINT32_MAX")
     return {getattr(native, name): name for name in names if not name.startswith(skipped)}
 
