@@ -42,4 +42,5 @@ def test_a_server_that_is_killed_again_and_again_breaks_no_promise(tmp_path: Pat
             ledger.check(broker)
         # They did work between the kills.
         assert min(len(ledger.published), len(ledger.later), len(ledger.acked)) > 10 * KILLS
-        assert min(ledger.nacked, ledger.prefetched, ledger.streamed) > KILLS
+        assert min(ledger.prefetched, ledger.streamed) > KILLS
+        assert ledger.nacked > 0  # Few are, and how many is chance.
