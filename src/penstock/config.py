@@ -31,6 +31,7 @@ Kind = Literal["queue", "stream"]
 Start = Literal["earliest", "latest"] | int | datetime
 
 DAY_MS = 24 * 3600 * 1000
+PARTITIONS_MAX = 10_000  # Of any topic.
 DEAD_LETTER_SUFFIX = ".dlq"
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -124,7 +125,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     scheduled_max: int = 10_000_000
 
     def __post_init__(self) -> None:
-        _between("partitions", self.partitions, 1, 10_000)
+        _between("partitions", self.partitions, 1, PARTITIONS_MAX)
         _between("segment_bytes", self.segment_bytes, 4096, 2**31 - 1)
         _between("message_bytes_max", self.message_bytes_max, 1, 64 * 1024 * 1024)
         _between("retention_ms", self.retention_ms, 1, None)

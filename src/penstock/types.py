@@ -49,6 +49,7 @@ class Unchecked(Protocol):
 
 NAME_LENGTH_MAX: Final = 200  # With ".dlq" and a suffix it stays under the 255 bytes of a file name.
 DURATION_MS_MAX: Final = 1000 * 365 * 24 * 3600 * 1000  # A thousand years: beyond it, a mistake.
+EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As long as a visibility timeout may be.
 
 LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
 LANE_NAMES: Final[dict[int, str]] = {number: name for name, number in LANES.items()}
@@ -62,6 +63,15 @@ _UNIT_BYTES: Final = {
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
 }  # fmt: skip
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|B)")
+
+
+def extension_ms(duration: Duration) -> int:
+    """How long from now a lease is kept, in milliseconds."""
+    wanted_ms = duration_ms("duration", duration)
+    if not 1 <= wanted_ms <= EXTENSION_MS_MAX:
+        why = "it must be more than nothing and at most 12 hours"
+        raise InvalidValue(name="duration", value=duration, why=why)
+    return wanted_ms
 
 
 def duration_ms(name: str, value: Duration) -> int:

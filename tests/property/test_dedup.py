@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from penstock.delivery.dedup import BATCHES_KEPT, DUPLICATE, NEW, SEQUENCES, DedupWindow, ProducerTable
+from penstock.delivery.dedup import BATCHES_KEPT, DUPLICATE, NEW, DedupWindow, ProducerTable
 from penstock.errors import ProducerFenced, SequenceOutOfOrder
+from penstock.wire.records import SEQUENCES
 
 WINDOW_MS = 50
 IDS = st.sampled_from([f"id-{number}" for number in range(12)])

@@ -3,8 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.delivery.dedup import DUPLICATE, NEW, PRODUCER_EXPIRY_MS, SEQUENCES, DedupWindow, ProducerTable
+from penstock.delivery.dedup import DUPLICATE, NEW, PRODUCER_EXPIRY_MS, DedupWindow, ProducerTable
 from penstock.errors import ProducerFenced, SequenceOutOfOrder
+from penstock.wire.records import SEQUENCES
 
 
 def test_an_id_is_seen_until_its_window_is_over() -> None:

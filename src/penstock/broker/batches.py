@@ -14,8 +14,8 @@ sent and never arrived, is given back without counting the attempt.
 """
 
 from penstock.broker.at_once import at_once
+from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
-from penstock.broker.leases import LeasedBatch
 from penstock.broker.queues import Run
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
@@ -29,40 +29,15 @@ def no_messages(*_: object) -> list[object]:
     raise AssertionError("a consumer of batches is handed no messages")
 
 
-class BatchConsumer:
-    """One consumer, of either kind."""
+class BatchConsumer(BrokerConsumer):
+    """One consumer of a front end; ``receive`` lends it a ``LeasedBatch`` for each lease."""
 
     def __init__(self, core: Core, state: Consumer) -> None:
-        self._core = core
-        self._state = state
+        super().__init__(core, state)
         state.takes_batches = True
         state.settler = self
-        self.kind = state.group.settings.kind
-        self.identity = state.identity
         self.visibility_ms = state.visibility_ms
         self.session_ms = state.group.settings.session_timeout_ms
-        self._receive = core.streams.receive if self.kind == "stream" else core.queues.receive
-        if self.kind == "stream":
-            core.streams.join(state)
-
-    @property
-    def in_flight(self) -> int:
-        """Messages the consumer holds and has not answered."""
-        return self._state.in_flight
-
-    @property
-    def assignment(self) -> list[int]:
-        """Stream groups: the partitions the consumer works on."""
-        return sorted(self._state.positions)
-
-    @property
-    def closed(self) -> bool:
-        """True once it, its group, its topic or the broker is gone."""
-        return self._state.closed or self._core.state.closed
-
-    def receive(self, max_messages: int, wait_ms: int) -> Steps[list[LeasedBatch]]:
-        """Leases of up to ``max_messages`` in all, as soon as there is one message."""
-        return self._receive(self._state, max_messages, wait_ms)
 
     def ack(self, runs: list[Run]) -> Steps[None]:
         """Settle these."""
@@ -104,8 +79,3 @@ class BatchConsumer:
             self._core.streams.resume(self._state, positions)
         else:
             self._core.queues.keep(self._state, set(leases))
-
-    @at_once
-    def close(self) -> None:
-        """Give back what was not answered."""
-        self._core.close_consumer(self._state)

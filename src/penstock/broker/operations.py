@@ -13,9 +13,9 @@ from typing import Any
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
+from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
 from penstock.broker.producers import ProducerSteps
-from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
@@ -34,16 +34,8 @@ from penstock.trace import Trace
 from penstock.types import Duration, Instant
 
 
-class LocalConsumer:
-    """One consumer, of either kind."""
-
-    def __init__(self, core: Core, state: Consumer) -> None:
-        self._core = core
-        self._state = state
-        self._stream = state.group.settings.kind == "stream"
-        self._receive = core.streams.receive if self._stream else core.queues.receive
-        if self._stream:
-            core.streams.join(state)
+class LocalConsumer(BrokerConsumer):
+    """One consumer of the program itself, which is handed messages."""
 
     @property
     def settler(self) -> Any:
@@ -54,33 +46,9 @@ class LocalConsumer:
     def settler(self, settler: Any) -> None:
         self._state.settler = settler
 
-    @property
-    def identity(self) -> str:
-        """The consumer's name in traces and group descriptions."""
-        return self._state.identity
-
-    @property
-    def in_flight(self) -> int:
-        """Messages the consumer holds and has not answered."""
-        return self._state.in_flight
-
-    @property
-    def assignment(self) -> list[int]:
-        """Stream groups: the partitions the consumer works on."""
-        return sorted(self._state.positions)
-
-    @property
-    def closed(self) -> bool:
-        """True if there is nothing left to close."""
-        return self._state.closed or self._core.state.closed
-
-    def receive(self, max_messages: Any, wait_ms: int) -> Steps[list[Any]]:
-        """Up to ``max_messages``, as soon as there is one."""
-        return self._receive(self._state, max_messages, wait_ms)
-
     def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> Steps[None]:
         """Settle, or commit up to and including these."""
-        if self._stream and not outputs:
+        if self.kind == "stream" and not outputs:
             return self._core.streams.commit(self._state, messages)
         return self._core.queues.ack(self._state, messages, outputs)
 
@@ -99,11 +67,6 @@ class LocalConsumer:
     def commit(self) -> Steps[None]:
         """Everything received so far is done."""
         return self._core.streams.commit(self._state, None)
-
-    @at_once
-    def close(self) -> None:
-        """Give back what was not answered."""
-        self._core.close_consumer(self._state)
 
 
 class LocalOperations:

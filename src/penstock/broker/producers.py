@@ -9,11 +9,10 @@ is, also after a restart of the broker.
 from penstock.broker.core import Core
 from penstock.broker.steps import Steps
 from penstock.config import Compression
-from penstock.delivery.dedup import SEQUENCES
 from penstock.errors import InvalidValue
 from penstock.message import Message, Receipt
 from penstock.placing import CODECS
-from penstock.wire.records import BatchBuilder
+from penstock.wire.records import SEQUENCES, BatchBuilder
 
 
 class ProducerSteps:

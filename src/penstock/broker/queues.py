@@ -36,10 +36,9 @@ from penstock.message import (
     refused,
     unanswer,
 )
-from penstock.types import Duration, duration_ms, whole_number
+from penstock.types import Duration, duration_ms, extension_ms, whole_number
 
 NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
-EXTENSION_MS_MAX: Final = 12 * 3600 * 1000
 
 Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
 HeldRun = tuple[GroupPartition, LeaseRun]
@@ -337,7 +336,7 @@ class Queues:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
         member = self._held(topic, consumer, message)
-        self._extend(member, message.delivery.lease, _extension_ms(duration))
+        self._extend(member, message.delivery.lease, extension_ms(duration))
         yield from ()
 
     def extend_leases(
@@ -345,21 +344,21 @@ class Queues:
     ) -> Steps[list[tuple[int, int]]]:
         """Extend what the consumer still holds, each a partition and a lease; return those it does not."""
         topic = self._open_topic(consumer, "extend")
-        extension_ms = _extension_ms(f"{duration_ms}ms")
+        kept_ms = extension_ms(f"{duration_ms}ms")
         lost: list[tuple[int, int]] = []
         for number, lease in leases:
             member = topic.partition(number).groups[consumer.group.name]
             held = member.engine.leases.get(lease)
             if held is not None and held.consumer == consumer.number:
-                self._extend(member, lease, extension_ms)
+                self._extend(member, lease, kept_ms)
             else:
                 lost.append((number, lease))
         yield from ()
         return lost
 
-    def _extend(self, member: GroupPartition, lease: int, extension_ms: int) -> None:
+    def _extend(self, member: GroupPartition, lease: int, kept_ms: int) -> None:
         now_ms = self._state.clock.steady_ms()
-        deadline_ms = now_ms + extension_ms
+        deadline_ms = now_ms + kept_ms
         journal_of(member).note(events.Extended(member.number, lease, deadline_ms), now_ms)
         member.engine.extend(lease, deadline_ms)
         self._state.alarms.set(member, deadline_ms)
@@ -459,14 +458,6 @@ def _failure_of(reason: Any) -> Failure:
     if not isinstance(reason, str):
         raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
     return describe_error(reason)
-
-
-def _extension_ms(duration: Duration) -> int:
-    extension_ms = duration_ms("duration", duration)
-    if not 1 <= extension_ms <= EXTENSION_MS_MAX:
-        why = "it must be more than nothing and at most 12 hours"
-        raise InvalidValue(name="duration", value=duration, why=why)
-    return extension_ms
 
 
 def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:

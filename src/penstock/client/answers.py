@@ -10,11 +10,12 @@ from typing import Any, Final
 from penstock.calls import wire_message
 from penstock.client.holdings import wire_runs
 from penstock.client.receiver import Receiver
+from penstock.config import PARTITIONS_MAX
 from penstock.errors import AlreadySettled, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
 from penstock.failure import describe_error
 from penstock.message import LeaseRun, Message, check_held, lease_runs, refused, unanswer
 from penstock.placing import dedup_bytes, placed
-from penstock.types import Duration, duration_ms
+from penstock.types import Duration, duration_ms, extension_ms
 from penstock.wire.native import (
     ACK_AND_PUBLISH,
     COUNT_MAX,
@@ -26,8 +27,6 @@ from penstock.wire.native import (
 )
 from penstock.wire.native_bodies import AckAndPublish, Nack, Reject, WireMessage, encode_body
 
-EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As the broker has it.
-PARTITIONS_MAX: Final = 10_000  # Of any topic: how many this one has is the server's business.
 SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
 
 
@@ -141,12 +140,9 @@ class Answers:
     async def extend(self, message: Any, duration: Duration) -> None:
         """Give the message's lease a new deadline, counted from now."""
         runs = self._held(message, "extend")
-        extension_ms = duration_ms("duration", duration)
-        if not 1 <= extension_ms <= EXTENSION_MS_MAX:
-            why = "it must be more than nothing and at most 12 hours"
-            raise InvalidValue(name="duration", value=duration, why=why)
+        kept_ms = extension_ms(duration)
         delivery = runs[0].delivery
-        if await self._receiver.extend([(delivery.partition, delivery.lease)], extension_ms):
+        if await self._receiver.extend([(delivery.partition, delivery.lease)], kept_ms):
             self._receiver.holdings.lose((delivery.partition, delivery.lease))
             raise LeaseLost(topic=message.topic, partition=message.partition, offset=message.offset)
 
@@ -192,7 +188,7 @@ class Answers:
 
 def _output(topic: str, message: Message) -> tuple[str, WireMessage]:
     """A message to publish with an ack: of the right types; the rest is for the server to say."""
-    placed(topic, message, PARTITIONS_MAX)  # Raises, if it cannot be.
+    placed(topic, message, PARTITIONS_MAX)  # Raises, if it cannot be; how many there are, the server knows.
     if message.dedup_id is not None:
         dedup_bytes(message.dedup_id)
     return topic, wire_message(message)

@@ -25,7 +25,7 @@ from penstock.client.publisher import Publisher
 from penstock.client.receiver import Receiver
 from penstock.client.session import NOTHING, Session
 from penstock.client.work import work
-from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.config import PARTITIONS_MAX, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import GroupNotFound, InvalidValue, TopicExists, TopicNotFound
 from penstock.info import (
     BrokerInfo,
@@ -54,7 +54,6 @@ DONE: Final = {
     "delete_topic": frozenset({TopicNotFound.code}),
     "delete_group": frozenset({GroupNotFound.code}),
 }
-PARTITIONS_MAX: Final = 10_000  # Of any topic: how many this one has is the server's business.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 
 

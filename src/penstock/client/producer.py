@@ -9,7 +9,6 @@ from typing import Any
 
 from penstock.client.facts import Request, depth_wait_ms
 from penstock.client.publisher import Publisher
-from penstock.client.units import SEQUENCES
 from penstock.client.work import work
 from penstock.config import Compression
 from penstock.errors import InvalidValue, MessageTooLarge, MetadataStale, PartitionNotFound
@@ -17,7 +16,7 @@ from penstock.message import Message, Receipt
 from penstock.placing import ANYWHERE, CODECS, check_size, placed
 from penstock.wire.native import ACKS_DURABLE, DUPLICATE, REFUSED, decode_published
 from penstock.wire.native_bodies import Metadata, decode_error
-from penstock.wire.records import BatchBuilder
+from penstock.wire.records import SEQUENCES, BatchBuilder
 
 
 def check_compression(compression: Any) -> None:

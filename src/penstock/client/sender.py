@@ -29,7 +29,6 @@ from penstock.calls import receipt_of, wire_message
 from penstock.client.facts import Facts, Request, depth_wait_ms
 from penstock.client.units import (
     REQUEST_RECORDS,
-    SEQUENCES,
     Batch,
     Unit,
     batches_of,
@@ -69,6 +68,7 @@ from penstock.wire.native_bodies import (
     decode_error,
     encode_body,
 )
+from penstock.wire.records import SEQUENCES
 
 SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
 FOR_ALL: Final = (TopicNotFound, ServerUnreachable, Overloaded, ShuttingDown, Closed)  # Whoever asks.

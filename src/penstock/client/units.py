@@ -17,13 +17,12 @@ from penstock.errors import RequestError, UnavailableError
 from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.placing import ANYWHERE, CODECS, Placed, check_size, dedup_bytes, placed
 from penstock.wire.native import Outcome
-from penstock.wire.records import BatchBuilder
+from penstock.wire.records import SEQUENCES, BatchBuilder
 
 RECORD_BYTES: Final = 32  # Around a record: lengths, deltas, and its share of the batch's header.
 BATCH_RECORDS: Final = 1000  # Numbers up to here are encoded ready-made (wire/records.py).
 # Of one request: as many batches to a partition as its server recognises when they are sent again.
 REQUEST_RECORDS: Final = 4 * BATCH_RECORDS
-SEQUENCES: Final = 1 << 31  # Numbers of a producer go from 0 up to this, and then from 0 again.
 
 Then = Callable[[list[Receipt], BaseException | None], None]
 

@@ -33,6 +33,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from penstock.errors import ProducerFenced, SequenceOutOfOrder
+from penstock.wire.records import SEQUENCES
 
 FORGET_STEP: Final = 4  # Ids forgotten a call at most: more than the one it adds, so the window drains.
 
@@ -42,7 +43,6 @@ OFFSET_BITS: Final = 64
 NEW: Final = 0
 DUPLICATE: Final = 1
 
-SEQUENCES: Final = 1 << 31  # Kafka's sequence numbers are int32 and wrap to 0.
 BATCHES_KEPT: Final = 5  # As many as a Kafka producer may have under way.
 PRODUCER_EXPIRY_MS: Final = 24 * 3600 * 1000  # Kafka's default: an idle producer is forgotten after a day.
 

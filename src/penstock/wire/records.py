@@ -45,6 +45,7 @@ Buffer = bytes | bytearray | memoryview
 Headers = list[tuple[str, bytes | None]]
 
 HEADER_BYTES: Final = 61
+SEQUENCES: Final = 1 << 31  # A producer's numbers are int32: from 0 up to this, and then from 0 again.
 RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value length, header count.
 BATCH_BYTES_MAX: Final = 1 << 28  # Packed or unpacked: a whole segment of the default size.
 RECORDS_MAX: Final = 1_000_000  # Bounds the objects that one small compressed batch can make us build.

@@ -1,0 +1,50 @@
+"""What consumers of a broker have in common, whatever they are handed: messages, or record batches."""
+
+from typing import Any
+
+from penstock.broker.at_once import at_once
+from penstock.broker.core import Core
+from penstock.broker.state import Consumer
+from penstock.broker.steps import Steps
+
+
+class BrokerConsumer:
+    """One consumer, of a queue group or of a stream group."""
+
+    def __init__(self, core: Core, state: Consumer) -> None:
+        self._core = core
+        self._state = state
+        self.kind = state.group.settings.kind
+        stream = self.kind == "stream"
+        self._receive = core.streams.receive if stream else core.queues.receive
+        if stream:
+            core.streams.join(state)
+
+    @property
+    def identity(self) -> str:
+        """The consumer's name in traces and group descriptions."""
+        return self._state.identity
+
+    @property
+    def in_flight(self) -> int:
+        """Messages the consumer holds and has not answered."""
+        return self._state.in_flight
+
+    @property
+    def assignment(self) -> list[int]:
+        """Stream groups: the partitions the consumer works on."""
+        return sorted(self._state.positions)
+
+    @property
+    def closed(self) -> bool:
+        """True once it, its group, its topic or the broker is gone: there is nothing left to close."""
+        return self._state.closed or self._core.state.closed
+
+    def receive(self, max_messages: Any, wait_ms: int) -> Steps[list[Any]]:
+        """Up to ``max_messages``, as soon as there is one; none after ``wait_ms``."""
+        return self._receive(self._state, max_messages, wait_ms)
+
+    @at_once
+    def close(self) -> None:
+        """Give back what was not answered."""
+        self._core.close_consumer(self._state)
