@@ -55,6 +55,9 @@ LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1
 LANE_NAMES: Final[dict[int, str]] = {number: name for name, number in LANES.items()}
 NORMAL: Final = 0
 
+# The broker's own: they can be read like any other, and `topics()` does not list them.
+INTERNAL_TOPICS: Final = frozenset({"__gaps", "__pipelines", "__snapshots", "__staging"})
+
 _NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PIECE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -178,7 +181,7 @@ def check_name(kind: str, name: str) -> str:
         raise InvalidName(kind=kind, name=name, why="it is empty")
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidName(kind=kind, name=name[:20] + "...", why=f"it has {len(name)} characters")
-    if not _NAME.match(name):
+    if not _NAME.match(name) and not (kind == "topic" and name in INTERNAL_TOPICS):
         raise InvalidName(
             kind=kind, name=name, why="it has a character or a beginning that names may not have"
         )

@@ -413,6 +413,17 @@ def test_topics_come_and_go(broker: TestBroker) -> None:
         broker.publish("orders", b"x")
 
 
+def test_internal_topics_are_topics_that_are_not_listed(broker: TestBroker) -> None:
+    broker.create_topic("__pipelines", compact=True)
+
+    broker.publish("__pipelines", b"x", key="archive")
+
+    assert (broker.topics(), broker.stats().topics) == ([], 0)
+    assert [message.value for message in broker.read("__pipelines")] == [b"x"]
+    with pytest.raises(InvalidName):
+        broker.create_topic("__others")
+
+
 def test_a_closed_broker_says_so(broker: TestBroker) -> None:
     broker.create_topic("orders")
     consumer = broker.consumer("orders")

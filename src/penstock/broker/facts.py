@@ -35,7 +35,7 @@ class Facts:
             uptime_seconds=(state.clock.steady_ms() - state.opened_ms) / 1000,
             directory=state.directory,
             durability=durability,
-            topics=len(topics),
+            topics=sum(not topic.name.startswith("__") for topic in topics),
             partitions=len(partitions),
             groups=len(groups),
             consumers=sum(len(group.consumers) for group in groups),

@@ -99,8 +99,8 @@ class LocalOperations:
 
     @at_once
     def topics(self) -> list[str]:
-        """The names of all topics."""
-        return sorted(self._core.state.topics)
+        """The names of all topics, without the broker's own."""
+        return sorted(name for name in self._core.state.topics if not name.startswith("__"))
 
     @at_once
     def describe_topic(self, name: str) -> TopicInfo:
