@@ -25,6 +25,7 @@
     │   ├── DirectoryUnusable     DIRECTORY_UNUSABLE
     │   ├── InvalidConfiguration  CONFIGURATION_INVALID
     │   ├── AddressUnusable       ADDRESS_UNUSABLE
+    │   ├── ExtraMissing          EXTRA_MISSING
     │   ├── FrameTooLarge         FRAME_TOO_LARGE
     │   ├── ProtocolViolation     PROTOCOL_VIOLATION
     │   ├── VersionUnsupported    VERSION_UNSUPPORTED
@@ -442,6 +443,20 @@ class AddressUnusable(RequestError):
 
     def __init__(self, *, listener: str, address: str, why: str) -> None:
         super().__init__(listener=listener, address=address, why=why)
+
+
+class ExtraMissing(RequestError):
+    """Something that only a part of Penstock needs is not installed.
+
+    Cause: the Spark pipeline, say, is used, and Penstock was installed without it.
+    Do: install the extra that the sentence names.
+    """
+
+    code = "EXTRA_MISSING"
+    sentence = "{what} is not installed; run: pip install 'penstock[{extra}]'"
+
+    def __init__(self, *, what: str, extra: str) -> None:
+        super().__init__(what=what, extra=extra)
 
 
 class FrameTooLarge(RequestError):
