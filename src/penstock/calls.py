@@ -91,6 +91,21 @@ class Seek(msgspec.Struct, frozen=True):
     partition: int | None = None
 
 
+class Positions(msgspec.Struct, frozen=True):
+    """How far a reader from outside has come, by partition."""
+
+    topic: str
+    group: str
+    offsets: dict[int, int]
+
+
+class At(msgspec.Struct, frozen=True):
+    """The place of a time, or "earliest" or "latest"."""
+
+    topic: str
+    at: str | int | float
+
+
 class Read(msgspec.Struct, frozen=True):
     """Which messages to read."""
 
@@ -176,6 +191,8 @@ CALLS: Final[Mapping[str, Call]] = {
     "delete_group": Call(GroupName, None),
     "describe_group": Call(GroupName, GroupInfo),
     "seek": Call(Seek, None),
+    "commit_offsets": Call(Positions, None),
+    "offsets": Call(At, dict[int, int]),
     "read": Call(Read, list[StoredMessage]),
     "peek": Call(Peek, list[StoredMessage]),
     "trace": Call(Place, Trace),

@@ -162,6 +162,15 @@ class DeadLetterErrors(msgspec.Struct, frozen=True, kw_only=True):
     source: str  # Id of the message it was.
 
 
+class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Record batches of one partition, as they lie in its log."""
+
+    start: int  # The first offset that the log keeps ...
+    end: int  # ... and the one after the last that readers may see.
+    next_offset: int  # Where to fetch on; what was asked for, if there is nothing.
+    batches: bytes  # RecordBatch v2, whole; the first may begin before the offset that was asked for.
+
+
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A broker at a glance; the counts are since it was opened."""
 
@@ -182,6 +191,32 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     acked: int
     memory_bytes_peak: int  # Of the whole process.
+
+
+PipelineState = Literal["starting", "running", "stopping", "stopped", "done", "failed"]
+
+
+class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The last run of a pipeline, as it tells of itself every few seconds."""
+
+    name: str
+    pipeline: str  # Which of them; a name is given where one is run in several ways.
+    run: str  # Another one each time.
+    state: PipelineState
+    host: str
+    pid: int
+    master: str  # Where its Spark is.
+    started_ms: int
+    updated_ms: int  # When it told this.
+    progressed_ms: int = 0  # When it last did something; 0: not yet.
+    records: int = 0
+    rows_per_second: float = 0.0
+    lag_seconds: float | None = None  # Age of the oldest record that waits; None: it is not known.
+    batches: int = 0
+    files: int = 0
+    total: int | None = None  # Records there are to do; None: it is not known, or it never ends.
+    note: str = ""  # What else there is to say.
+    error: str = ""  # Why it failed.
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):

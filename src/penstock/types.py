@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from penstock.errors import InvalidName, InvalidValue, UnknownPriority
 
 if TYPE_CHECKING:
+    from mypy_extensions import i32 as i32
+    from mypy_extensions import i64 as i64
     from mypy_extensions import mypyc_attr as mypyc_attr
 else:
+    i32 = i64 = int  # Compiled, a machine word.
 
     def mypyc_attr(**_: Any) -> Any:
         """What mypyc reads about a class; at run time it says nothing, and needs no package.
@@ -196,3 +199,10 @@ def lane_number(priority: Priority) -> int:
         return priority
     known = ", ".join(f"{name} ({number})" for name, number in LANES.items())
     raise UnknownPriority(priority=priority, known=known)
+
+
+def check_fetch(partition: int, offset: int, max_bytes: int) -> None:
+    """Refuse numbers that no fetch can have; whether there is such an offset is for the log to say."""
+    whole_number("partition", partition, 0, 2**31 - 1)
+    whole_number("offset", offset, 0, 2**63 - 1)
+    whole_number("max_bytes", max_bytes, 1)

@@ -15,10 +15,12 @@ from penstock.errors import (
     GroupKindMismatch,
     InvalidName,
     LeaseLost,
+    OffsetOutOfRange,
     QueueFull,
     TopicNotFound,
 )
 from penstock.testing import TestBroker
+from penstock.wire.records import decode_batch
 
 
 class Opener(Protocol):
@@ -467,3 +469,22 @@ def test_what_one_kind_of_broker_wrote_the_other_reads(tmp_path: object, world: 
 
     with TestBroker.open(str(tmp_path)) as broker:
         assert [message.value for message in broker.read("orders")] == [b"x"]
+
+
+def test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    for number in range(3):
+        broker.publish("orders", b"%d" % number, partition=1)
+
+    found = broker.fetch("orders", 1, broker.offsets("orders", "earliest")[1])
+    broker.commit_offsets("orders", "query", {1: 2})
+
+    size = len(found.batches) // 3
+    values = [decode_batch(found.batches, at, 0, 3)[0].value for at in (0, size, 2 * size)]
+    assert values == [b"0", b"1", b"2"]
+    assert (found.start, found.end, found.next_offset) == (0, 3, 3)
+    assert broker.offsets("orders", "latest") == {0: 0, 1: 3}
+    assert broker.describe_group("orders", "query").lag == 1
+    assert broker.fetch("orders", 1, 0, journal=True).batches
+    with pytest.raises(OffsetOutOfRange):
+        broker.fetch("orders", 1, 4)

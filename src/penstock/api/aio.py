@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
-from penstock.api.broker import DEFAULT_GROUP, LIST_LIMIT
+from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
 from penstock.info import (
@@ -27,6 +27,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    Fetched,
     GroupInfo,
     Redrive,
     ScheduledMessage,
@@ -161,7 +162,34 @@ class AsyncBroker:
             return (await self.describe_topic(topic)).depth
         return (await self.describe_group(topic, group)).lag
 
+    async def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Say how far a reader that keeps its own place has come, by partition.
+
+        The group is a stream group without members, made at first use; its lag is told like any other's.
+        """
+        await self._driver.run(self._operations.commit_offsets(topic, group, offsets))
+
     # Looking, which changes nothing.
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        journal: bool = False,
+    ) -> Fetched:
+        """Record batches as they lie in the log, from the one that holds ``offset`` on; nothing at the end.
+
+        At least one whole batch, and as many as fit into ``max_bytes``; with ``journal`` those of the
+        partition's journal, whose records are the events of ``penstock.delivery.events``.
+        """
+        return await self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
+
+    async def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+        """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
+        return await self._driver.run(self._operations.offsets(topic, at))
 
     async def read(
         self,

@@ -26,6 +26,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    Fetched,
     GroupInfo,
     Redrive,
     ScheduledMessage,
@@ -37,6 +38,7 @@ from penstock.types import Duration, Instant, Priority, duration_ms
 
 DEFAULT_GROUP = "default"
 LIST_LIMIT = 1000  # Entries a listing returns unless asked for more.
+FETCH_BYTES = 4 * 1024 * 1024  # Read and sent in about a millisecond, so that others do not wait for long.
 
 
 class Broker:
@@ -161,7 +163,34 @@ class Broker:
         """Messages that wait for a group, or for the slowest one."""
         return self.describe_topic(topic).depth if group is None else self.describe_group(topic, group).lag
 
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Say how far a reader that keeps its own place has come, by partition.
+
+        The group is a stream group without members, made at first use; its lag is told like any other's.
+        """
+        self._driver.run(self._operations.commit_offsets(topic, group, offsets))
+
     # Looking, which changes nothing.
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        journal: bool = False,
+    ) -> Fetched:
+        """Record batches as they lie in the log, from the one that holds ``offset`` on; nothing at the end.
+
+        At least one whole batch, and as many as fit into ``max_bytes``; with ``journal`` those of the
+        partition's journal, whose records are the events of ``penstock.delivery.events``.
+        """
+        return self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
+
+    def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+        """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
+        return self._driver.run(self._operations.offsets(topic, at))
 
     def read(
         self,

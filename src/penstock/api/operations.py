@@ -23,6 +23,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    Fetched,
     GroupInfo,
     Redrive,
     ScheduledMessage,
@@ -143,7 +144,15 @@ class Operations(Protocol):
         self, topic: str, group: str, to: Start | str | Instant, partition: int | None
     ) -> Work[None]: ...
 
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Work[None]: ...
+
     # Looking, which changes nothing.
+
+    def fetch(
+        self, topic: str, partition: int, offset: int, max_bytes: int, journal: bool
+    ) -> Work[Fetched]: ...
+
+    def offsets(self, topic: str, at: str | Instant) -> Work[dict[int, int]]: ...
 
     def read(
         self,

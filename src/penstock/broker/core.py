@@ -6,6 +6,7 @@
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
     facts          what the broker tells    progress       how far a group is
+    fetching       logs as they are, for readers from outside
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when
@@ -23,6 +24,7 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.facts import Facts
+from penstock.broker.fetching import Fetching
 from penstock.broker.groups import Groups
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.progress import Progress
@@ -63,6 +65,7 @@ class Core:
         self.schedules = Schedules(self.state, self.publishing)
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
+        self.fetching = Fetching(self.state, self.groups)
         self.maintenance = Maintenance(self.state)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)

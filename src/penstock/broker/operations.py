@@ -79,6 +79,7 @@ class LocalOperations:
         self.publish = core.publishing.publish
         self.publish_batch = core.publishing.publish_batch
         self.append = core.publishing.append
+        self.fetch = core.fetching.fetch
 
     # Topics.
 
@@ -177,7 +178,16 @@ class LocalOperations:
         """Move a group."""
         return self._core.groups.seek(topic, group, to, partition)
 
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
+        """Say how far a reader from outside has come."""
+        return self._core.fetching.commit_offsets(topic, group, offsets)
+
     # Looking.
+
+    @at_once
+    def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+        """Which offset a time is, by partition."""
+        return self._core.fetching.offsets(topic, at)
 
     @at_once
     def read(

@@ -32,6 +32,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    Fetched,
     GroupInfo,
     Redrive,
     ScheduledMessage,
@@ -40,15 +41,15 @@ from penstock.info import (
 from penstock.message import Message, Receipt, StoredMessage
 from penstock.placing import placed
 from penstock.trace import Trace
-from penstock.types import Duration, Instant, check_name, whole_number
-from penstock.wire.native import ACKS_DURABLE
+from penstock.types import Duration, Instant, check_fetch, check_name, whole_number
+from penstock.wire.native import ACKS_DURABLE, UINT32_MAX, decode_fetched, encode_fetch
 from penstock.wire.native_bodies import OpenConsumer, encode_call
 
 LOOKS: Final = frozenset({
     "topics", "describe_topic", "describe_group", "read", "peek", "trace", "scheduled", "scheduled_count",
-    "dead_letters", "dead_letter_errors", "stats",
+    "dead_letters", "dead_letter_errors", "stats", "offsets",
 })  # fmt: skip
-TWICE: Final = frozenset({"alter_topic", "create_group", "seek", "reschedule"})
+TWICE: Final = frozenset({"alter_topic", "create_group", "seek", "reschedule", "commit_offsets"})
 DONE: Final = {
     "create_topic": frozenset({TopicExists.code}),
     "delete_topic": frozenset({TopicNotFound.code}),
@@ -196,7 +197,33 @@ class RemoteOperations:
         """Move a group."""
         await self._call("seek", topic=topic, group=group, to=to, partition=partition)
 
+    @work
+    async def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Say how far a reader from outside has come."""
+        await self._call("commit_offsets", topic=topic, group=group, offsets=offsets)
+
     # Looking.
+
+    @work
+    async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, journal: bool) -> Fetched:
+        """Batches as they lie in the log."""
+        if not isinstance(topic, str) or not topic.isascii():
+            raise TopicNotFound(topic=topic)
+        check_fetch(partition, offset, max_bytes)
+        most = min(max_bytes, UINT32_MAX)
+        body = await self.session.call(
+            "fetch",
+            lambda correlation: encode_fetch(correlation, topic, partition, offset, most, bool(journal)),
+            changes=False,
+        )
+        start, end, following, batches = decode_fetched(body)
+        return Fetched(start=start, end=end, next_offset=following, batches=batches)
+
+    @work
+    async def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+        """Which offset a time is, by partition."""
+        offsets: dict[int, int] = await self._call("offsets", topic=topic, at=at)
+        return offsets
 
     @work
     async def read(
