@@ -13,6 +13,7 @@
     │   ├── TopicExists           TOPIC_EXISTS
     │   ├── PartitionNotFound     PARTITION_NOT_FOUND
     │   ├── OffsetOutOfRange      OFFSET_OUT_OF_RANGE
+    │   ├── RestoreRefused        RESTORE_REFUSED
     │   ├── GroupNotFound         GROUP_NOT_FOUND
     │   ├── GroupKindMismatch     GROUP_KIND_MISMATCH
     │   ├── MemberUnknown         MEMBER_UNKNOWN
@@ -26,10 +27,13 @@
     │   ├── InvalidConfiguration  CONFIGURATION_INVALID
     │   ├── AddressUnusable       ADDRESS_UNUSABLE
     │   ├── ExtraMissing          EXTRA_MISSING
+    │   ├── LakeUnusable          LAKE_UNUSABLE
     │   ├── FrameTooLarge         FRAME_TOO_LARGE
     │   ├── ProtocolViolation     PROTOCOL_VIOLATION
     │   ├── VersionUnsupported    VERSION_UNSUPPORTED
     │   ├── OperationUnknown      OPERATION_UNKNOWN
+    │   ├── PipelineRunning       PIPELINE_RUNNING
+    │   ├── PipelineFailed        PIPELINE_FAILED
     │   └── Closed                CLOSED
     ├── UnavailableError          try again later; nothing was changed
     │   ├── QueueFull             QUEUE_FULL
@@ -40,6 +44,7 @@
     │   └── ServerUnreachable     SERVER_UNREACHABLE
     ├── OutcomeUnknown            the connection broke before the answer came; it may have been done
     ├── StorageFailed             a write or sync failed; the partition stops until it is reopened
+    ├── LakeDamaged               a file of the lake cannot be read
     └── CorruptionError           stored bytes do not match their checksum
 
 A front end never invents an error.  It maps ``code`` and ``retryable`` to its
@@ -259,6 +264,22 @@ class OffsetOutOfRange(RequestError):
         super().__init__(offset=offset, start=start, end=end)
 
 
+class RestoreRefused(RequestError):
+    """Deleted offsets cannot be put back below the log's start.
+
+    Cause: they do not reach up to where the log begins, somebody else has begun to restore the same
+        partition, or the topic is compacted.
+    Do: read where the log begins and restore everything up to there, in one go; replay what is in a
+        compacted topic's past to another topic.
+    """
+
+    code = "RESTORE_REFUSED"
+    sentence = "offsets {start} up to {end} cannot be put back: {why}"
+
+    def __init__(self, *, start: int, end: int, why: str) -> None:
+        super().__init__(start=start, end=end, why=why)
+
+
 class GroupNotFound(RequestError):
     """The topic has no group of that name.
 
@@ -459,6 +480,21 @@ class ExtraMissing(RequestError):
         super().__init__(what=what, extra=extra)
 
 
+class LakeUnusable(RequestError):
+    """The lake, or a table in it, cannot be opened or written; what it held before is untouched.
+
+    Cause: missing rights, a wrong path or URI, no credentials for it, or a broker that has no lake.
+    Do: correct the path with the option or setting ``lake``, or the rights; then start again: nothing is
+        lost, and nothing is there twice.
+    """
+
+    code = "LAKE_UNUSABLE"
+    sentence = "the lake {lake!r} cannot be used: {why}"
+
+    def __init__(self, *, lake: str, why: str) -> None:
+        super().__init__(lake=lake, why=why)
+
+
 class FrameTooLarge(RequestError):
     """A frame on a connection is longer than its receiver accepts.
 
@@ -516,6 +552,38 @@ class OperationUnknown(RequestError):
 
     def __init__(self, *, operation: str) -> None:
         super().__init__(operation=operation)
+
+
+class PipelineRunning(RequestError):
+    """Somebody runs a pipeline of this name already.
+
+    Cause: two runs of one name would do the same work twice, so the second is refused.
+    Do: stop the first one, or give this one a name of its own; a run that was killed frees its name after
+        30 seconds.
+    """
+
+    code = "PIPELINE_RUNNING"
+    sentence = (
+        "pipeline {name!r} runs already, on {host} (process {pid}); stop it with: penstock pipeline stop "
+        "{name}, or run this one with --name"
+    )
+
+    def __init__(self, *, name: str, host: str, pid: int) -> None:
+        super().__init__(name=name, host=host, pid=pid)
+
+
+class PipelineFailed(RequestError):
+    """A pipeline has ended with an error.
+
+    Cause: what it worked on, its settings, your own function or Spark; the sentence has the first line of it.
+    Do: correct what it names, and run the pipeline again: it goes on where it was.
+    """
+
+    code = "PIPELINE_FAILED"
+    sentence = "pipeline {name!r} has failed: {why}"
+
+    def __init__(self, *, name: str, why: str) -> None:
+        super().__init__(name=name, why=why)
 
 
 class Closed(RequestError):
@@ -656,6 +724,21 @@ class StorageFailed(PenstockError):
     sentence = (
         "{path!r} failed: {why}; it takes no more writes until the broker is reopened and has recovered it"
     )
+
+    def __init__(self, *, path: str, why: str) -> None:
+        super().__init__(path=path, why=why)
+
+
+class LakeDamaged(PenstockError):
+    """A file that a table of the lake names is damaged or missing.
+
+    Cause: the disk returned other bytes than were written, or somebody changed or removed the file.
+    Do: put the file back from a copy; ``penstock lake check`` names every such file and the offsets in it.
+        All other files stay readable, and the archive goes on.
+    """
+
+    code = "LAKE_DAMAGED"
+    sentence = "the file {path!r} of the lake cannot be read: {why}; put it back from a copy"
 
     def __init__(self, *, path: str, why: str) -> None:
         super().__init__(path=path, why=why)
