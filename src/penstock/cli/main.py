@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "dlq": "Dead letters: list by error, show, send back.",
     "worker": "Run the functions of an app that work on messages.",
     "schedule": "Messages that wait for their time: list, add, cancel.",
+    "pipeline": "Run and watch the pipelines on Spark: archive, replay, ...",
     "ping": "Is there a broker, which one, and how far away.",
     "bench": "A quick measurement of a server from here.",
     "config": "What a server is told, and where each value is from.",
