@@ -17,7 +17,6 @@ connections, and the limit of open files.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import resource
@@ -36,14 +35,12 @@ from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
+from penstock.memory import keep_memory
 
 BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it at somaxconn.
 FILES_SPARE: Final = 4096  # Open files beside connections: segments, indexes, journals.
 # A peer that vanished without a word is noticed after about two minutes.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-# glibc's parameters (malloc.h): M_MMAP_THRESHOLD, larger blocks go back at once; M_TRIM_THRESHOLD, what
-# is kept beyond the blocks in use.
-MALLOC: Final = ((-3, 4 << 20), (-1, 16 << 20))
 INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
 
 logger = logging.getLogger("penstock")
@@ -173,18 +170,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def keep_memory() -> None:
-    """Have glibc keep some memory that is freed; elsewhere nothing changes.
-
-    Batches of a few hundred kilobytes come and go. Unless told, glibc gives them back to the system each
-    time, and asking for them again costs the server a third of its time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for parameter, size in MALLOC:
-            mallopt(parameter, size)
 
 
 def bound(name: str, host: str, port: int) -> socket.socket:
