@@ -34,6 +34,8 @@
     │   ├── OperationUnknown      OPERATION_UNKNOWN
     │   ├── PipelineRunning       PIPELINE_RUNNING
     │   ├── PipelineFailed        PIPELINE_FAILED
+    │   ├── QueryInvalid          QUERY_INVALID
+    │   ├── QueryFailed           QUERY_FAILED
     │   └── Closed                CLOSED
     ├── UnavailableError          try again later; nothing was changed
     │   ├── QueueFull             QUEUE_FULL
@@ -584,6 +586,35 @@ class PipelineFailed(RequestError):
 
     def __init__(self, *, name: str, why: str) -> None:
         super().__init__(name=name, why=why)
+
+
+class QueryInvalid(RequestError):
+    """A query over topics cannot be run as it is written.
+
+    Cause: a topic, a column or a function that is not there, or words that are not SQL.
+    Do: correct what the sentence names; ``\\d`` in the shell of ``penstock sql`` lists topics and columns.
+    """
+
+    code = "QUERY_INVALID"
+    sentence = "this query cannot be run: {why}"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
+
+
+class QueryFailed(RequestError):
+    """A query over topics was begun, and could not be finished.
+
+    Cause: a value that the query cannot work on, a broker or a file of the lake that cannot be read, or
+        a result that is larger than what fits; the sentence says which.
+    Do: correct what it names, and ask again: a query changes nothing.
+    """
+
+    code = "QUERY_FAILED"
+    sentence = "the query has failed: {why}"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
 
 
 class Closed(RequestError):
