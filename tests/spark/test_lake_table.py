@@ -6,43 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
 from penstock.errors import LakeDamaged, LakeUnusable
-from penstock.spark.lake.layout import DAY_MS, ROWS, LakeFile
+from penstock.spark.lake.layout import DAY_MS, LakeFile
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange, tables_in
 from penstock.spark.lake.writing import write_rows
-
-NOON_MS = 1_794_830_400_000  # 2026-11-16 12:00 UTC
-NOW_MS = NOON_MS
-HEADERS = [("a", b"1"), ("b", None)]
-
-
-def rows(offsets: range | list[int], partition: int = 0, times_ms: list[int] | None = None) -> pa.RecordBatch:
-    count = len(offsets)
-    times = [NOON_MS + offset for offset in offsets] if times_ms is None else times_ms
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([partition] * count, pa.int32()),
-            pa.array(offsets, pa.int64()),
-            pa.array([time * 1000 for time in times], pa.timestamp("us", "UTC")),
-            pa.array([b"key-%d" % (offset % 3) if offset % 5 else None for offset in offsets], pa.binary()),
-            pa.array([b"value-%d" % offset for offset in offsets], pa.binary()),
-            pa.array([HEADERS if offset % 2 else [] for offset in offsets], ROWS.field("headers").type),
-            pa.array([offset % 3 - 1 for offset in offsets], pa.int32()),
-        ],
-        schema=ROWS,
-    )
-
-
-def archive(table: LakeTable, batch: pa.RecordBatch, start: int, end: int) -> bool:
-    partition = batch["partition"][0].as_py() if batch.num_rows else 0
-    files = write_rows(table.path, partition, [batch])
-    return table.commit([ArchivedRange(partition, start, end, batch.num_rows)], files, NOW_MS)
-
-
-def read(table: LakeTable, start: int, end: int, partition: int = 0) -> pa.Table:
-    return pa.Table.from_batches(read_range(table.files(), partition, start, end), ROWS)
 
 
 @pytest.fixture
@@ -103,7 +73,7 @@ def test_archivers_of_different_partitions_do_not_disturb_each_other(table: Lake
 def test_a_range_without_records_moves_on(table: LakeTable) -> None:
     archive(table, rows(range(10)), 0, 10)
 
-    assert table.commit([ArchivedRange(0, 10, 40, 0)], [], NOW_MS)
+    assert table.commit([ArchivedRange(0, 10, 40, 0)], [], NOON_MS)
 
     assert table.next_offsets() == {0: 40}
     assert table.row_counts() == {0: 10}
@@ -162,7 +132,7 @@ def test_many_dates_do_not_keep_many_files_open(table: LakeTable) -> None:
     files = write_rows(table.path, 0, days)
 
     assert sum(file.rows for file in files) == 80
-    assert table.commit([ArchivedRange(0, 0, 80, 80)], files, NOW_MS)
+    assert table.commit([ArchivedRange(0, 0, 80, 80)], files, NOON_MS)
     assert read(table, 0, 80)["offset"].to_pylist() == list(range(80))
 
 

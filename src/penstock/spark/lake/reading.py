@@ -94,8 +94,10 @@ def _sorted(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(parts).sort_by("offset").combine_chunks().to_batches()[0]
 
 
-def read_file(file: LakeFile, start: int, end: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of one file that lie in a range of offsets; the columns must have the offset."""
+def read_file(
+    file: LakeFile, start: int, end: int, columns: list[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file that lie in a range of offsets; the columns, if given, must have the offset."""
     system, inside = storage.filesystem_of(file.path)
     with storage.reading(file.path):
         with system.open_input_file(inside) as source:

@@ -67,10 +67,16 @@ def make_folder(path: str) -> None:
         system.create_dir(inside, recursive=True)
 
 
+def exists(path: str) -> bool:
+    """Is there a file?"""
+    system, inside = filesystem_of(path)
+    return bool(system.get_file_info(inside).type == fs.FileType.File)
+
+
 def remove(path: str) -> None:
     """Remove a file that nobody was told of, if it is there."""
-    system, inside = filesystem_of(path)
-    if system.get_file_info(inside).type != fs.FileType.NotFound:
+    if exists(path):
+        system, inside = filesystem_of(path)
         system.delete_file(inside)
 
 

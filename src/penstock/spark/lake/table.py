@@ -188,6 +188,23 @@ class LakeTable:
         turn = Transaction(_app("compacted"), (self._version("compacted") or 0) + 1)
         return self._try(self._delta, [*adds, *removes], [turn], {"penstock.compacted": len(old)})
 
+    def vacuum(self, unused_hours: int) -> int:
+        """Delete files that have not been the table's for so long, and what killed writers left behind.
+
+        Files that are being written are younger than that; so are those that somebody still reads.
+        """
+        assert unused_hours >= 1, "a file may take a while from its first byte to its commit"
+        if self._delta is None:
+            return 0
+        with _telling(self.path):
+            # The library names those that are long gone too, and two commits tell of every vacuum.
+            named = self._delta.vacuum(unused_hours, enforce_retention_duration=False, full=True)
+            count = sum(storage.exists(f"{self.path}/{name}") for name in set(named))
+            if count:
+                self._delta.vacuum(unused_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        self.refresh()
+        return count
+
     def lose(self, lost: LostRange) -> bool:
         """Put on record that offsets are in neither log nor lake, and go on behind them."""
         assert self._delta is not None, "what was never begun has lost nothing"
