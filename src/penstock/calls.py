@@ -28,7 +28,9 @@ from penstock.info import (
     DeadLetterErrors,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage
@@ -106,6 +108,22 @@ class At(msgspec.Struct, frozen=True):
     at: str | int | float
 
 
+class PublishStaged(msgspec.Struct, frozen=True):
+    """What to publish from staging, and as what."""
+
+    topic: str
+    application: str
+    version: int
+    staged: dict[str, list[tuple[int, int]]]
+
+
+class OfApplication(msgspec.Struct, frozen=True):
+    """What an application did to a topic."""
+
+    topic: str
+    application: str
+
+
 class Read(msgspec.Struct, frozen=True):
     """Which messages to read."""
 
@@ -163,6 +181,33 @@ class Reschedule(msgspec.Struct, frozen=True):
     deliver_at: str | int | float | None = None
 
 
+class BeginRestore(msgspec.Struct, frozen=True):
+    """From where on deleted messages are to be put back."""
+
+    topic: str
+    partition: int
+    start: int
+
+
+class RestoreSome(msgspec.Struct, frozen=True):
+    """Record batches to put back."""
+
+    topic: str
+    partition: int
+    restore: int
+    batches: bytes
+
+
+class FinishRestore(msgspec.Struct, frozen=True):
+    """For whom, and how long retention waits for it."""
+
+    topic: str
+    partition: int
+    restore: int
+    group: str
+    hold: str | int | float = "7d"
+
+
 class RedriveSome(msgspec.Struct, frozen=True):
     """Which dead letters to send back, and how fast."""
 
@@ -187,12 +232,17 @@ CALLS: Final[Mapping[str, Call]] = {
     "delete_topic": Call(TopicName, None),
     "topics": Call(Nothing, list[str]),
     "describe_topic": Call(TopicName, TopicInfo),
+    "publish_staged": Call(PublishStaged, StagedPublish),
+    "published_version": Call(OfApplication, int | None),
     "create_group": Call(NewGroup, None),
     "delete_group": Call(GroupName, None),
     "describe_group": Call(GroupName, GroupInfo),
     "seek": Call(Seek, None),
     "commit_offsets": Call(Positions, None),
     "offsets": Call(At, dict[int, int]),
+    "begin_restore": Call(BeginRestore, Restore),
+    "restore": Call(RestoreSome, int),
+    "finish_restore": Call(FinishRestore, None),
     "read": Call(Read, list[StoredMessage]),
     "peek": Call(Peek, list[StoredMessage]),
     "trace": Call(Place, Trace),

@@ -14,6 +14,7 @@
     │   ├── PartitionNotFound     PARTITION_NOT_FOUND
     │   ├── OffsetOutOfRange      OFFSET_OUT_OF_RANGE
     │   ├── RestoreRefused        RESTORE_REFUSED
+    │   ├── StagedMissing         STAGED_MISSING
     │   ├── GroupNotFound         GROUP_NOT_FOUND
     │   ├── GroupKindMismatch     GROUP_KIND_MISMATCH
     │   ├── MemberUnknown         MEMBER_UNKNOWN
@@ -280,6 +281,23 @@ class RestoreRefused(RequestError):
 
     def __init__(self, *, start: int, end: int, why: str) -> None:
         super().__init__(start=start, end=end, why=why)
+
+
+class StagedMissing(RequestError):
+    """What a job staged is not there any more, so it cannot be published; nothing was.
+
+    Cause: more than a day passed between staging and publishing; the power went before it was synced; or the
+        topic ``__staging`` was deleted.
+    Do: run the job again; it stages anew.
+    """
+
+    code = "STAGED_MISSING"
+    sentence = (
+        "what {token!r} staged at offsets {start} to {end} cannot be published: {why}; run the job again"
+    )
+
+    def __init__(self, *, token: str, start: int, end: int, why: str) -> None:
+        super().__init__(token=token, start=start, end=end, why=why)
 
 
 class GroupNotFound(RequestError):

@@ -117,6 +117,14 @@ class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[PartitionLag]
 
 
+class Restore(msgspec.Struct, frozen=True, kw_only=True):
+    """Deleted messages of a partition that are about to be put back."""
+
+    restore: int  # Its number, for the calls that follow.
+    start: int  # What is wanted: from here ...
+    end: int  # ... up to where the log begins.  If they are equal, nothing is missing.
+
+
 class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that waits for its time."""
 
@@ -171,6 +179,13 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     batches: bytes  # RecordBatch v2, whole; the first may begin before the offset that was asked for.
 
 
+class StagedPublish(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a staged publish."""
+
+    published: int  # Messages; 0 if they are there already.
+    duplicate: bool  # The application published this version, or a later one, before.
+
+
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A broker at a glance; the counts are since it was opened."""
 
@@ -178,6 +193,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     compiled: bool  # Its hot modules.
     uptime_seconds: float
     directory: str  # ":memory:" if all is in memory.
+    lake: str  # Where archived messages are, an absolute path or a URI; empty if there is no such place.
     durability: str  # Of topics that do not say theirs.
     topics: int
     partitions: int

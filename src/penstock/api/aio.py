@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
-from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, LIST_LIMIT
+from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
 from penstock.info import (
@@ -30,7 +30,9 @@ from penstock.info import (
     Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage, received_async
@@ -111,6 +113,19 @@ class AsyncBroker:
         """An idempotent producer with an id of its own."""
         return AsyncProducer(await self._driver.run(self._operations.producer(compression)), self._driver)
 
+    async def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> StagedPublish:
+        """Publish what was appended to ``__staging``, all of it and once; offsets by token.
+
+        A version that is not above the application's last one was published before: nothing happens.
+        """
+        return await self._driver.run(self._operations.publish_staged(topic, application, version, staged))
+
+    async def published_version(self, topic: str, application: str) -> int | None:
+        """The last version that an application published; None if there is none."""
+        return await self._driver.run(self._operations.published_version(topic, application))
+
     # Consuming.
 
     async def consumer(
@@ -168,6 +183,29 @@ class AsyncBroker:
         The group is a stream group without members, made at first use; its lag is told like any other's.
         """
         await self._driver.run(self._operations.commit_offsets(topic, group, offsets))
+
+    async def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready to put back what retention deleted, from ``start`` up to where the log begins.
+
+        Until it is finished, or nothing was heard for ten minutes, retention leaves the partition alone.
+        """
+        return await self._driver.run(self._operations.begin_restore(topic, partition, start))
+
+    async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
+        """Hand over record batches with their old offsets, rising; returns the offset after the last.
+
+        Offsets that no batch has are holes.  What was handed over before is not taken twice.
+        """
+        return await self._driver.run(self._operations.restore(topic, partition, restore, batches))
+
+    async def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, *, hold: Duration = HOLD
+    ) -> None:
+        """Put the messages back into the log, and move the group to the first of them.
+
+        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
+        """
+        await self._driver.run(self._operations.finish_restore(topic, partition, restore, group, hold))
 
     # Looking, which changes nothing.
 

@@ -26,7 +26,9 @@ from penstock.info import (
     Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Delivery, Message, Receipt, StoredMessage
@@ -122,6 +124,12 @@ class Operations(Protocol):
 
     def producer(self, compression: Compression) -> Work[ProducerOperations]: ...
 
+    def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> Work[StagedPublish]: ...
+
+    def published_version(self, topic: str, application: str) -> Work[int | None]: ...
+
     # Consuming.
 
     def consumer(
@@ -145,6 +153,14 @@ class Operations(Protocol):
     ) -> Work[None]: ...
 
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Work[None]: ...
+
+    def begin_restore(self, topic: str, partition: int, start: int) -> Work[Restore]: ...
+
+    def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Work[int]: ...
+
+    def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, hold: Duration
+    ) -> Work[None]: ...
 
     # Looking, which changes nothing.
 

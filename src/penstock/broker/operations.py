@@ -26,7 +26,9 @@ from penstock.info import (
     DeadLetterErrors,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage
@@ -113,6 +115,17 @@ class LocalOperations:
         """An idempotent producer."""
         return ProducerSteps(self._core, compression)
 
+    def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> Steps[StagedPublish]:
+        """What tasks have staged, all of it and once."""
+        return self._core.staging.publish(topic, application, version, staged)
+
+    @at_once
+    def published_version(self, topic: str, application: str) -> int | None:
+        """The last version of an application."""
+        return self._core.staging.version(topic, application)
+
     # Record batches, for front ends.
 
     @at_once
@@ -181,6 +194,21 @@ class LocalOperations:
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
         """Say how far a reader from outside has come."""
         return self._core.fetching.commit_offsets(topic, group, offsets)
+
+    @at_once
+    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready for deleted messages."""
+        return self._core.restoring.begin(topic, partition, start)
+
+    def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Steps[int]:
+        """Take them."""
+        return self._core.restoring.add(topic, partition, restore, batches)
+
+    def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, hold: Duration
+    ) -> Steps[None]:
+        """Put them back for a group."""
+        return self._core.restoring.finish(topic, partition, restore, group, hold)
 
     # Looking.
 

@@ -35,7 +35,9 @@ from penstock.info import (
     Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage
@@ -47,14 +49,18 @@ from penstock.wire.native_bodies import OpenConsumer, encode_call
 
 LOOKS: Final = frozenset({
     "topics", "describe_topic", "describe_group", "read", "peek", "trace", "scheduled", "scheduled_count",
-    "dead_letters", "dead_letter_errors", "stats", "offsets",
+    "dead_letters", "dead_letter_errors", "stats", "published_version", "offsets",
 })  # fmt: skip
-TWICE: Final = frozenset({"alter_topic", "create_group", "seek", "reschedule", "commit_offsets"})
+TWICE: Final = frozenset({
+    "alter_topic", "create_group", "seek", "reschedule", "publish_staged", "commit_offsets", "begin_restore",
+    "restore",
+})  # fmt: skip
 DONE: Final = {
     "create_topic": frozenset({TopicExists.code}),
     "delete_topic": frozenset({TopicNotFound.code}),
     "delete_group": frozenset({GroupNotFound.code}),
 }
+STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 
 
@@ -142,6 +148,27 @@ class RemoteOperations:
         check_compression(compression)
         return RemoteProducer(self.publisher, await self.publisher.facts.new_producer_id(), compression)
 
+    @work
+    async def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> StagedPublish:
+        """What tasks have staged, all of it and once."""
+        done: StagedPublish = await self._call(
+            "publish_staged",
+            wait_ms=STAGED_MS_MAX,
+            topic=topic,
+            application=application,
+            version=version,
+            staged=staged,
+        )
+        return done
+
+    @work
+    async def published_version(self, topic: str, application: str) -> int | None:
+        """The last version of an application."""
+        version: int | None = await self._call("published_version", topic=topic, application=application)
+        return version
+
     # Groups and their consumers.
 
     @work
@@ -201,6 +228,29 @@ class RemoteOperations:
     async def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
         """Say how far a reader from outside has come."""
         await self._call("commit_offsets", topic=topic, group=group, offsets=offsets)
+
+    @work
+    async def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready for deleted messages."""
+        begun: Restore = await self._call("begin_restore", topic=topic, partition=partition, start=start)
+        return begun
+
+    @work
+    async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
+        """Hand them over."""
+        following: int = await self._call(
+            "restore", topic=topic, partition=partition, restore=restore, batches=batches
+        )
+        return following
+
+    @work
+    async def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, hold: Duration
+    ) -> None:
+        """Put them back for a group."""
+        await self._call(
+            "finish_restore", topic=topic, partition=partition, restore=restore, group=group, hold=hold
+        )
 
     # Looking.
 
