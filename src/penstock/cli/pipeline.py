@@ -97,7 +97,9 @@ def run(
     )
     running = import_module("penstock.spark.pipelines.running")  # It may load PySpark.
     with connecting.connected(server, progress=False) as broker:
-        running.run(pipeline, module, run_settings, found, broker, servers=server, once=once)
+        running.run(
+            pipeline, module, run_settings, found, broker, servers=server, once=once, clock=connecting.clock()
+        )
     return 0
 
 
@@ -209,9 +211,7 @@ def stop(
                 connecting.pause(LOOK_S)
                 run = states.runs(broker)[name]
     if states.is_live(run, clock.wall_ms()):
-        screen.note(
-            f"{name} was asked to stop, and still works; look again with: penstock pipeline status {name}"
-        )
+        screen.note(f"{name} was asked to stop, and still works; see: penstock pipeline status {name}")
         return 1
     screen.note(f"{name} is {states.shown_state(run, clock.wall_ms())}")
     return 0

@@ -26,6 +26,7 @@ class Context:
     progress    how far the run is; tell it
     stopping    set when the run shall end: finish the batch in hand, and return
     once        true: do what there is to do now, and return
+    tell        a line of the result, for stdout at the end; how far the run is goes to ``progress``
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Context:
         self.progress = progress
         self.once = once
         self.stopping = threading.Event()
+        self.told: list[str] = []
         self._run = run
         self._started = started  # Called when Spark has started.
         self._spark: SparkSession | None = None
@@ -75,6 +77,10 @@ class Context:
     def checkpoint(self) -> str:
         """Where a streaming query of this run keeps its place, if its settings name no other."""
         return f"{self.lake}/_checkpoints/{self.name}"
+
+    def tell(self, text: str) -> None:
+        """Say something that is the result, or part of it."""
+        self.told.append(text)
 
     def close(self) -> None:
         """End the session, if this run has started it."""

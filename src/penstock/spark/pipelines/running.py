@@ -17,6 +17,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -71,7 +72,9 @@ def run(
             reporter = Reporter(broker, begun, offset, context, line)
             with reporter:
                 error = _work(module, settings, context)
-            return reporter.end(error)
+            line.show(progress.counts(), last=True)
+        _print(context.told)
+        return reporter.end(error)
 
 
 def _begun(pipeline: str, run_settings: RunSettings, clock: Clock) -> PipelineRun:
@@ -99,6 +102,12 @@ def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseE
     finally:
         context.close()
     return None
+
+
+def _print(lines: list[str]) -> None:
+    for line in lines:
+        print(line)  # noqa: T201 - the result; nothing else goes to stdout.
+    sys.stdout.flush()
 
 
 class Reporter:
@@ -138,7 +147,6 @@ class Reporter:
 
     def end(self, error: BaseException | None) -> PipelineRun:
         """Write the last state; raises ``PipelineFailed`` for an error."""
-        self._line.show(self._context.progress.counts(), last=True)
         ended: PipelineState = "stopped" if self._context.stopping.is_set() else "done"
         why = "" if error is None else sentence_of(error)
         last = self._state("failed" if why else ended, why)
