@@ -291,3 +291,12 @@ def test_a_partition_that_a_member_owns_is_committed_by_it_alone(broker: TestBro
     consumer.close()
     broker.commit_offsets("orders", "readers", {0: 1})
     assert broker.describe_group("orders", "readers").lag == 4
+
+
+def test_a_reader_from_outside_is_somebody_as_long_as_it_commits(broker: TestBroker) -> None:
+    publish(broker, 5)
+    broker.commit_offsets("orders", "query", {0: 3})
+
+    assert broker.describe_group("orders", "query").verdict.word == "keeping up"
+    broker.advance("1m")
+    assert broker.describe_group("orders", "query").verdict.word == "no consumers"

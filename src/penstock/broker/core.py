@@ -309,4 +309,3 @@ class Core:
                 for log in self._logs(partition):
                     if log.config.durability == "fsync" and log.durable < log.written:
                         yield Durable(log)
-

@@ -63,7 +63,8 @@ class Fetching:
         for number in offsets:
             if group.coordinator.owner(number) is not None:
                 raise NotAssigned(group=group_name, member=NOBODY, partition=number)
-        group.maybe_sample(self._state.clock.steady_ms())
+        group.reader_ms = self._state.clock.steady_ms()
+        group.maybe_sample(group.reader_ms)
         for number, offset in offsets.items():
             self._commit(topic.partitions[number], group, offset)
         for number in offsets:

@@ -129,6 +129,7 @@ class Group:
         self.name = name
         self.settings = settings
         self.consumers: dict[int, Consumer] = {}
+        self.reader_ms = -1  # Steady time of the last commit from outside, which is a reader's sign of life.
         self.coordinator = Coordinator(len(topic.partitions), settings.session_timeout_ms)
         self.delivered = 0
         self.acked = 0

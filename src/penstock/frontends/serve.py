@@ -30,7 +30,7 @@ import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import AddressUnusable
-from penstock.frontends.config import MEMORY, ServerConfig, address
+from penstock.frontends.config import AUTO, MEMORY, ServerConfig, address
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.status.server import StatusListener
@@ -74,7 +74,10 @@ class Server:
                 if place is not None:
                     sockets[name] = undo.enter_context(bound(name, *place))
             data = None if config.server.data == MEMORY else config.server.data
-            settings = msgspec.structs.replace(config.broker, topic=config.topic, group=config.group)
+            lake = "" if config.lake.path == AUTO else config.lake.path
+            settings = msgspec.structs.replace(
+                config.broker, lake=lake, topic=config.topic, group=config.group
+            )
             server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets)
             try:
                 await server._accept()
