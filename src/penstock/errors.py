@@ -15,6 +15,7 @@
     │   ├── OffsetOutOfRange      OFFSET_OUT_OF_RANGE
     │   ├── RestoreRefused        RESTORE_REFUSED
     │   ├── StagedMissing         STAGED_MISSING
+    │   ├── OffsetsMissing        OFFSETS_MISSING
     │   ├── GroupNotFound         GROUP_NOT_FOUND
     │   ├── GroupKindMismatch     GROUP_KIND_MISMATCH
     │   ├── MemberUnknown         MEMBER_UNKNOWN
@@ -29,6 +30,7 @@
     │   ├── AddressUnusable       ADDRESS_UNUSABLE
     │   ├── ExtraMissing          EXTRA_MISSING
     │   ├── LakeUnusable          LAKE_UNUSABLE
+    │   ├── NotArchived           NOT_ARCHIVED
     │   ├── FrameTooLarge         FRAME_TOO_LARGE
     │   ├── ProtocolViolation     PROTOCOL_VIOLATION
     │   ├── VersionUnsupported    VERSION_UNSUPPORTED
@@ -300,6 +302,24 @@ class StagedMissing(RequestError):
         super().__init__(token=token, start=start, end=end, why=why)
 
 
+class OffsetsMissing(RequestError):
+    """A query reads offsets that are in neither the log nor the lake.
+
+    Cause: retention has deleted them, and they were not archived before.
+    Do: read from behind them on; or let the query skip them, with ``on_gap=skip``, which writes them down
+        in the topic ``__gaps``; ``retention_waits_for_archive`` keeps it from happening again.
+    """
+
+    code = "OFFSETS_MISSING"
+    sentence = (
+        "offsets {start} up to {end} of {topic}:{partition} are in neither the log nor the lake; "
+        "read from {end} on, or set on_gap=skip to go on without them"
+    )
+
+    def __init__(self, *, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(topic=topic, partition=partition, start=start, end=end)
+
+
 class GroupNotFound(RequestError):
     """The topic has no group of that name.
 
@@ -513,6 +533,24 @@ class LakeUnusable(RequestError):
 
     def __init__(self, *, lake: str, why: str) -> None:
         super().__init__(lake=lake, why=why)
+
+
+class NotArchived(RequestError):
+    """Retention has deleted records that were not archived yet; the lake would have a gap.
+
+    Cause: the archive did not run for longer than the topic keeps its records.
+    Do: run it with ``on_gap = "skip"``, which puts the gap on record and goes on behind it; for the future
+        set ``retention_waits_for_archive`` on the topic.
+    """
+
+    code = "NOT_ARCHIVED"
+    sentence = (
+        "offsets {start} to {end} (before it) of {topic}:{partition} were deleted before they were archived; "
+        'go on behind them with on_gap = "skip", and set retention_waits_for_archive on the topic'
+    )
+
+    def __init__(self, *, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(topic=topic, partition=partition, start=start, end=end)
 
 
 class FrameTooLarge(RequestError):
