@@ -21,7 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-import penstock
+from penstock.api.broker import Broker
+from penstock.client.sync import connect
 from penstock.errors import GroupNotFound, QueryFailed, TopicNotFound
 from penstock.info import GroupInfo, ScheduledMessage
 from penstock.message import StoredMessage
@@ -77,12 +78,12 @@ class FactsReader(DataSourceReader):
         """The rows of a task."""
         assert partition.value == 0, "there is one"
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        with penstock.connect(self._options["servers"]) as broker:
+        with connect(self._options["servers"]) as broker:
             rows = _ROWS[self._options["of"]](broker)
             yield pa.RecordBatch.from_pylist(list(rows), schema=schema)
 
 
-def group_rows(broker: penstock.Broker) -> Iterator[dict[str, Any]]:
+def group_rows(broker: Broker) -> Iterator[dict[str, Any]]:
     """Every group of every topic; what is deleted meanwhile is passed over."""
     for topic in broker.topics():
         try:
@@ -111,7 +112,7 @@ def _group_row(info: GroupInfo) -> dict[str, Any]:
     }
 
 
-def schedule_rows(broker: penstock.Broker) -> Iterator[dict[str, Any]]:
+def schedule_rows(broker: Broker) -> Iterator[dict[str, Any]]:
     """Every message that waits for its time."""
     for topic in broker.topics():
         try:
@@ -120,7 +121,7 @@ def schedule_rows(broker: penstock.Broker) -> Iterator[dict[str, Any]]:
             continue
 
 
-def _scheduled(broker: penstock.Broker, topic: str) -> list[ScheduledMessage]:
+def _scheduled(broker: Broker, topic: str) -> list[ScheduledMessage]:
     """All of a topic's: the broker bounds its answer, and a part of it must not pass for all."""
     for _ in range(TRIES):  # Between list and count one more may have come.
         found = broker.scheduled(topic, SCHEDULED_MAX)
@@ -140,7 +141,7 @@ def _schedule_row(message: ScheduledMessage) -> dict[str, Any]:
     }
 
 
-def gap_rows(broker: penstock.Broker) -> Iterator[dict[str, Any]]:
+def gap_rows(broker: Broker) -> Iterator[dict[str, Any]]:
     """Every gap that a reader has skipped and written down."""
     try:
         partitions = broker.describe_topic(gaps.TOPIC).partitions
@@ -163,7 +164,7 @@ def _time(time_ms: int) -> datetime:
 
 
 SCHEMAS: Final = {"groups": GROUPS, "schedules": SCHEDULES, "gaps": GAPS}
-_ROWS: Final[dict[str, Callable[[penstock.Broker], Iterator[dict[str, Any]]]]] = {
+_ROWS: Final[dict[str, Callable[[Broker], Iterator[dict[str, Any]]]]] = {
     "groups": group_rows,
     "schedules": schedule_rows,
     "gaps": gap_rows,

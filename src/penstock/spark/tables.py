@@ -20,20 +20,20 @@ makes all of them once, for programs that say ``spark.sql`` themselves; a topic
 that is new, or has its first dead letter, is seen after the next call of it.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from penstock.client.sync import connect
 from penstock.config import DEAD_LETTER_SUFFIX
-from penstock.errors import QueryInvalid, TopicNotFound
+from penstock.errors import QueryInvalid
 from penstock.spark import sentences
 from penstock.spark.options import SERVERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from penstock.api.broker import Broker
 
     Makers = dict[str, Callable[[], DataFrame]]  # By name, what makes the table.
 
@@ -65,10 +65,10 @@ MESSAGE: Final = (
 )
 
 
-def tables(spark: "SparkSession", servers: str = SERVERS, *, topics: Iterable[str] | None = None) -> "Tables":
-    """Make a view for each topic of a broker, or for these ones, and for what belongs to them."""
+def tables(spark: "SparkSession", servers: str = SERVERS) -> "Tables":
+    """Make a view for each topic of a broker, and for what else it knows."""
     made = Tables(spark, servers)
-    made.create(made.names(topics))
+    made.create()
     return made
 
 
@@ -83,54 +83,37 @@ class Tables:
 
     # What there is.
 
-    def names(self, topics: Iterable[str] | None = None) -> list[str]:
-        """Every name that a query may use, or those of some topics and of the broker; sorted."""
-        return sorted(self._makers(topics))
+    def names(self) -> list[str]:
+        """Every name that a query may use, sorted."""
+        return sorted(self._makers())
 
-    def _makers(self, topics: Iterable[str] | None = None) -> "Makers":
-        with self._connected() as broker:
-            known = broker.topics()
+    def _makers(self) -> "Makers":
+        with connect(self._servers) as broker:
+            topics = broker.topics()
             lake = broker.stats().lake
-        if topics is not None:
-            chosen = list(topics)
-            for topic in chosen:
-                if topic not in known:
-                    raise TopicNotFound(topic=topic)
-            known = chosen
         makers: Makers = {
             GROUPS: partial(self._facts, "groups"),
             SCHEDULES: partial(self._facts, "schedules"),
             GAPS: partial(self._facts, "gaps"),
         }
-        if topics is None:
-            for name, path in _lake_tables(lake).items():
-                makers[name] = partial(_lake_table, self._spark, path)
-        for topic in known:
+        for name, path in _lake_tables(lake).items():
+            makers[name] = partial(_lake_table, self._spark, path)
+        for topic in topics:
             makers[topic + JOURNAL] = partial(self._facts, "journal", topic)
             makers[topic + DEAD_LETTERS] = partial(self._dead_letters, topic)
-        for topic in known:  # After the views of all: a topic of that name comes first.
+        for topic in topics:  # After the views of all: a topic of that name comes first.
             makers[topic] = partial(self._messages, topic)
         return makers
 
-    def _connected(self) -> "Broker":
-        connect: Callable[[str], Broker] = import_module("penstock").connect
-        return connect(self._servers)
-
     # Making them.
 
-    def create(self, names: Iterable[str] | None = None) -> None:
-        """Make the views of these names, or all of them; they replace views of the same name."""
+    def create(self) -> None:
+        """Make all views; those of the same name are replaced.  Names that only case tells apart get none."""
         makers = self._makers()
-        for name in makers if names is None else names:
-            self._create(name, makers)
-
-    def _create(self, name: str, makers: "Makers") -> None:
-        same = [each for each in makers if each.lower() == name.lower()]
-        if len(same) > 1:
-            raise QueryInvalid(why=f"{' and '.join(sorted(same))} are one name for SQL; read them by format")
-        if not same:
-            raise QueryInvalid(why=f"there is no topic or view {name!r}{sentences.instead(name, makers)}")
-        makers[same[0]]().createOrReplaceTempView(f"`{same[0]}`")
+        counts = Counter(name.lower() for name in makers)
+        for name, make in makers.items():
+            if counts[name.lower()] == 1:
+                make().createOrReplaceTempView(f"`{name}`")
 
     def sql(self, query: str) -> "DataFrame":
         """The answer to a query; makes the views that it names, and says in one sentence what is wrong."""
@@ -146,8 +129,16 @@ class Tables:
                 name = ".".join(sentences.missing_name(error) or []).lower()
                 if name not in known or name in self._made or len(self._made) == VIEWS_MAX:
                     raise sentences.told(error, makers) from None
-            self._create(name, makers)
-            self._made.add(name)
+            self._make(name, makers)
+
+    def _make(self, name: str, makers: "Makers") -> None:
+        same = sorted(each for each in makers if each.lower() == name)
+        if len(same) > 1:
+            raise QueryInvalid(
+                why=f"{' and '.join(same)} are one name for SQL; read each with the format penstock"
+            )
+        makers[same[0]]().createOrReplaceTempView(f"`{name}`")
+        self._made.add(name)
 
     def _forget(self) -> None:
         """Drop what was made for the query before: its dead letters may have been none, and are some now."""
@@ -165,7 +156,7 @@ class Tables:
         return reader.options(of=of, servers=self._servers, topic=topic).load()
 
     def _dead_letters(self, topic: str) -> "DataFrame":
-        with self._connected() as broker:
+        with connect(self._servers) as broker:
             settings = broker.describe_topic(topic).settings
             place = settings.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
             there = place in broker.topics()
