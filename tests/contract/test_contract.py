@@ -17,6 +17,7 @@ from penstock.errors import (
     LeaseLost,
     OffsetOutOfRange,
     QueueFull,
+    RestoreRefused,
     TopicNotFound,
 )
 from penstock.testing import TestBroker
@@ -488,3 +489,23 @@ def test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is(broker: Tes
     assert broker.fetch("orders", 1, 0, journal=True).batches
     with pytest.raises(OffsetOutOfRange):
         broker.fetch("orders", 1, 4)
+
+
+def test_what_retention_deleted_is_put_back_for_a_group(broker: TestBroker) -> None:
+    broker.create_topic("orders", retention="1h")
+    broker.publish_batch("orders", [b"0", b"1"])
+    gone = broker.fetch("orders", 0, 0).batches
+    broker.advance("2h")
+    broker.publish("orders", b"2")
+    broker.create_group("orders", "audit")
+
+    begun = broker.begin_restore("orders", 0, 0)
+    assert (begun.start, begun.end) == (0, 2)
+    assert broker.restore("orders", 0, begun.restore, gone) == 2
+    broker.finish_restore("orders", 0, begun.restore, "audit", hold="1d")
+
+    broker.advance("2h")
+    received = broker.consumer("orders", group="audit").receive(10)
+    assert [message.value for message in received] == [b"0", b"1", b"2"]
+    with pytest.raises(RestoreRefused, match="begin again"):
+        broker.restore("orders", 0, begun.restore, gone)

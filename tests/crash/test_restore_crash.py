@@ -13,6 +13,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.log.log import Log, LogConfig
 from penstock.log.restoring import Restoration
+from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
 from penstock.wire.records import Record, encode_values, lane_attributes
 
@@ -133,3 +134,64 @@ def test_a_running_log_goes_on_after_an_error_and_can_be_restored_again() -> Non
         log.close()
         disk.kill()
         assert Log.open(disk, "d", CONFIG).records(0, log.end) == records
+
+
+def test_a_broker_that_dies_while_it_restores_has_the_group_moved_or_not() -> None:
+    """At every file operation: after the restart the group is where it was, or at the restored beginning."""
+    moved = 0
+    count = broker_operations()
+    for at in range(1, count + 1):
+        disk, clock = CrashDisk(), ManualClock()
+        gone = trimmed_topic(disk, clock)
+        files = FaultyFiles(disk)
+        broker = TestBroker.open("data", files=files, clock=clock)
+        files._at, files._fault = len(files.operations) + at, Fault.TEAR
+        answered = False
+        try:
+            restore_for_audit(broker, gone)
+            answered = True
+        except Crash:
+            disk.power_cut(Random(at))
+
+        if answered:
+            break
+        broker = TestBroker.open("data", files=disk, clock=clock)
+        received = [int(message.value) for message in broker.consumer("orders", group="audit").receive(100)]
+        assert received in ([], list(range(40)))
+        moved += len(received) == 40
+        restore_for_audit(broker, gone)  # A second try does it.
+        consumer = broker.consumer("orders", group="audit")
+        assert [int(message.value) for message in consumer.receive(100)] == list(range(40))
+        disk.kill()
+    assert 0 < moved < at
+
+
+def broker_operations() -> int:
+    disk, clock = CrashDisk(), ManualClock()
+    gone = trimmed_topic(disk, clock)
+    files = FaultyFiles(disk)
+    broker = TestBroker.open("data", files=files, clock=clock)
+    before = len(files.operations)
+    restore_for_audit(broker, gone)
+    return len(files.operations) - before
+
+
+def trimmed_topic(disk: CrashDisk, clock: ManualClock) -> bytes:
+    """A topic without its first half, a group at its end, and what was deleted."""
+    with TestBroker.open("data", files=disk, clock=clock) as broker:
+        broker.create_topic("orders", retention="1h", segment_bytes=4096)
+        broker.publish_batch("orders", [b"%d" % number for number in range(20)])
+        gone = broker.fetch("orders", 0, 0).batches
+        broker.advance("2h")
+        broker.publish_batch("orders", [b"%d" % number for number in range(20, 40)])
+        broker.create_group("orders", "audit", start="latest")
+        assert broker.describe_topic("orders").partitions[0].start == 20
+    disk.kill()
+    return gone
+
+
+def restore_for_audit(broker: TestBroker, gone: bytes) -> None:
+    begun = broker.begin_restore("orders", 0, 0)
+    if begun.start < begun.end:
+        broker.restore("orders", 0, begun.restore, gone)
+    broker.finish_restore("orders", 0, begun.restore, "audit")

@@ -10,6 +10,7 @@ trace need nothing else:
     Settled                           acked, dead-lettered, expired or skipped: done for ever
     GivenBack                         nacked, timed out, released: will be delivered again
     Sought Committed Lost             the group's place was moved, by hand, by commit, by retention
+    Held                              retention waits for the group
     Outbox                            messages that must be published because of this: redone after a crash
     Redriven                          a dead letter of this partition's message went back to its topic
 
@@ -146,6 +147,13 @@ class Redriven(Event, frozen=True, tag=11):
     target: str
 
 
+class Held(Event, frozen=True, tag=12):
+    """Until ``until_ms`` retention leaves the group what is below ``end`` and it has not settled."""
+
+    end: int
+    until_ms: int
+
+
 AnyEvent = (
     GroupSet
     | GroupDeleted
@@ -158,6 +166,7 @@ AnyEvent = (
     | Lost
     | Outbox
     | Redriven
+    | Held
 )
 
 _decoder: Final[msgspec.msgpack.Decoder[AnyEvent]] = msgspec.msgpack.Decoder(AnyEvent)

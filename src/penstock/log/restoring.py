@@ -42,6 +42,10 @@ class Restoration:
             raise RestoreRefused(start=start, end=log.start, why="the log begins below that")
         self.start = start
         self.end = log.start
+        self.goal = start  # Where whoever wants it will begin; above ``end`` if nothing was deleted.
+        self.number = 0  # The broker's name for it ...
+        self.used_ms = 0  # ... and when it was last heard of.
+        self.installing = False  # Too late to begin another one.
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.
         self._log = log
         self._files = files
@@ -100,6 +104,7 @@ class Restoration:
     def install(self) -> Iterator[None]:
         """Move the segments into the log, one a step; after each the caller may use the log."""
         self.complete()
+        self.installing = True
         self.staged.close()
         if self.start < self.end:
             for segment, lanes in reversed(self.staged.parts()):
