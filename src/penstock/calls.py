@@ -26,6 +26,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     GroupInfo,
     Redrive,
     Restore,
@@ -99,6 +100,16 @@ class Positions(msgspec.Struct, frozen=True):
     topic: str
     group: str
     offsets: dict[int, int]
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Offsets of a partition, as a group sees them."""
+
+    topic: str
+    group: str
+    partition: int
+    start: int
+    end: int
 
 
 class At(msgspec.Struct, frozen=True):
@@ -237,6 +248,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "create_group": Call(NewGroup, None),
     "delete_group": Call(GroupName, None),
     "describe_group": Call(GroupName, GroupInfo),
+    "delivery_states": Call(Range, list[DeliveryState]),
     "seek": Call(Seek, None),
     "commit_offsets": Call(Positions, None),
     "offsets": Call(At, dict[int, int]),

@@ -170,6 +170,15 @@ class DeadLetterErrors(msgspec.Struct, frozen=True, kw_only=True):
     source: str  # Id of the message it was.
 
 
+class DeliveryState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of the messages from ``start`` up to ``end`` in a group."""
+
+    start: int
+    end: int
+    state: str  # waiting, in flight, retrying, acked, dead-lettered, expired, skipped, settled (otherwise).
+    attempts: int  # Deliveries so far; one that the consumer gave back unused does not count.
+
+
 class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Record batches of one partition, as they lie in its log."""
 

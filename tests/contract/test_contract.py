@@ -20,6 +20,7 @@ from penstock.errors import (
     RestoreRefused,
     TopicNotFound,
 )
+from penstock.info import DeliveryState
 from penstock.testing import TestBroker
 from penstock.wire.records import decode_batch
 
@@ -509,3 +510,15 @@ def test_what_retention_deleted_is_put_back_for_a_group(broker: TestBroker) -> N
     assert [message.value for message in received] == [b"0", b"1", b"2"]
     with pytest.raises(RestoreRefused, match="begin again"):
         broker.restore("orders", 0, begun.restore, gone)
+
+
+def test_what_became_of_messages_is_told_in_ranges(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=1)
+    consumer = broker.consumer("orders", group="g")
+    broker.publish_batch("orders", [b"a", b"b", b"c"])
+    consumer.ack(consumer.receive(2))
+
+    assert broker.delivery_states("orders", "g", 0, 0, 10) == [
+        DeliveryState(0, 2, "acked", 1),
+        DeliveryState(2, 3, "waiting", 0),
+    ]

@@ -26,6 +26,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     Fetched,
     GroupInfo,
     Redrive,
@@ -162,6 +163,12 @@ class Broker:
     def describe_group(self, topic: str, group: str) -> GroupInfo:
         """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
         return self._driver.run(self._operations.describe_group(topic, group))
+
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> list[DeliveryState]:
+        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
+        return self._driver.run(self._operations.delivery_states(topic, group, partition, start, end))
 
     def seek(
         self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None

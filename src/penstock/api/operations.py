@@ -23,6 +23,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     Fetched,
     GroupInfo,
     Redrive,
@@ -147,6 +148,10 @@ class Operations(Protocol):
     def delete_group(self, topic: str, group: str) -> Work[None]: ...
 
     def describe_group(self, topic: str, group: str) -> Work[GroupInfo]: ...
+
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> Work[list[DeliveryState]]: ...
 
     def seek(
         self, topic: str, group: str, to: Start | str | Instant, partition: int | None

@@ -6,7 +6,7 @@
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
     facts          what the broker tells    progress       how far a group is
-    fetching       logs as they are, for readers from outside
+    fetching       logs as they are         deliveries     what became of messages
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
 
@@ -24,6 +24,7 @@ import msgspec
 from penstock.broker.browsing import Browsing
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.deliveries import Deliveries
 from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.facts import Facts
 from penstock.broker.fetching import Fetching
@@ -70,6 +71,7 @@ class Core:
         self.schedules = Schedules(self.state, self.publishing)
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
+        self.deliveries = Deliveries(self.state)
         self.fetching = Fetching(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)

@@ -24,6 +24,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     GroupInfo,
     Redrive,
     Restore,
@@ -186,6 +187,12 @@ class LocalOperations:
     def describe_group(self, topic: str, group: str) -> GroupInfo:
         """How far a group is."""
         return self._core.progress.describe(topic, group)
+
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> Steps[list[DeliveryState]]:
+        """What became of a range of messages."""
+        return self._core.deliveries.states(topic, group, partition, start, end)
 
     def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> Steps[None]:
         """Move a group."""

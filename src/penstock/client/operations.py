@@ -32,6 +32,7 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     Fetched,
     GroupInfo,
     Redrive,
@@ -49,7 +50,7 @@ from penstock.wire.native_bodies import OpenConsumer, encode_call
 
 LOOKS: Final = frozenset({
     "topics", "describe_topic", "describe_group", "read", "peek", "trace", "scheduled", "scheduled_count",
-    "dead_letters", "dead_letter_errors", "stats", "published_version", "offsets",
+    "dead_letters", "dead_letter_errors", "stats", "published_version", "offsets", "delivery_states",
 })  # fmt: skip
 TWICE: Final = frozenset({
     "alter_topic", "create_group", "seek", "reschedule", "publish_staged", "commit_offsets", "begin_restore",
@@ -218,6 +219,16 @@ class RemoteOperations:
         """How far a group is."""
         info: GroupInfo = await self._call("describe_group", topic=topic, group=group)
         return info
+
+    @work
+    async def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> list[DeliveryState]:
+        """What became of a range of messages."""
+        states: list[DeliveryState] = await self._call(
+            "delivery_states", topic=topic, group=group, partition=partition, start=start, end=end
+        )
+        return states
 
     @work
     async def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> None:

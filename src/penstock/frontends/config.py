@@ -91,7 +91,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where archived messages are."""
 
-    # A directory or a URI such as "s3://bucket/lake", which the server only tells those who archive and query;
+    # A directory or a URI such as "s3://bucket/lake", which a server only tells those who archive and query;
     # "auto" is "lake" in the directory of the data.
     path: str = AUTO
 
