@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "peek": "Look at the last messages of a topic; takes nothing.",
     "group": "How far the readers of a topic are; move and delete them.",
     "trace": "Everything that happened to a message.",
+    "sql": "Ask topics in SQL: a query, or a shell.",
     "dlq": "Dead letters: list by error, show, send back.",
     "worker": "Run the functions of an app that work on messages.",
     "schedule": "Messages that wait for their time: list, add, cancel.",

@@ -34,6 +34,10 @@ class Answer:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    def first(self, count: int) -> "Answer":
+        """The same with so many rows at most."""
+        return Answer(self.table.slice(0, count))
+
     def is_number(self, column: int) -> bool:
         """Is it a column of numbers?"""
         kind = self.table.schema.types[column]
