@@ -22,9 +22,10 @@ that looking at pipelines is quick and works without it.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from penstock.errors import InvalidValue
+from penstock.errors import ExtraMissing, InvalidValue
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.context import Context
@@ -60,4 +61,6 @@ def check_pipeline(name: str) -> str:
 
 def load(name: str) -> Pipeline:
     """The module of a pipeline; imports PySpark, if the pipeline does."""
+    if find_spec("pyspark") is None:
+        raise ExtraMissing(what="PySpark", extra="spark")
     return cast("Pipeline", import_module(f"{__name__}.{check_pipeline(name)}"))
