@@ -117,6 +117,7 @@ class At(msgspec.Struct, frozen=True):
 
     topic: str
     at: str | int | float
+    journal: bool = False
 
 
 class PublishStaged(msgspec.Struct, frozen=True):

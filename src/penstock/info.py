@@ -45,6 +45,7 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
     """A group on one partition."""
 
     partition: int
+    journal_group: int  # Its number in the journal of the partition.
     floor: int  # Everything below is settled (queue) or committed (stream).
     end: int
     lag: int

@@ -226,6 +226,25 @@ def test_offsets_of_the_ends_and_of_a_time(broker: TestBroker) -> None:
         broker.offsets("orders", "soon")
 
 
+def test_offsets_of_a_journal(broker: TestBroker) -> None:
+    publish(broker, 2)
+    consumer = broker.consumer("orders", group="g")
+    consumer.ack(consumer.receive())
+    broker.advance("1h")
+    late = broker.clock.wall_ms() / 1000
+    consumer.ack(consumer.receive())
+    broker.fetch("orders", 0, 0, journal=True)
+
+    earlier = broker.offsets("orders", late, journal=True)[0]
+    kinds = [
+        type(events.decode(record.value or b"")).__name__
+        for record in records_of(broker.fetch("orders", 0, earlier, journal=True).batches)
+        if record.offset >= earlier
+    ]
+    assert kinds == ["Leased", "Settled"]
+    assert broker.offsets("orders", "latest", journal=True) == {0: earlier + 2, 1: 1}
+
+
 # Commits from outside.
 
 
@@ -246,6 +265,12 @@ def test_a_commit_may_go_back(broker: TestBroker) -> None:
 
     group = broker.describe_group("orders", "query")
     assert (group.lag, group.acked) == (4, 5)
+    last = [
+        events.decode(each.value or b"")
+        for each in records_of(broker.fetch("orders", 0, 0, journal=True).batches)
+    ]
+    number = group.partitions[0].number
+    assert last[-2:] == [events.Committed(number, 5, 0), events.Committed(number, 1, 5)]
 
 
 def test_a_commit_outlives_the_broker(tmp_path: Path) -> None:

@@ -232,9 +232,9 @@ class AsyncBroker:
         """
         return await self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
 
-    async def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+    async def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
         """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
-        return await self._driver.run(self._operations.offsets(topic, at))
+        return await self._driver.run(self._operations.offsets(topic, at, journal))
 
     async def read(
         self,

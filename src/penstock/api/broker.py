@@ -234,9 +234,9 @@ class Broker:
         """
         return self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
 
-    def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+    def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
         """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
-        return self._driver.run(self._operations.offsets(topic, at))
+        return self._driver.run(self._operations.offsets(topic, at, journal))
 
     def read(
         self,

@@ -50,10 +50,17 @@ class Fetching:
         batches, following = log.fetch(offset, min(max_bytes, self._state.config.receive_bytes_max))
         return Fetched(start=log.start, end=log.high, next_offset=following, batches=batches)
 
-    def offsets(self, name: str, at: str | Instant) -> dict[int, int]:
+    def offsets(self, name: str, at: str | Instant, journal: bool) -> dict[int, int]:
         """By partition: the first offset, the one after the last, or the first not older than ``at``."""
-        topic = self._state.topic(name)
-        return {partition.number: _offset_at(partition.log, at) for partition in topic.partitions}
+        found = {}
+        for partition in self._state.topic(name).partitions:
+            if not journal:
+                found[partition.number] = _offset_at(partition.log, at)
+            elif partition.journal is not None:
+                found[partition.number] = _offset_at(partition.journal.log, at)
+            else:
+                found[partition.number] = 0
+        return found
 
     def commit_offsets(self, name: str, group_name: str, offsets: dict[int, int]) -> Steps[None]:
         """Set a stream group's place from outside; the group is made if it is not there."""
@@ -75,7 +82,8 @@ class Fetching:
         if offset == member.committed:
             return
         journal = open_journal(self._state, partition)
-        journal.commit([events.Committed(member.number, offset)], self._state.clock.steady_ms())
+        committed = events.Committed(member.number, offset, member.committed)
+        journal.commit([committed], self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
         read = max(offset - member.committed, 0)
         group.delivered += read

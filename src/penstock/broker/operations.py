@@ -220,9 +220,9 @@ class LocalOperations:
     # Looking.
 
     @at_once
-    def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+    def offsets(self, topic: str, at: str | Instant, journal: bool) -> dict[int, int]:
         """Which offset a time is, by partition."""
-        return self._core.fetching.offsets(topic, at)
+        return self._core.fetching.offsets(topic, at, journal)
 
     @at_once
     def read(

@@ -162,6 +162,7 @@ def _partition_lag(member: GroupPartition) -> PartitionLag:
     stream = member.settings.kind == "stream"
     return PartitionLag(
         partition=partition.number,
+        journal_group=member.number,
         floor=member.committed if stream else member.engine.floor,
         end=partition.log.high,
         lag=group_lag(partition, member.group, partition.log.high),

@@ -281,9 +281,9 @@ class RemoteOperations:
         return Fetched(start=start, end=end, next_offset=following, batches=batches)
 
     @work
-    async def offsets(self, topic: str, at: str | Instant) -> dict[int, int]:
+    async def offsets(self, topic: str, at: str | Instant, journal: bool) -> dict[int, int]:
         """Which offset a time is, by partition."""
-        offsets: dict[int, int] = await self._call("offsets", topic=topic, at=at)
+        offsets: dict[int, int] = await self._call("offsets", topic=topic, at=at, journal=journal)
         return offsets
 
     @work

@@ -114,6 +114,7 @@ class Committed(Event, frozen=True, tag=8):
     """A stream group's next offset."""
 
     offset: int
+    previous: int = -1  # What it was before; -1 in a journal that did not say.
 
 
 class Lost(Event, frozen=True, tag=9):
