@@ -39,7 +39,7 @@ class History:
         return [] if table is None else table.files(span.partition, span.start, span.end, from_ms, to_ms)
 
     def about(self, gap: Span, from_ms: int | None, to_ms: int | None) -> bool:
-        """Can offsets that are nowhere be of a time?  Not if what is before or behind them tells otherwise."""
+        """Can offsets that are nowhere be of a time?  Not if what is before or behind them shows it."""
         before = self.files(Span(gap.topic, gap.partition, 0, gap.start)) if to_ms is not None else []
         behind = self.files(Span(gap.topic, gap.partition, gap.end, 1 << 62)) if from_ms is not None else []
         too_late = any(to_ms is not None and file.last_ms >= to_ms for file in before)
