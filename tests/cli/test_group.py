@@ -109,7 +109,7 @@ def test_describe_as_json_has_every_fact(cli: Cli, shipping: TestBroker) -> None
             "in_flight": 1,
             "waiting_retry": 1,
         }
-    ]
+    ]  # fmt: skip
 
 
 def test_list_shows_all_groups_or_those_of_a_topic(cli: Cli, shipping: TestBroker) -> None:

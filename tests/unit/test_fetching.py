@@ -265,11 +265,9 @@ def test_a_commit_may_go_back(broker: TestBroker) -> None:
 
     group = broker.describe_group("orders", "query")
     assert (group.lag, group.acked) == (4, 5)
-    last = [
-        events.decode(each.value or b"")
-        for each in records_of(broker.fetch("orders", 0, 0, journal=True).batches)
-    ]
-    number = group.partitions[0].number
+    journal = records_of(broker.fetch("orders", 0, 0, journal=True).batches)
+    last = [events.decode(each.value or b"") for each in journal]
+    number = group.partitions[0].journal_group
     assert last[-2:] == [events.Committed(number, 5, 0), events.Committed(number, 1, 5)]
 
 
