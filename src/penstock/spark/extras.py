@@ -28,9 +28,8 @@ class Extras:
     def __init__(self, options: SourceOptions, span: Span) -> None:
         self._options = options
         self._span = span
-        self._known: tuple[pa.Array, list[DeliveryState]] | None = (
-            None  # Of the batch that was asked for last.
-        )
+        self._asked = (0, 0)  # Of these offsets ...
+        self._states: list[DeliveryState] = []  # ... this is known.
 
     def column(self, name: str, offsets: pa.Array) -> pa.Array:
         """One column for rows of these offsets, which rise."""

@@ -124,6 +124,6 @@ _MADE: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], A
     (pa.types.is_timestamp, lambda _: datetime.datetime),
     (pa.types.is_decimal, lambda _: Decimal),
     (pa.types.is_struct, _fields),
-    (pa.types.is_list, lambda kind: list[python_type(kind.value_type)]),
-    (pa.types.is_map, lambda kind: dict[str, python_type(kind.item_type)]),
+    (pa.types.is_list, lambda kind: list[python_type(kind.value_type)]),  # type: ignore[misc]
+    (pa.types.is_map, lambda kind: dict[str, python_type(kind.item_type)]),  # type: ignore[misc]
 ]
