@@ -16,7 +16,7 @@ from penstock.errors import OffsetsMissing, TopicExists, TopicNotFound
 from penstock.spark.planning import Span
 
 if TYPE_CHECKING:
-    from penstock.client.sync import RemoteBroker
+    from penstock.api.broker import Broker
 
 TOPIC: Final = "__gaps"
 
@@ -31,7 +31,7 @@ class Gap(msgspec.Struct, frozen=True):
     reader: str  # The group that a stream reads as; empty if it has none.
 
 
-def tell_gap(broker: "RemoteBroker", span: Span, on_gap: str, reader: str | None) -> None:
+def tell_gap(broker: "Broker", span: Span, on_gap: str, reader: str | None) -> None:
     """Raise, or write it down."""
     if on_gap == "error":
         raise OffsetsMissing(topic=span.topic, partition=span.partition, start=span.start, end=span.end)

@@ -10,14 +10,14 @@ from penstock.spark.lake.table import LakeTable
 from penstock.spark.planning import Part, Span, archived, parts
 
 if TYPE_CHECKING:
-    from penstock.client.sync import RemoteBroker
+    from penstock.api.broker import Broker
     from penstock.spark.lake.layout import LakeFile
 
 
 class History:
     """The lake of one broker, as it is when its tables are first asked for."""
 
-    def __init__(self, broker: "RemoteBroker", lake: str | None) -> None:
+    def __init__(self, broker: "Broker", lake: str | None) -> None:
         self._broker = broker
         self._lake = lake  # None: where the broker says.
         self._tables: dict[str, LakeTable | None] = {}
