@@ -33,8 +33,8 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@
 
-run: compile     ## a server on ./data, with the commands to try next; Ctrl-C ends it
-	@$(COMPILED) $(BIN)/penstock serve --data ./data
+run: compile     ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
+	@$(COMPILED) $(BIN)/penstock serve --data ./data --archive
 
 test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (under 20 minutes)
 test-interpreted: $(READY)

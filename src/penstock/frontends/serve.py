@@ -4,6 +4,7 @@
     open the broker           takes the lock of the directory, recovers what is in it
     accept                    all doors at once
       ...                     until SIGTERM or SIGINT
+    let others end            what was started beside the server, while there is a broker for it
     stop accepting            the ports are free for the next one
     drain the doors           what was read is answered; consumers give back what they hold
     close the broker          what was accepted is written down, and the lock let go
@@ -134,8 +135,13 @@ class Server:
         await self.stop()
 
 
-def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
-    """Serve until a signal; ``ready`` is called with the addresses as soon as connections are accepted."""
+def run(
+    config: ServerConfig, ready: Callable[[Addresses], None], stopping: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until a signal; ``ready`` is called with the addresses as soon as connections are accepted.
+
+    ``stopping`` is called in a thread when the end has come, and the broker serves until it returns.
+    """
     keep_memory()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         loop = runner.get_loop()
@@ -152,17 +158,23 @@ def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
         # Not the loop's handlers: these are heard also while a large directory is being recovered.
         before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            runner.run(_serve(config, ready, stop))
+            runner.run(_serve(config, ready, stopping, stop))
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
-async def _serve(config: ServerConfig, ready: Callable[[Addresses], None], stop: asyncio.Event) -> None:
+async def _serve(
+    config: ServerConfig,
+    ready: Callable[[Addresses], None],
+    stopping: Callable[[], None],
+    stop: asyncio.Event,
+) -> None:
     async with await Server.open(config) as server:
         ready(server.addresses)
         await stop.wait()
         logger.info("stopping: finishing what is in hand; Ctrl-C (SIGINT) again ends at once")
+        await asyncio.to_thread(stopping)
     logger.info("stopped")
 
 

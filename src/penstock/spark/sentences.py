@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHARACTERS_MAX: Final = 500  # A sentence that is longer than this is none.
 
-_OURS: Final = re.compile(r"penstock\.errors\.\w+: (.+? \[[A-Z_]+\])$", re.MULTILINE)
+_OURS: Final = re.compile(r"penstock\.errors\.\w+: (.+?) \[[A-Z_]+\]$", re.MULTILINE)
 # In Spark's text of an error: [CONDITION] What happened. SQLSTATE: 42703 ...
 _THEIRS: Final = re.compile(r"\[[A-Z_][A-Z_0-9.]+\] (.+?)\s*(?:SQLSTATE: \w+|\n\s*at |\Z)", re.DOTALL)
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
