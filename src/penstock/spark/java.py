@@ -35,6 +35,9 @@ exec "{java}" "$@"
 
 def java_home() -> Path:
     """A directory for JAVA_HOME whose ``bin/java`` starts Spark quietly."""
+    told = os.environ.get("JAVA_HOME")
+    if told and Path(told).parent == _cache():  # Set by an earlier session of this process, or of its parent.
+        return Path(told)
     java = installed_java() or packaged_java()
     if java is None:
         raise ExtraMissing(what=f"Java {VERSION_MIN} or newer", extra="spark")
@@ -71,8 +74,7 @@ def _version(java: Path) -> int:
 def _wrapped(java: Path) -> Path:
     """The home of a wrapper around this Java, in the user's cache; made once."""
     text = WRAPPER.format(java=java)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "penstock" / f"java-{_name(java)}"
+    home = _cache() / f"java-{_name(java)}"
     wrapper = home / "bin" / "java"
     if not wrapper.exists() or wrapper.read_text() != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +83,10 @@ def _wrapped(java: Path) -> Path:
         fresh.chmod(0o755)
         fresh.replace(wrapper)
     return home
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
 def _name(java: Path) -> str:
