@@ -45,21 +45,20 @@ class Fetching:
                 return _nothing_yet(offset)
             log = partition.journal.log
             if offset >= log.high:
-                partition.journal.flush()
-                yield from journal_durable(partition)
+                yield from _write_down(partition)
         batches, following = log.fetch(offset, min(max_bytes, self._state.config.receive_bytes_max))
         return Fetched(start=log.start, end=log.high, next_offset=following, batches=batches)
 
-    def offsets(self, name: str, at: str | Instant, journal: bool) -> dict[int, int]:
+    def offsets(self, name: str, at: str | Instant, journal: bool) -> Steps[dict[int, int]]:
         """By partition: the first offset, the one after the last, or the first not older than ``at``."""
-        found = {}
-        for partition in self._state.topic(name).partitions:
-            if not journal:
-                found[partition.number] = _offset_at(partition.log, at)
-            elif partition.journal is not None:
+        topic = self._state.topic(name)
+        if not journal:
+            return {partition.number: _offset_at(partition.log, at) for partition in topic.partitions}
+        found = dict.fromkeys(range(len(topic.partitions)), 0)
+        for partition in topic.partitions:
+            if partition.journal is not None:
+                yield from _write_down(partition)
                 found[partition.number] = _offset_at(partition.journal.log, at)
-            else:
-                found[partition.number] = 0
         return found
 
     def commit_offsets(self, name: str, group_name: str, offsets: dict[int, int]) -> Steps[None]:
@@ -89,6 +88,13 @@ class Fetching:
         group.delivered += read
         group.acked += read
         member.committed = offset
+
+
+def _write_down(partition: Partition) -> Steps[None]:
+    """What was only noted, to the end of the journal, where readers may see it."""
+    assert partition.journal is not None
+    partition.journal.flush()
+    yield from journal_durable(partition)
 
 
 def _nothing_yet(offset: int) -> Fetched:

@@ -219,8 +219,7 @@ class LocalOperations:
 
     # Looking.
 
-    @at_once
-    def offsets(self, topic: str, at: str | Instant, journal: bool) -> dict[int, int]:
+    def offsets(self, topic: str, at: str | Instant, journal: bool) -> Steps[dict[int, int]]:
         """Which offset a time is, by partition."""
         return self._core.fetching.offsets(topic, at, journal)
 

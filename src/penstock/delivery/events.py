@@ -42,6 +42,8 @@ WHY: Final = (
     "nacked", "visibility timeout", "consumer closed", "broker restarted", "rejected", "expired",
     "waits for its key",
 )  # fmt: skip
+# The same as what happened to the message, in one word.
+GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
