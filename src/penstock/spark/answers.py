@@ -72,7 +72,8 @@ def answer_of(frame: "DataFrame", rows_max: int | None = None) -> Answer:
 
     limited = frame if rows_max is None else frame.limit(rows_max)
     try:
-        return Answer(limited.toArrow())
+        with sentences.unlogged():
+            return Answer(limited.toArrow())
     except (PySparkException, Py4JError) as error:
         raise sentences.told(error) from None
 

@@ -22,11 +22,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.api.broker import Broker
-from penstock.client.sync import connect
 from penstock.errors import GroupNotFound, QueryFailed, TopicNotFound
 from penstock.info import GroupInfo, ScheduledMessage
 from penstock.message import StoredMessage
-from penstock.spark import gaps
+from penstock.spark import gaps, journal
+from penstock.spark.connections import broker_at
 
 NAME: Final = "penstock_facts"
 SCHEDULED_MAX: Final = 1_000_000  # Messages of one topic that a broker is asked for.
@@ -64,23 +64,29 @@ class Facts(DataSource):
 
 
 class FactsReader(DataSourceReader):
-    """Asks the broker, in its task."""
+    """Asks the broker, in its tasks."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self._options = options
+        self._of = options["of"]
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One task."""
-        return [InputPartition(0)]
+        """One task, or one for each partition of a journal."""
+        if self._of != "journal":
+            return [InputPartition(None)]
+        found = journal.ranges_of(broker_at(self._options["servers"]), self._options["topic"])
+        return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        assert partition.value == 0, "there is one"
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        with connect(self._options["servers"]) as broker:
-            rows = _ROWS[self._options["of"]](broker)
-            yield pa.RecordBatch.from_pylist(list(rows), schema=schema)
+        broker = broker_at(self._options["servers"])
+        if self._of == "journal":
+            for batch in journal.rows_of(broker, partition.value):
+                yield batch.cast(schema)
+        else:
+            yield pa.RecordBatch.from_pylist(list(_ROWS[self._of](broker)), schema=schema)
 
 
 def group_rows(broker: Broker) -> Iterator[dict[str, Any]]:
@@ -163,7 +169,7 @@ def _time(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-SCHEMAS: Final = {"groups": GROUPS, "schedules": SCHEDULES, "gaps": GAPS}
+SCHEMAS: Final = {"groups": GROUPS, "schedules": SCHEDULES, "gaps": GAPS, "journal": journal.COLUMNS}
 _ROWS: Final[dict[str, Callable[[Broker], Iterator[dict[str, Any]]]]] = {
     "groups": group_rows,
     "schedules": schedule_rows,

@@ -12,7 +12,8 @@ sentence is kept, and the stack stays behind.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,12 +34,23 @@ _PART: Final = re.compile(r"`((?:[^`]|``)+)`")
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """PySpark logs the errors that it raises, stack and all; in this block it does not."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
 def hush(spark: "SparkSession") -> None:
-    """Have Spark print nothing of errors, which are told by their sentence."""
-    for name in _LOGGERS:
-        logging.getLogger(name).disabled = True
-    context = getattr(spark, "_jsc", None)  # Spark Connect has its log elsewhere.
-    if context is not None:
+    """Have Spark's own side print nothing of errors, for a program that tells them by their sentence."""
+    if hasattr(spark, "_jsc"):  # Spark Connect has its log elsewhere.
         spark.sparkContext.setLogLevel("OFF")
 
 

@@ -124,7 +124,8 @@ class Tables:
         self._forget()
         while True:
             try:
-                return self._spark.sql(query)
+                with sentences.unlogged():
+                    return self._spark.sql(query)
             except PySparkException as error:
                 name = ".".join(sentences.missing_name(error) or []).lower()
                 if name not in known or name in self._made or len(self._made) == VIEWS_MAX:
@@ -143,7 +144,7 @@ class Tables:
     def _forget(self) -> None:
         """Drop what was made for the query before: its dead letters may have been none, and are some now."""
         while self._made:
-            self._spark.catalog.dropTempView(f"`{self._made.pop()}`")
+            self._spark.catalog.dropTempView(self._made.pop())
 
     # The tables themselves.
 
