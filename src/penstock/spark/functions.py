@@ -17,15 +17,20 @@ from penstock.errors import InvalidValue
 from penstock.workers.loading import NoSuchApp, load_object
 
 
-def load_function(setting: str, target: str) -> tuple[ModuleType, Callable[..., Any]]:
-    """The function called ``module:name``, and its module; ``setting`` is what named it."""
-    module_name, colon, name = target.partition(":")
-    if not colon or not name:
-        raise InvalidValue(name=setting, value=target, why="it is written module:function")
+def load_named(setting: str, target: str) -> tuple[ModuleType, Any]:
+    """What is called ``module:name``, and its module; ``setting`` is what named it."""
+    module_name, _, name = target.partition(":")
+    if not module_name or not name:
+        raise InvalidValue(name=setting, value=target, why="it is written module:name")
     try:
-        module, found = load_object(module_name, name)
+        return load_object(module_name, name)
     except NoSuchApp as error:
         raise InvalidValue(name=setting, value=target, why=str(error)) from None
+
+
+def load_function(setting: str, target: str) -> tuple[ModuleType, Callable[..., Any]]:
+    """The function called ``module:name``, and its module."""
+    module, found = load_named(setting, target)
     if not callable(found):
         raise InvalidValue(name=setting, value=target, why="it cannot be called")
     return module, found

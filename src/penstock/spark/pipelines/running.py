@@ -33,6 +33,7 @@ from penstock.spark.pipelines import Pipeline, states
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.progress import Line, Progress
 from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.sentences import shortest
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -184,13 +185,14 @@ def sentence_of(error: BaseException) -> str:
     """What an error says, in one line: our own sentence, if it is in there somewhere."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    text = str(error).strip()
+    text = str(error)
     if isinstance(error, PenstockError):
         return text
     if ours := _OURS.findall(text):
         return str(ours[-1])[:ERROR_CHARACTERS_MAX]
-    first = text.partition("\n")[0].strip()
-    return f"{type(error).__name__}: {first}"[:ERROR_CHARACTERS_MAX]
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return shortest(text)
+    return f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}"[:ERROR_CHARACTERS_MAX]
 
 
 class Signals:

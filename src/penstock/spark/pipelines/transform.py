@@ -111,7 +111,9 @@ def run(settings: Settings, context: Context) -> None:
         side = settings.side or f"{context.name}.bad"
         started.append(_publish(reduce(DataFrame.unionByName, bad), "side", side, settings, context))
     topics = [source.topic or name for name, source in settings.sources.items()]
+    before = _files(settings, context)
     dropped = queries.follow(started, context, group=context.name, topics=topics)
+    context.progress.advance(files=_files(settings, context) - before)
     if dropped:
         context.tell(f"{dropped:,} rows were left out by Spark's watermark: partitions were read far apart")
 
@@ -170,13 +172,13 @@ def _called(target: str, frames: dict[str, DataFrame]) -> DataFrame:
 
 def _keep(rows: DataFrame, settings: Settings, context: Context) -> "StreamingQuery":
     """Start a query that writes to the table."""
+    context.spark.dataSource.register(results.ResultTable)
     path = results.path_of(context.lake, settings.table)
+    return _begin(rows.writeStream.format(results.FORMAT).option("path", path), "table", settings, context)
 
-    def append(batch: DataFrame, version: int) -> None:
-        _, files = results.append(batch, path, f"penstock/{context.name}", version)
-        context.progress.advance(files=files)
 
-    return _begin(rows.writeStream.foreachBatch(append), "table", settings, context)
+def _files(settings: Settings, context: Context) -> int:
+    return results.file_count(results.path_of(context.lake, settings.table)) if settings.table else 0
 
 
 def _publish(
