@@ -122,9 +122,9 @@ class Maintenance:
         journal.log.delete_before(journal.log.offset_at(since_ms))
 
     def compact(self, topic: Topic, partition: Partition) -> Steps[None]:
-        """Keep the last value of each key."""
-        if topic.settings.compact:
-            wall_ms = self._state.clock.wall_ms()
+        """Keep the last value of each key, once no group waits for all that was put back for it."""
+        wall_ms = self._state.clock.wall_ms()
+        if topic.settings.compact and held_from(partition, wall_ms) == partition.log.end:
             for _ in compact_steps(partition.log, wall_ms, topic.settings.tombstone_retention_ms):
                 yield GiveWay()
 

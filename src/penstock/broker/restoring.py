@@ -22,7 +22,8 @@ Why the rest of the state stays right when a log's start moves back:
     dedup ids    that are young enough are remembered again
     schedule     everything below the last message that fired is accounted for, as before
     journal      is trimmed by the age of the first message: no earlier than before
-    compaction   of a restored topic is refused: a key whose deletion was cleaned away would live again
+    compaction   a compacted topic is not restored: a key whose deletion was cleaned away would live again;
+                 one that is compacted later is not until the hold is over, and then from the start
 
 Bounds: one restoration for each partition; the last who begins has it.  It is
 given up after ``IDLE_MS`` without a word, and when the broker is closed.

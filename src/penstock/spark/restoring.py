@@ -21,13 +21,14 @@ doing it again does no harm.  Cost: about 3 us a record, 0.5 us compiled.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import InvalidValue, OffsetsMissing
+from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
 from penstock.spark.gaps import tell_gap
 from penstock.spark.history import History
 from penstock.spark.lake.reading import read_range
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 HOLD: Final = "7d"
 TIME: Final = pa.timestamp("us", "UTC")
+TRIES_MAX: Final = 3
 CHUNK_BYTES: Final = 4 * 1024 * 1024  # Of one call: sent and synced in some ten milliseconds.
 
 Advance = Callable[[int], None]
@@ -81,6 +83,19 @@ def restore(
     work.check(goals, on_gap)
     broker.create_group(topic, group)
     return [work.run(partition, goal, group, hold, on_gap, advance) for partition, goal in goals.items()]
+
+
+def counts(
+    broker: "Broker", topic: str, *, from_time: Instant | None = None, lake: str | None = None
+) -> dict[int, tuple[int, int]]:
+    """By partition, how many offsets ``restore`` would bring back, and how many follow in the log."""
+    from_ms = None if from_time is None else instant_ms("from_time", from_time)
+    work = _Restoring(broker, topic, History(broker, lake))
+    ends = broker.offsets(topic, "latest")
+    return {
+        partition: work.count(partition, goal, ends[partition])
+        for partition, goal in work.goals(from_ms, None).items()
+    }
 
 
 class _Restoring:
@@ -140,12 +155,25 @@ class _Restoring:
                 raise OffsetsMissing(topic=self._topic, partition=partition, start=gap.start, end=gap.end)
         return found
 
+    def count(self, partition: int, goal: int, end: int) -> tuple[int, int]:
+        """How many offsets are below the log's start, and how many follow."""
+        start = max(self._starts[partition], goal)
+        return start - goal, end - start
+
     # Putting it back.
 
     def run(
         self, partition: int, goal: int, group: str, hold: Duration, on_gap: str, advance: Advance
     ) -> Restored:
-        """One partition, from the lake into the log."""
+        """One partition, from the lake into the log; from the beginning again, if the server went away."""
+        for _ in range(TRIES_MAX - 1):
+            with suppress(RestoreRefused, OutcomeUnknown):
+                return self._run(partition, goal, group, hold, on_gap, advance)
+        return self._run(partition, goal, group, hold, on_gap, advance)
+
+    def _run(
+        self, partition: int, goal: int, group: str, hold: Duration, on_gap: str, advance: Advance
+    ) -> Restored:
         begun = self._broker.begin_restore(self._topic, partition, goal)
         records = 0
         for where, span in self._plan(partition, goal, begun.end, on_gap):

@@ -1,7 +1,8 @@
 """Points in time that have a name: the compacted topic ``__snapshots``.
 
-    key      value (JSON)
-    NAME     a ``Snapshot``: when it was taken, and for each topic where the end of each partition was
+    key           value (JSON)
+    NAME          a ``Snapshot``: when it was taken, and for each topic where the end of each partition was
+    replay:NAME   what a replay reads, as long as it is not finished (``replays.py``)
 
 A snapshot copies nothing.  What lies behind it is in the log, and below the
 log's start in the lake, so ``penstock consume --from-snapshot NAME`` can begin
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
 TOPIC: Final = "__snapshots"
+REPLAY: Final = "replay:"  # No name of a snapshot begins so.
 READ_MESSAGES: Final = 1000  # At once.
 SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are compacted.
 
@@ -52,15 +54,24 @@ def take(broker: "Broker", name: str, now_ms: int, topics: "Sequence[str] | None
         raise InvalidValue(name="snapshot", value=name, why=why)
     places = {topic: broker.offsets(topic, "latest") for topic in topics or broker.topics()}
     made = Snapshot(name=name, taken_ms=now_ms, topics=places)
-    with suppress(TopicExists):
-        broker.create_topic(TOPIC, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
+    make_topic(broker)
     broker.publish(TOPIC, msgspec.json.encode(made), key=name)
     return made
 
 
+def make_topic(broker: "Broker") -> None:
+    """The topic of snapshots, if it has to be made."""
+    with suppress(TopicExists):
+        broker.create_topic(TOPIC, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
+
+
 def known(broker: "Broker") -> dict[str, Snapshot]:
     """All snapshots by name, in the order in which they were taken."""
-    found = (msgspec.json.decode(value, type=Snapshot) for value in _values(broker))
+    found = [
+        msgspec.json.decode(value, type=Snapshot)
+        for key, value in entries(broker)
+        if not key.startswith(REPLAY)
+    ]
     return {each.name: each for each in sorted(found, key=lambda each: each.taken_ms)}
 
 
@@ -73,12 +84,13 @@ def get(broker: "Broker", name: str) -> Snapshot:
     return snapshots[name]
 
 
-def _values(broker: "Broker") -> "Iterator[bytes]":
+def entries(broker: "Broker") -> "Iterator[tuple[str, bytes]]":
+    """All that is in the topic, by key, the oldest first; what was taken back is empty."""
     try:
         [place] = broker.describe_topic(TOPIC).partitions
     except TopicNotFound:
         return
     offset = place.start
     while some := broker.read(TOPIC, partition=0, offset=offset, limit=READ_MESSAGES):
-        yield from (message.value for message in some)
+        yield from (((message.key or b"").decode(), message.value) for message in some)
         offset = some[-1].offset + 1
