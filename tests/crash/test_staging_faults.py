@@ -19,7 +19,7 @@ from random import Random
 import pytest
 from tests.staged import batch, stage, values_of
 
-from penstock.broker import intents
+from penstock.broker import intents, staging
 from penstock.config import BrokerConfig
 from penstock.errors import PenstockError, TopicExists
 from penstock.log.files import Files
@@ -38,6 +38,7 @@ CRASHES = [Fault.TEAR, Fault.BEFORE, Fault.AFTER]
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intents, "SEGMENT_BYTES", 4096)
+    monkeypatch.setattr(staging, "TURN_BYTES", 1)
 
 
 class Job:

@@ -9,7 +9,10 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 import penstock.spark
 
@@ -22,9 +25,9 @@ def everything(spark: "SparkSession", servers: str, folder: str) -> None:
     rows = spark.range(0, 1000, 1, 4).selectExpr("cast(id as string) as key", "concat('v', id) as value")
     rows.write.format("penstock").options(servers=servers, topic="table").mode("append").save()
     table = spark.read.format("penstock").options(servers=servers, topic="table").load()
-    executors = spark.sparkContext.parallelize(range(8), 8).map(where).distinct().collect()
+    places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string").distinct().collect()
     [[total]] = table.selectExpr("sum(cast(key as string))").collect()
-    say(table.count(), total, *sorted(executors))
+    say(table.count(), total, *sorted(place for (place,) in places))
     stream(spark, servers, folder, "table")
 
 
@@ -34,11 +37,13 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def where(_: int) -> str:
-    """Where a task finds Penstock: the folder that Spark unpacked it to."""
+def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where a task finds Penstock: the folder that it was unpacked to."""
     import penstock
 
-    return str(penstock.__file__).split(os.sep)[-3]
+    place = str(penstock.__file__).split(os.sep)[-3]
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"place": [place]})
 
 
 def stream(spark: "SparkSession", servers: str, folder: str, source: str = "in") -> None:

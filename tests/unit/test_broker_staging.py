@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.staged import batch, stage, values_of
 
-from penstock.broker import intents
+from penstock.broker import intents, staging
 from penstock.errors import (
     DelayOutOfRange,
     InvalidBatch,
@@ -178,11 +178,12 @@ def test_lanes_delays_and_times_to_live_are_honoured(broker: TestBroker) -> None
 
 def test_times_of_the_rows_are_kept_where_time_does_not_go_back(broker: TestBroker) -> None:
     now_ms = broker.clock.wall_ms()
+    old_ms = now_ms - DAY_MS
     staged = stage(
         broker,
         "t",
-        (0, batch([b"0", b"1"], times=[1000, 3000])),
-        (0, batch([b"2", b"3"], times=[2000, 4000])),  # 2 would go back.
+        (0, batch([b"0", b"1"], times=[old_ms, old_ms + 3])),
+        (0, batch([b"2", b"3"], times=[old_ms + 2, old_ms + 4])),  # 2 would go back.
         (0, batch([b"4"], times=[now_ms + DAY_MS])),  # Not yet.
         (0, batch([b"5"])),
     )
@@ -190,7 +191,20 @@ def test_times_of_the_rows_are_kept_where_time_does_not_go_back(broker: TestBrok
     broker.publish_staged("orders", "job", 0, staged)
 
     times = [message.timestamp for message in broker.read("orders")]
-    assert times == [1000, 3000, 3000, 4000, now_ms, now_ms]
+    assert times == [old_ms, old_ms + 3, old_ms + 3, old_ms + 4, now_ms, now_ms]
+
+
+def test_rows_that_retention_would_delete_at_once_are_refused(broker: TestBroker) -> None:
+    old = batch([b"old"], times=[broker.clock.wall_ms() - 8 * DAY_MS])
+    staged = stage(broker, "t", (0, old))
+
+    with pytest.raises(InvalidValue, match="keeps messages for 7d, and would delete this one at once"):
+        broker.publish_staged("orders", "job", 0, staged)
+
+    broker.publish("orders", b"new", partition=0)  # Behind it, the old one is as new.
+    broker.publish_staged("orders", "job", 0, staged)
+    broker.advance("5m")
+    assert values_of(broker, "orders") == [b"new", b"old"]
 
 
 def test_a_topic_that_is_full_refuses_before_anything_is_decided(broker: TestBroker) -> None:
@@ -208,10 +222,10 @@ def test_a_topic_that_is_full_refuses_before_anything_is_decided(broker: TestBro
 
 def test_a_schedule_that_is_full_refuses_before_anything_is_decided(broker: TestBroker) -> None:
     broker.create_topic("small", scheduled_max=1)
-    delayed = batch([b"a", b"b"], SCHEDULED, [("x-delay", b"1000")])
+    delayed = batch([b"a"], SCHEDULED, [("x-delay", b"1000")])
 
     with pytest.raises(QueueFull, match="schedule"):
-        broker.publish_staged("small", "job", 0, stage(broker, "t", (0, delayed)))
+        broker.publish_staged("small", "job", 0, stage(broker, "t", (0, delayed), (0, delayed)))
 
 
 def test_the_application_that_has_not_published_for_longest_is_forgotten(
@@ -279,8 +293,11 @@ def test_staging_is_cleared_after_a_day_in_any_case() -> None:
         broker.publish_staged("orders", "job", 0, staged)
 
 
-def test_a_caller_that_gives_up_after_the_decision_has_decided(broker: TestBroker) -> None:
+def test_a_caller_that_gives_up_after_the_decision_has_decided(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it waits for when it goes: it is all there or nothing is, and what is decided is finished."""
+    monkeypatch.setattr(staging, "TURN_BYTES", 1)
     outcomes = set()
     for steps_taken in range(1, 12):
         application = f"job-{steps_taken}"
@@ -307,8 +324,11 @@ def test_a_caller_that_gives_up_after_the_decision_has_decided(broker: TestBroke
     assert outcomes == {False, True}
 
 
-def test_two_callers_with_one_version_publish_it_once(broker: TestBroker) -> None:
+def test_two_callers_with_one_version_publish_it_once(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second finds the first at it, whichever step that is at, and waits or is told."""
+    monkeypatch.setattr(staging, "TURN_BYTES", 1)
     for lead in range(1, 12):
         staged = stage(broker, "t", (0, batch([b"%d" % lead])), (1, batch([b"%d" % lead])))
         first = broker._core.staging.publish("orders", "job", lead, staged)

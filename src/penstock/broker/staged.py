@@ -18,8 +18,16 @@ from penstock.broker.publishing import EXPIRES_AT, Publishing, checked, set_sche
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.delivery import dedup
-from penstock.errors import DelayOutOfRange, InvalidBatch, OffsetOutOfRange, QueueFull, StagedMissing
+from penstock.errors import (
+    DelayOutOfRange,
+    InvalidBatch,
+    InvalidValue,
+    OffsetOutOfRange,
+    QueueFull,
+    StagedMissing,
+)
 from penstock.log.log import Log
+from penstock.types import duration_text
 from penstock.wire.records import (
     APPEND_TIME,
     CONTROL,
@@ -69,23 +77,52 @@ def has_times(header: Header) -> bool:
     return header.max_timestamp > 0 and not header.attributes & APPEND_TIME
 
 
-def check_staged(topic: Topic, number: int, batch: bytes) -> Header:
-    """The header of a batch that the topic can take whatever happens from here on."""
-    partition = topic.partition(number)
-    header = checked(topic, batch)
-    if header.attributes & FOREIGN or not header.count:
-        raise InvalidBatch(why=f"attributes {header.attributes:#x}, {header.count} records")
-    if header.attributes & (SCHEDULED | EXPIRES) or has_times(header):
-        limit_ms = topic.settings.delay_max_ms
+class Checking:
+    """Looks at the batches for one topic: what it lets pass can be published whatever happens."""
+
+    def __init__(self, topic: Topic, wall_ms: int) -> None:
+        self._topic = topic
+        self._wall_ms = wall_ms
+        self._scheduled: dict[int, int] = {}  # Messages that wait, by partition, these included.
+        self.count = 0  # Records so far.
+
+    def check(self, number: int, batch: bytes) -> None:
+        """Raise if the batch is not one for that partition."""
+        partition = self._topic.partition(number)
+        header = checked(self._topic, batch)
+        if header.attributes & FOREIGN or not header.count:
+            raise InvalidBatch(why=f"attributes {header.attributes:#x}, {header.count} records")
+        if header.attributes & (SCHEDULED | EXPIRES) or has_times(header):
+            self._check_records(batch)
+        if header.attributes & SCHEDULED:
+            self._check_room(partition, header.count)
+        elif has_times(header):
+            self._check_age(partition, header)
+        self.count += header.count
+
+    def _check_records(self, batch: bytes) -> None:
+        limit_ms = self._topic.settings.delay_max_ms
         for record in decode_batch(batch):
             _, delay_ms, _ = relative(record)
             if delay_ms > limit_ms:
                 raise DelayOutOfRange(delay_ms=delay_ms, limit_ms=limit_ms)
-    if header.attributes & SCHEDULED:
+
+    def _check_room(self, partition: Partition, count: int) -> None:
         waiting = 0 if partition.schedule is None else partition.schedule.count
-        if waiting + header.count > topic.settings.scheduled_max:
-            raise QueueFull(what=f"the schedule of {topic.name!r}", limit=topic.settings.scheduled_max)
-    return header
+        waiting = self._scheduled.get(partition.number, waiting) + count
+        limit = self._topic.settings.scheduled_max
+        if waiting > limit:
+            raise QueueFull(what=f"the schedule of {self._topic.name!r}", limit=limit)
+        self._scheduled[partition.number] = waiting
+
+    def _check_age(self, partition: Partition, header: Header) -> None:
+        """Retention goes by the times of messages: it would delete these within a minute."""
+        kept_ms = self._topic.settings.retention_ms
+        newest_ms = max(header.max_timestamp, partition.log.last_timestamp)
+        if kept_ms is not None and newest_ms < self._wall_ms - kept_ms:
+            kept = f"topic {self._topic.name!r} keeps messages for {duration_text(kept_ms)}"
+            why = f"{kept}, and would delete this one at once; lengthen its retention, or leave the time out"
+            raise InvalidValue(name="timestamp", value=header.max_timestamp / 1000, why=why)
 
 
 class Placing:

@@ -32,7 +32,7 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.intents import NUMBERS_MAX, Intent, Intents, Ranges
 from penstock.broker.publishing import Publishing
-from penstock.broker.staged import Placing, check_staged, read_staged
+from penstock.broker.staged import Checking, Placing, read_staged
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
 from penstock.delivery.offsets import OffsetSet
@@ -44,6 +44,9 @@ from penstock.wire.staged import STAGING
 
 APPLICATION_LENGTH_MAX: Final = 200
 VERSION_MAX: Final = (1 << 62) - 1  # What compiled code holds in a machine word.
+TURN_BYTES: Final = (
+    256 * 1024
+)  # Looked at or appended before others have their turn: a millisecond.
 RETRY_MS: Final = 1000  # An intent that could not be finished is tried again after this.
 
 
@@ -105,11 +108,16 @@ class Staging:
 
     def _check(self, topic: Topic, log: Log, staged: dict[str, Ranges]) -> Steps[int]:
         """How many records are staged; raises if any of them could not be published."""
-        count = 0
+        checking = Checking(topic, self._state.clock.wall_ms())
+        bytes_left = TURN_BYTES
         for number, batch in read_staged(log, staged):
-            count += check_staged(topic, number, batch).count
-            yield GiveWay()
-            self._state.check_alive(topic)
+            checking.check(number, batch)
+            bytes_left -= len(batch)
+            if bytes_left <= 0:
+                yield GiveWay()
+                self._state.check_alive(topic)
+                bytes_left = TURN_BYTES
+        count = checking.count
         whole_number("the count of staged records", count, 0, NUMBERS_MAX)
         limit = topic.settings.depth_max
         if limit is not None:
@@ -139,10 +147,14 @@ class Staging:
             resumed = application in intents.resumed
             intents.resumed.add(application)
             placing = Placing(self._state, self._publishing, intent, resumed=resumed)
+            bytes_left = TURN_BYTES
             for number, batch in read_staged(self._log(topic), intent.staged):
                 placing.put(topic.partitions[number], batch)
-                yield GiveWay()
-                self._state.check_alive(topic)
+                bytes_left -= len(batch)
+                if bytes_left <= 0:
+                    yield GiveWay()
+                    self._state.check_alive(topic)
+                    bytes_left = TURN_BYTES
             for log in placing.logs:
                 yield Durable(log)
             self._state.check_alive(topic)

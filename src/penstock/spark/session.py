@@ -2,7 +2,7 @@
 
     local[2], local[*]             Spark in this process' own JVM; the default
     spark://..., yarn, k8s://...   a cluster; Penstock itself is shipped to the executors
-    sc://...                       Spark Connect
+    sc://...                       Spark Connect; Penstock is shipped to its server, too
 
 Settings that are not Spark's defaults, and why:
 
@@ -52,6 +52,8 @@ def session(
 
     builder = SparkSession.builder.appName(app)
     if master.startswith(CONNECT):
+        if find_spec("grpc") is None:
+            raise ExtraMissing(what="Spark Connect", extra="connect")
         builder = builder.remote(master)
         settings = dict(SETTINGS)
     else:
@@ -66,7 +68,12 @@ def session(
         settings = shipping_settings(settings)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    if master.startswith(CONNECT):
+        from penstock.spark.connect import ship
+
+        ship(made)
+    return made
 
 
 def _prepare(*, local: bool) -> None:
