@@ -96,7 +96,7 @@ async def follow(broker: AsyncBroker, topic: str, size: int, number: int) -> dic
             now = time.monotonic()
             assert messages, "the publisher has gone"
             for message in messages:
-                intended, called = map(float, cast(bytes, message.value).split())
+                intended, called = map(float, message.value.split())
                 from_intended.append((now - intended) * 1000)
                 from_call.append((now - called) * 1000)
             unacked += messages

@@ -8,7 +8,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import median
 from typing import Literal
@@ -33,6 +33,7 @@ GROUPS = 10
 TOPIC = "numbers"
 
 Durability = Literal["fsync", "os", "memory"]
+Start = Literal["from_call", "from_intended"]  # Of publish; when it should have been called.
 
 
 @contextmanager
@@ -178,32 +179,36 @@ def receive_and_ack(size: int) -> Rounds:
         yield Round(measured=measured, limit=limit, cpu=count / max(cpu, 1 / TICKS))
 
 
-class Latency:
-    """From publishing to receiving at 1,000 messages a second, three processes; all in ms."""
+def latency(durability: Durability, percent: int, start: Start) -> Callable[[int], Rounds]:
+    """From publishing to receiving at 1,000 messages a second, in three processes; a percentile in ms.
 
-    def __init__(self, size: int, durability: Durability) -> None:
-        with scratch() as directory, ServerProcess(f"{directory}/data") as server:
-            with penstock.connect(server.url) as broker:
-                broker.create_topic(TOPIC, partitions=1, durability=durability)
-            with (
-                ClientProcess("follow", server.url, TOPIC, size, 0) as follower,
-                ClientProcess("publish", server.url, TOPIC, size, RATE) as publisher,
-            ):
-                for client in (follower, publisher):
-                    client.wait_ready()
-                    client.begin()
-                publisher.result()
-                result = follower.result()
-            self.from_call = Sorted(result["from_call"])
-            self.from_intended = Sorted(result["from_intended"])
-            self.sync = _sync_ms(f"{directory}/raw")
+    The publisher waits for no answer, so a slow message does not hold back those after it.
+    """
+
+    def measure(size: int) -> Rounds:
+        while True:
+            with scratch() as directory:
+                times = sorted(_latencies(f"{directory}/data", size, durability, start))
+                limit = 0.5 + _sync_ms(f"{directory}/raw") if durability == "fsync" else 0.4
+            yield Round(measured=times[len(times) * percent // 100], limit=limit)
+
+    return measure
 
 
-class Sorted:
-    """Measured times."""
-
-    def __init__(self, times: list[float]) -> None:
-        self.p50, self.p99 = (sorted(times)[len(times) * percent // 100] for percent in (50, 99))
+def _latencies(directory: str, size: int, durability: Durability, start: Start) -> list[float]:
+    with ServerProcess(directory) as server:
+        with penstock.connect(server.url) as broker:
+            broker.create_topic(TOPIC, partitions=1, durability=durability)
+        with (
+            ClientProcess("follow", server.url, TOPIC, size, 0) as follower,
+            ClientProcess("publish", server.url, TOPIC, size, RATE) as publisher,
+        ):
+            for client in (follower, publisher):
+                client.wait_ready()
+                client.begin()
+            publisher.result()
+            times: list[float] = follower.result()[start]
+            return times
 
 
 def _sync_ms(path: str) -> float:
@@ -216,46 +221,6 @@ def _sync_ms(path: str) -> float:
         times.append((time.perf_counter() - started) * 1000)
     raw.close()
     return median(times)
-
-
-def durable_p50(size: int) -> Rounds:
-    """From the call of publish to when a client has it, p50; beside fdatasync and 0.5 ms."""
-    while True:
-        latency = Latency(size, "fsync")
-        yield Round(measured=latency.from_call.p50, limit=latency.sync + 0.5)
-
-
-def durable_p99(size: int) -> Rounds:
-    """The same, p99."""
-    while True:
-        latency = Latency(size, "fsync")
-        yield Round(measured=latency.from_call.p99, limit=latency.sync + 0.5)
-
-
-def memory_p50(size: int) -> Rounds:
-    """The same for a topic in memory, p50."""
-    while True:
-        yield Round(measured=Latency(size, "memory").from_call.p50, limit=0.4)
-
-
-def durable_p50_intended(size: int) -> Rounds:
-    """From when it should have been sent to when a client has it, p50."""
-    while True:
-        latency = Latency(size, "fsync")
-        yield Round(measured=latency.from_intended.p50, limit=latency.sync + 0.5)
-
-
-def durable_p99_intended(size: int) -> Rounds:
-    """The same, p99."""
-    while True:
-        latency = Latency(size, "fsync")
-        yield Round(measured=latency.from_intended.p99, limit=latency.sync + 0.5)
-
-
-def memory_p50_intended(size: int) -> Rounds:
-    """The same for a topic in memory, p50."""
-    while True:
-        yield Round(measured=Latency(size, "memory").from_intended.p50, limit=0.4)
 
 
 def fan_out(size: int) -> Rounds:
@@ -368,7 +333,7 @@ BENCHMARKS = [
         what="publish to receive at 1,000 msg/s, durable, p50",
         unit="ms",
         limit="fdatasync p50 + 0.5 ms",
-        run=durable_p50,
+        run=latency("fsync", 50, "from_call"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
         target=Target(value=1.0, direction="at most", of="ratio"),
     ),
@@ -377,7 +342,7 @@ BENCHMARKS = [
         what="publish to receive at 1,000 msg/s, durable, p99",
         unit="ms",
         limit="fdatasync p50 + 0.5 ms",
-        run=durable_p99,
+        run=latency("fsync", 99, "from_call"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
         target=Target(value=5.0, direction="at most"),
     ),
@@ -386,7 +351,7 @@ BENCHMARKS = [
         what="publish to receive at 1,000 msg/s, in memory, p50",
         unit="ms",
         limit="the target",
-        run=memory_p50,
+        run=latency("memory", 50, "from_call"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
         target=Target(value=0.4, direction="at most"),
     ),
@@ -395,7 +360,7 @@ BENCHMARKS = [
         what="the same, from when it should have been sent, durable, p50",
         unit="ms",
         limit="fdatasync p50 + 0.5 ms",
-        run=durable_p50_intended,
+        run=latency("fsync", 50, "from_intended"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
     ),
     Benchmark(
@@ -403,7 +368,7 @@ BENCHMARKS = [
         what="the same, from when it should have been sent, durable, p99",
         unit="ms",
         limit="fdatasync p50 + 0.5 ms",
-        run=durable_p99_intended,
+        run=latency("fsync", 99, "from_intended"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
     ),
     Benchmark(
@@ -411,7 +376,7 @@ BENCHMARKS = [
         what="the same, from when it should have been sent, in memory, p50",
         unit="ms",
         limit="the target",
-        run=memory_p50_intended,
+        run=latency("memory", 50, "from_intended"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
     ),
     Benchmark(
