@@ -15,7 +15,7 @@ PARALLEL := -n 2 --dist worksteal
 CORE := tests/unit tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-interpreted test-compiled check static format format-check lint types \
+.PHONY: help setup run test test-interpreted test-compiled test-spark check static format format-check lint types \
 	imports unit compile coverage docs bench soak clean
 
 help:            ## show this list
@@ -33,16 +33,18 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@
 
-run: compile     ## a server on ./data, with the commands to try next; Ctrl-C ends it
-	@$(COMPILED) $(BIN)/penstock serve --data ./data
+run: compile     ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
+	@$(COMPILED) $(BIN)/penstock serve --data ./data --archive
 
-test: test-interpreted test-compiled  ## the whole suite, and the core again compiled (under 10 minutes)
+test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (under 20 minutes)
 test-interpreted: $(READY)
-	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL)
+	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) --ignore=tests/spark
 test-compiled: compile
 	@if [ -d .compiled ]; then set -x; \
 		$(COMPILED) HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=compiled $(PYTEST) $(PARALLEL) $(CORE); \
 	else echo "no C compiler: the compiled run is left out"; fi
+test-spark: compile  ## the pipeline, on one Spark session, which takes both cores
+	$(COMPILED) $(PYTEST) tests/spark
 
 check: static unit  ## before a commit: format, lint, types, imports, unit tests (under 90 s)
 static: format-check lint types imports  ## everything that runs no code

@@ -1,6 +1,6 @@
-"""Measures core and server beside their limits; says what was promised and whether it holds.
+"""Measures core, server and pipeline beside their limits; says what was promised and whether it holds.
 
-    make bench                                   everything, compiled, about ten minutes
+    make bench                                   everything, compiled, about twenty minutes
     python -m benchmarks --quick                 small sizes: does it run, roughly how fast
     python -m benchmarks --only publish-batch    just that one (again for more)
     python -m benchmarks --growth                each at a size and at ten times that size
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from benchmarks import durable, footprint, hot_modules, in_memory, report, server
+from benchmarks import durable, footprint, hot_modules, in_memory, report, server, spark
 from benchmarks.machine import Foreign, describe
 from benchmarks.model import ROUNDS, Benchmark, Result, Round, SizeName, number
 
@@ -31,6 +31,7 @@ PAGES: dict[str, list[Benchmark]] = {
         *footprint.BENCHMARKS,
     ],
     "server": server.BENCHMARKS,
+    "spark": spark.BENCHMARKS,
 }
 BENCHMARKS = [benchmark for benchmarks in PAGES.values() for benchmark in benchmarks]
 
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     """What the command takes."""
     names = [benchmark.name for benchmark in BENCHMARKS]
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="speed and memory of core and server"
+        prog="python -m benchmarks", description="speed and memory of core, server and pipeline"
     )
     made.add_argument(
         "--only", action="append", choices=names, metavar="NAME", help="one of --list; repeatable"

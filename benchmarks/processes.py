@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -25,10 +25,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Process:
     """A child and what it says, a line at a time."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], settings: Mapping[str, str] | None = None) -> None:
         self.started = time.perf_counter()
         # As it is installed: with its bytecode kept.
-        environment = {**os.environ}
+        environment = {**os.environ, **(settings or {})}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._child = subprocess.Popen(
             [sys.executable, *arguments],
@@ -87,9 +87,9 @@ class Process:
 class ServerProcess(Process):
     """``penstock serve`` on a directory, with its native listener only."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, settings: Mapping[str, str] | None = None) -> None:
         flags = ("--data", directory, "--native", "127.0.0.1:0", "--text", "off", "--status", "off")
-        super().__init__(["-m", "penstock", "serve", *flags])
+        super().__init__(["-m", "penstock", "serve", *flags], settings)
         said: dict[str, str] = {}
         while READY not in said:
             name, _, value = self.line().partition(" ")

@@ -124,6 +124,7 @@ PARTS: Final = (
         "host than 127.0.0.1.",
     ),
     ("Limits", "", "LimitSettings", "What clients may ask of a server. Section `limits`."),
+    ("Lake", "", "LakeSettings", "Where archived messages are. Section `lake`."),
     (
         "Topic",
         "TopicOptions",

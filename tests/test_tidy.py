@@ -30,7 +30,10 @@ class Rule:
 
 
 CLOCK = Rule("the Clock that was passed in", frozenset({"clock.py"}))
-FILES = Rule("log/files.py, so that tests can fail it", frozenset({"log/files.py"}))
+FILES = Rule(
+    "log/files.py, so that tests can fail it; in the lake, storage.py",
+    frozenset({"log/files.py", "spark/lake/storage.py"}),
+)
 RANDOM = Rule("the seeded random.Random that was passed in")
 OWNER = Rule("a TaskGroup that someone awaits")
 WAIT = Rule("a condition with a timeout from the Clock, which a test can end at once")

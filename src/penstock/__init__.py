@@ -14,6 +14,7 @@ from penstock.version import __version__
 if TYPE_CHECKING:
     import penstock.aio as aio
     import penstock.errors as errors
+    import penstock.spark as spark
     import penstock.testing as testing
     from penstock.api.broker import Broker, Queue, TopicHandle
     from penstock.api.handles import Consumer, Producer
@@ -78,7 +79,7 @@ _PLACES = {
     "connect": "client.sync",
     "WorkerMessage": "workers.message",
 }
-_MODULES = ("aio", "errors", "testing")
+_MODULES = ("aio", "errors", "spark", "testing")
 
 __all__ = [
     "App",
@@ -120,6 +121,7 @@ __all__ = [
     "connect",
     "errors",
     "open",
+    "spark",
     "testing",
 ]
 

@@ -26,9 +26,12 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage
@@ -91,6 +94,48 @@ class Seek(msgspec.Struct, frozen=True):
     partition: int | None = None
 
 
+class Positions(msgspec.Struct, frozen=True):
+    """How far a reader from outside has come, by partition."""
+
+    topic: str
+    group: str
+    offsets: dict[int, int]
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Offsets of a partition, as a group sees them."""
+
+    topic: str
+    group: str
+    partition: int
+    start: int
+    end: int
+
+
+class At(msgspec.Struct, frozen=True):
+    """The place of a time, or "earliest" or "latest"."""
+
+    topic: str
+    at: str | int | float
+    journal: bool = False
+
+
+class PublishStaged(msgspec.Struct, frozen=True):
+    """What to publish from staging, and as what."""
+
+    topic: str
+    application: str
+    version: int
+    staged: dict[str, list[tuple[int, int]]]
+
+
+class OfApplication(msgspec.Struct, frozen=True):
+    """What an application did to a topic."""
+
+    topic: str
+    application: str
+
+
 class Read(msgspec.Struct, frozen=True):
     """Which messages to read."""
 
@@ -148,6 +193,33 @@ class Reschedule(msgspec.Struct, frozen=True):
     deliver_at: str | int | float | None = None
 
 
+class BeginRestore(msgspec.Struct, frozen=True):
+    """From where on deleted messages are to be put back."""
+
+    topic: str
+    partition: int
+    start: int
+
+
+class RestoreSome(msgspec.Struct, frozen=True):
+    """Record batches to put back."""
+
+    topic: str
+    partition: int
+    restore: int
+    batches: bytes
+
+
+class FinishRestore(msgspec.Struct, frozen=True):
+    """For whom, and how long retention waits for it."""
+
+    topic: str
+    partition: int
+    restore: int
+    group: str
+    hold: str | int | float = "7d"
+
+
 class RedriveSome(msgspec.Struct, frozen=True):
     """Which dead letters to send back, and how fast."""
 
@@ -172,10 +244,18 @@ CALLS: Final[Mapping[str, Call]] = {
     "delete_topic": Call(TopicName, None),
     "topics": Call(Nothing, list[str]),
     "describe_topic": Call(TopicName, TopicInfo),
+    "publish_staged": Call(PublishStaged, StagedPublish),
+    "published_version": Call(OfApplication, int | None),
     "create_group": Call(NewGroup, None),
     "delete_group": Call(GroupName, None),
     "describe_group": Call(GroupName, GroupInfo),
+    "delivery_states": Call(Range, list[DeliveryState]),
     "seek": Call(Seek, None),
+    "commit_offsets": Call(Positions, None),
+    "offsets": Call(At, dict[int, int]),
+    "begin_restore": Call(BeginRestore, Restore),
+    "restore": Call(RestoreSome, int),
+    "finish_restore": Call(FinishRestore, None),
     "read": Call(Read, list[StoredMessage]),
     "peek": Call(Peek, list[StoredMessage]),
     "trace": Call(Place, Trace),

@@ -30,9 +30,11 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Kind = Literal["queue", "stream"]
 Start = Literal["earliest", "latest"] | int | datetime
 
+MEMORY = ":memory:"  # In the place of a directory.
 DAY_MS = 24 * 3600 * 1000
 PARTITIONS_MAX = 10_000  # Of any topic.
 DEAD_LETTER_SUFFIX = ".dlq"
+ARCHIVE_GROUP = "archive"  # The stream group whose commits say how much of a topic is in the lake.
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "durability": ("fsync", "os", "memory"),
@@ -53,6 +55,7 @@ class TopicOptions(TypedDict, total=False):
     retention: Duration | None
     retention_bytes: int | None
     retain_until_settled: bool
+    retention_waits_for_archive: bool
     segment_bytes: int
     compact: bool
     tombstone_retention: Duration
@@ -98,6 +101,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retention_bytes: int | None = None
     # Retention waits for the slowest group.
     retain_until_settled: bool = False
+    # Retention deletes only what is in the lake: below the committed offset of the stream group "archive".
+    retention_waits_for_archive: bool = False
     # Size at which a new segment file is begun.
     segment_bytes: int = 256 * 1024 * 1024
     # Keep only the last value of every key in sealed segments.
@@ -196,6 +201,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 16 * 1024 * 1024
     # How long close() waits for calls that are still running.
     close_timeout_ms: int = 10_000
+    # Where the lake is, a directory or a URI; empty is "lake" beside the topics, or none in memory.
+    lake: str = ""
     # What a new topic is like, where its maker does not say otherwise.
     topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
     # What a new group is like, where its maker does not say otherwise.
@@ -203,7 +210,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if name not in ("topic", "group"):
+            if name not in ("lake", "topic", "group"):
                 whole_number(name, getattr(self, name), 1)
 
 

@@ -13,6 +13,9 @@
     │   ├── TopicExists           TOPIC_EXISTS
     │   ├── PartitionNotFound     PARTITION_NOT_FOUND
     │   ├── OffsetOutOfRange      OFFSET_OUT_OF_RANGE
+    │   ├── RestoreRefused        RESTORE_REFUSED
+    │   ├── StagedMissing         STAGED_MISSING
+    │   ├── OffsetsMissing        OFFSETS_MISSING
     │   ├── GroupNotFound         GROUP_NOT_FOUND
     │   ├── GroupKindMismatch     GROUP_KIND_MISMATCH
     │   ├── MemberUnknown         MEMBER_UNKNOWN
@@ -25,10 +28,17 @@
     │   ├── DirectoryUnusable     DIRECTORY_UNUSABLE
     │   ├── InvalidConfiguration  CONFIGURATION_INVALID
     │   ├── AddressUnusable       ADDRESS_UNUSABLE
+    │   ├── ExtraMissing          EXTRA_MISSING
+    │   ├── LakeUnusable          LAKE_UNUSABLE
+    │   ├── NotArchived           NOT_ARCHIVED
     │   ├── FrameTooLarge         FRAME_TOO_LARGE
     │   ├── ProtocolViolation     PROTOCOL_VIOLATION
     │   ├── VersionUnsupported    VERSION_UNSUPPORTED
     │   ├── OperationUnknown      OPERATION_UNKNOWN
+    │   ├── PipelineRunning       PIPELINE_RUNNING
+    │   ├── PipelineFailed        PIPELINE_FAILED
+    │   ├── QueryInvalid          QUERY_INVALID
+    │   ├── QueryFailed           QUERY_FAILED
     │   └── Closed                CLOSED
     ├── UnavailableError          try again later; nothing was changed
     │   ├── QueueFull             QUEUE_FULL
@@ -39,6 +49,7 @@
     │   └── ServerUnreachable     SERVER_UNREACHABLE
     ├── OutcomeUnknown            the connection broke before the answer came; it may have been done
     ├── StorageFailed             a write or sync failed; the partition stops until it is reopened
+    ├── LakeDamaged               a file of the lake cannot be read
     └── CorruptionError           stored bytes do not match their checksum
 
 A front end never invents an error.  It maps ``code`` and ``retryable`` to its
@@ -258,6 +269,57 @@ class OffsetOutOfRange(RequestError):
         super().__init__(offset=offset, start=start, end=end)
 
 
+class RestoreRefused(RequestError):
+    """Deleted offsets cannot be put back below the log's start.
+
+    Cause: they do not reach up to where the log begins, somebody else has begun to restore the same
+        partition, or the topic is compacted.
+    Do: read where the log begins and restore everything up to there, in one go; replay what is in a
+        compacted topic's past to another topic.
+    """
+
+    code = "RESTORE_REFUSED"
+    sentence = "offsets {start} up to {end} cannot be put back: {why}"
+
+    def __init__(self, *, start: int, end: int, why: str) -> None:
+        super().__init__(start=start, end=end, why=why)
+
+
+class StagedMissing(RequestError):
+    """What a job staged is not there any more, so it cannot be published; nothing was.
+
+    Cause: more than a day passed between staging and publishing; the power went before it was synced; or the
+        topic ``__staging`` was deleted.
+    Do: run the job again; it stages anew.
+    """
+
+    code = "STAGED_MISSING"
+    sentence = (
+        "what {token!r} staged at offsets {start} to {end} cannot be published: {why}; run the job again"
+    )
+
+    def __init__(self, *, token: str, start: int, end: int, why: str) -> None:
+        super().__init__(token=token, start=start, end=end, why=why)
+
+
+class OffsetsMissing(RequestError):
+    """A query reads offsets that are in neither the log nor the lake.
+
+    Cause: retention has deleted them, and they were not archived before.
+    Do: read from behind them on; or let the query skip them, with ``on_gap=skip``, which writes them down
+        in the topic ``__gaps``; ``retention_waits_for_archive`` keeps it from happening again.
+    """
+
+    code = "OFFSETS_MISSING"
+    sentence = (
+        "offsets {start} up to {end} of {topic}:{partition} are in neither the log nor the lake; "
+        "read from {end} on, or set on_gap=skip to go on without them"
+    )
+
+    def __init__(self, *, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(topic=topic, partition=partition, start=start, end=end)
+
+
 class GroupNotFound(RequestError):
     """The topic has no group of that name.
 
@@ -444,6 +506,53 @@ class AddressUnusable(RequestError):
         super().__init__(listener=listener, address=address, why=why)
 
 
+class ExtraMissing(RequestError):
+    """Something that only a part of Penstock needs is not installed.
+
+    Cause: the Spark pipeline, say, is used, and Penstock was installed without it.
+    Do: install the extra that the sentence names.
+    """
+
+    code = "EXTRA_MISSING"
+    sentence = "{what} is not installed; run: pip install 'penstock[{extra}]'"
+
+    def __init__(self, *, what: str, extra: str) -> None:
+        super().__init__(what=what, extra=extra)
+
+
+class LakeUnusable(RequestError):
+    """The lake, or a table in it, cannot be opened or written; what it held before is untouched.
+
+    Cause: missing rights, a wrong path or URI, no credentials for it, or a broker that has no lake.
+    Do: correct the path with the option or setting ``lake``, or the rights; then start again: nothing is
+        lost, and nothing is there twice.
+    """
+
+    code = "LAKE_UNUSABLE"
+    sentence = "the lake {lake!r} cannot be used: {why}"
+
+    def __init__(self, *, lake: str, why: str) -> None:
+        super().__init__(lake=lake, why=why)
+
+
+class NotArchived(RequestError):
+    """Retention has deleted records that were not archived yet; the lake would have a gap.
+
+    Cause: the archive did not run for longer than the topic keeps its records.
+    Do: run it with ``on_gap = "skip"``, which puts the gap on record and goes on behind it; for the future
+        set ``retention_waits_for_archive`` on the topic.
+    """
+
+    code = "NOT_ARCHIVED"
+    sentence = (
+        "offsets {start} to {end} (before it) of {topic}:{partition} were deleted before they were archived; "
+        'go on behind them with on_gap = "skip", and set retention_waits_for_archive on the topic'
+    )
+
+    def __init__(self, *, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(topic=topic, partition=partition, start=start, end=end)
+
+
 class FrameTooLarge(RequestError):
     """A frame on a connection is longer than its receiver accepts.
 
@@ -501,6 +610,67 @@ class OperationUnknown(RequestError):
 
     def __init__(self, *, operation: str) -> None:
         super().__init__(operation=operation)
+
+
+class PipelineRunning(RequestError):
+    """Somebody runs a pipeline of this name already.
+
+    Cause: two runs of one name would do the same work twice, so the second is refused.
+    Do: stop the first one, or give this one a name of its own; a run that was killed frees its name after
+        30 seconds.
+    """
+
+    code = "PIPELINE_RUNNING"
+    sentence = (
+        "pipeline {name!r} runs already, on {host} (process {pid}); stop it with: penstock pipeline stop "
+        "{name}, or run this one with --name"
+    )
+
+    def __init__(self, *, name: str, host: str, pid: int) -> None:
+        super().__init__(name=name, host=host, pid=pid)
+
+
+class PipelineFailed(RequestError):
+    """A pipeline has ended with an error.
+
+    Cause: what it worked on, its settings, your own function or Spark; the sentence has the first line of it.
+    Do: correct what it names, and run the pipeline again: it goes on where it was.
+    """
+
+    code = "PIPELINE_FAILED"
+    sentence = "pipeline {name!r} has failed: {why}"
+
+    def __init__(self, *, name: str, why: str) -> None:
+        super().__init__(name=name, why=why)
+
+
+class QueryInvalid(RequestError):
+    """A query over topics cannot be run as it is written.
+
+    Cause: a topic, a column or a function that is not there, or words that are not SQL.
+    Do: correct what the sentence names; ``\\d`` in the shell of ``penstock sql`` lists topics and columns.
+    """
+
+    code = "QUERY_INVALID"
+    sentence = "this query cannot be run: {why}"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
+
+
+class QueryFailed(RequestError):
+    """A query over topics was begun, and could not be finished.
+
+    Cause: a value that the query cannot work on, a broker or a file of the lake that cannot be read, or
+        a result that is larger than what fits; the sentence says which.
+    Do: correct what it names, and ask again: a query changes nothing.
+    """
+
+    code = "QUERY_FAILED"
+    sentence = "the query has failed: {why}"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
 
 
 class Closed(RequestError):
@@ -641,6 +811,21 @@ class StorageFailed(PenstockError):
     sentence = (
         "{path!r} failed: {why}; it takes no more writes until the broker is reopened and has recovered it"
     )
+
+    def __init__(self, *, path: str, why: str) -> None:
+        super().__init__(path=path, why=why)
+
+
+class LakeDamaged(PenstockError):
+    """A file that a table of the lake names is damaged or missing.
+
+    Cause: the disk returned other bytes than were written, or somebody changed or removed the file.
+    Do: put the file back from a copy; ``penstock lake check`` names every such file and the offsets in it.
+        All other files stay readable, and the archive goes on.
+    """
+
+    code = "LAKE_DAMAGED"
+    sentence = "the file {path!r} of the lake cannot be read: {why}; put it back from a copy"
 
     def __init__(self, *, path: str, why: str) -> None:
         super().__init__(path=path, why=why)

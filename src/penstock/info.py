@@ -45,6 +45,7 @@ class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
     """A group on one partition."""
 
     partition: int
+    journal_group: int  # Its number in the journal of the partition.
     floor: int  # Everything below is settled (queue) or committed (stream).
     end: int
     lag: int
@@ -117,6 +118,14 @@ class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     partitions: list[PartitionLag]
 
 
+class Restore(msgspec.Struct, frozen=True, kw_only=True):
+    """Deleted messages of a partition that are about to be put back."""
+
+    restore: int  # Its number, for the calls that follow.
+    start: int  # What is wanted: from here ...
+    end: int  # ... up to where the log begins.  If they are equal, nothing is missing.
+
+
 class ScheduledMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that waits for its time."""
 
@@ -162,6 +171,31 @@ class DeadLetterErrors(msgspec.Struct, frozen=True, kw_only=True):
     source: str  # Id of the message it was.
 
 
+class DeliveryState(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What became of the messages from ``start`` up to ``end`` in a group."""
+
+    start: int
+    end: int
+    state: str  # waiting, in flight, retrying, acked, dead-lettered, expired, skipped, settled (otherwise).
+    attempts: int  # Deliveries so far; one that the consumer gave back unused does not count.
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Record batches of one partition, as they lie in its log."""
+
+    start: int  # The first offset that the log keeps ...
+    end: int  # ... and the one after the last that readers may see.
+    next_offset: int  # Where to fetch on; what was asked for, if there is nothing.
+    batches: bytes  # RecordBatch v2, whole; the first may begin before the offset that was asked for.
+
+
+class StagedPublish(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a staged publish."""
+
+    published: int  # Messages; 0 if they are there already.
+    duplicate: bool  # The application published this version, or a later one, before.
+
+
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A broker at a glance; the counts are since it was opened."""
 
@@ -169,6 +203,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     compiled: bool  # Its hot modules.
     uptime_seconds: float
     directory: str  # ":memory:" if all is in memory.
+    lake: str  # Where archived messages are, an absolute path or a URI; empty if there is no such place.
     durability: str  # Of topics that do not say theirs.
     topics: int
     partitions: int
@@ -182,6 +217,32 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     acked: int
     memory_bytes_peak: int  # Of the whole process.
+
+
+PipelineState = Literal["starting", "running", "stopping", "stopped", "done", "failed"]
+
+
+class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The last run of a pipeline, as it tells of itself every few seconds."""
+
+    name: str
+    pipeline: str  # Which of them; a name is given where one is run in several ways.
+    run: str  # Another one each time.
+    state: PipelineState
+    host: str
+    pid: int
+    master: str  # Where its Spark is.
+    started_ms: int
+    updated_ms: int  # When it told this.
+    progressed_ms: int = 0  # When it last did something; 0: not yet.
+    records: int = 0
+    rows_per_second: float = 0.0
+    lag_seconds: float | None = None  # Age of the oldest record that waits; None: it is not known.
+    batches: int = 0
+    files: int = 0
+    total: int | None = None  # Records there are to do; None: it is not known, or it never ends.
+    note: str = ""  # What else there is to say.
+    error: str = ""  # Why it failed.
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):

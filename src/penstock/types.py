@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from penstock.errors import InvalidName, InvalidValue, UnknownPriority
 
 if TYPE_CHECKING:
+    from mypy_extensions import i32 as i32
+    from mypy_extensions import i64 as i64
     from mypy_extensions import mypyc_attr as mypyc_attr
 else:
+    i32 = i64 = int  # Compiled, a machine word.
 
     def mypyc_attr(**_: Any) -> Any:
         """What mypyc reads about a class; at run time it says nothing, and needs no package.
@@ -54,6 +57,9 @@ EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As long as a visibility timeout ma
 LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
 LANE_NAMES: Final[dict[int, str]] = {number: name for name, number in LANES.items()}
 NORMAL: Final = 0
+
+# The broker's own: they can be read like any other, and `topics()` does not list them.
+INTERNAL_TOPICS: Final = frozenset({"__gaps", "__pipelines", "__snapshots", "__staging"})
 
 _NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -178,7 +184,7 @@ def check_name(kind: str, name: str) -> str:
         raise InvalidName(kind=kind, name=name, why="it is empty")
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidName(kind=kind, name=name[:20] + "...", why=f"it has {len(name)} characters")
-    if not _NAME.match(name):
+    if not _NAME.match(name) and not (kind == "topic" and name in INTERNAL_TOPICS):
         raise InvalidName(
             kind=kind, name=name, why="it has a character or a beginning that names may not have"
         )
@@ -193,3 +199,10 @@ def lane_number(priority: Priority) -> int:
         return priority
     known = ", ".join(f"{name} ({number})" for name, number in LANES.items())
     raise UnknownPriority(priority=priority, known=known)
+
+
+def check_fetch(partition: int, offset: int, max_bytes: int) -> None:
+    """Refuse numbers that no fetch can have; whether there is such an offset is for the log to say."""
+    whole_number("partition", partition, 0, 2**31 - 1)
+    whole_number("offset", offset, 0, 2**63 - 1)
+    whole_number("max_bytes", max_bytes, 1)

@@ -3,10 +3,15 @@
 import shlex
 import sys
 import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import msgspec
 import pytest
 from tests.cli.conftest import Cli
+from tests.spark.archived import archive
 
+from penstock.spark import snapshots
 from penstock.testing import TestBroker
 
 
@@ -297,7 +302,7 @@ def test_peek_at_nothing_says_so(cli: Cli, penstock: TestBroker) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("--from-beginning --from-time 1h", "give one of --from-beginning, --from-offset and --from-time"),
+        ("--from-beginning --from-time 1h", "give one of --from-beginning, --from-offset, --from-time and "),
         ("--group g --partition 1", "--partition is for reading; a group shares its partitions among "),
         ("--group 'a b'", "invalid value for '--group': group name 'a b' is not allowed: "),
         ("--from-time yesterday", "invalid value for '--from-time': 'yesterday': write it like "),
@@ -320,3 +325,86 @@ def test_an_offset_without_a_partition_is_one_sentence(cli: Cli, orders: TestBro
 
     assert done.code == 2
     assert done.err.startswith("penstock consume: --from-offset needs --partition: orders has 3 partitions")
+
+
+# What only the lake has.
+
+
+@pytest.fixture
+def archived(penstock: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestBroker:
+    """Nine messages, an hour apart and archived, of which the log has the last four."""
+    stats = penstock.stats
+    told = {"lake": str(tmp_path / "lake")}
+    monkeypatch.setattr(penstock, "stats", lambda: msgspec.structs.replace(stats(), **told))
+    penstock.create_topic("orders", retention="4h", segment_bytes=4096)
+    for number in range(9):
+        penstock.publish("orders", (b"order %d" % number).ljust(4000))
+        penstock.advance("1h")
+        archive(penstock, "orders", told["lake"])
+    assert penstock.describe_topic("orders").partitions[0].start == 5
+    return penstock
+
+
+def numbers(printed: str) -> list[int]:
+    return [int(line.split()[1]) for line in printed.splitlines()]
+
+
+def test_a_group_gets_what_was_deleted_and_then_the_live_log(cli: Cli, archived: TestBroker) -> None:
+    since = datetime.fromtimestamp(archived.clock.wall_ms() / 1000, UTC) - timedelta(hours=7)
+
+    done = cli("consume", "orders", "--group", "audit", "--from-time", since.isoformat(), "--include-deleted")
+
+    assert numbers(done.out) == list(range(2, 9))
+    assert done.err == "3 messages came back from the lake\n"
+    assert archived.describe_group("orders", "audit").lag == 0
+    archived.publish("orders", b"order 9")
+    assert numbers(cli("consume", "orders", "--group", "audit").out) == [9]
+
+
+def test_without_a_start_it_is_everything_there_is(cli: Cli, archived: TestBroker) -> None:
+    done = cli("consume", "orders", "--group", "audit", "--include-deleted", "--no-ack", "--limit", "3")
+
+    assert numbers(done.out) == [0, 1, 2]
+    assert archived.describe_group("orders", "audit").lag == 9
+
+
+def test_what_is_not_even_in_the_lake_is_told(
+    cli: Cli, penstock: TestBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats = penstock.stats()
+    monkeypatch.setattr(penstock, "stats", lambda: msgspec.structs.replace(stats, lake=str(tmp_path)))
+    penstock.create_topic("orders", retention="1h")
+    penstock.publish_batch("orders", [b"order 0", b"order 1"])
+    penstock.advance("2h")
+    penstock.publish("orders", b"order 2")
+
+    done = cli("consume", "orders", "--group", "audit", "--include-deleted")
+
+    assert numbers(done.out) == [2]
+    assert done.err == "orders:0: 2 messages before offset 2 are in neither the log nor the lake\n"
+
+
+def test_a_group_begins_at_a_snapshot(cli: Cli, archived: TestBroker) -> None:
+    snapshots.take(archived, "noon", archived.clock.wall_ms())
+    for number in range(9, 18):
+        archived.publish("orders", (b"order %d" % number).ljust(4000))
+        archived.advance("1h")
+        archive(archived, "orders", archived.stats().lake)
+
+    done = cli("consume", "orders", "--group", "audit", "--from-snapshot", "noon")
+    unknown = cli("consume", "orders", "--group", "audit", "--from-snapshot", "midnight")
+
+    assert numbers(done.out) == list(range(9, 18))
+    assert (unknown.code, "there are noon" in unknown.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--include-deleted", "--from-snapshot x", "--group g --include-deleted --from-offset 3",
+     "--group g --from-snapshot x --from-beginning"],
+)  # fmt: skip
+def test_what_does_not_go_with_the_lake_is_refused(cli: Cli, orders: TestBroker, options: str) -> None:
+    done = cli("consume", "orders", *options.split())
+
+    assert done.code == 2
+    assert done.err.startswith("penstock consume: ")

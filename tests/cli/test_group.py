@@ -100,8 +100,16 @@ def test_describe_as_json_has_every_fact(cli: Cli, shipping: TestBroker) -> None
     assert document["verdict"]["word"] in VERDICTS
     assert document["oldest_unacked"]["id"] == "orders:0:4"
     assert document["partitions"] == [
-        {"partition": 0, "floor": 4, "end": 10, "lag": 6, "in_flight": 1, "waiting_retry": 1}
-    ]
+        {
+            "partition": 0,
+            "journal_group": 1,
+            "floor": 4,
+            "end": 10,
+            "lag": 6,
+            "in_flight": 1,
+            "waiting_retry": 1,
+        }
+    ]  # fmt: skip
 
 
 def test_list_shows_all_groups_or_those_of_a_topic(cli: Cli, shipping: TestBroker) -> None:

@@ -10,7 +10,10 @@ from penstock.cli.commands import Program
 from penstock.cli.main import COMMANDS, main
 
 NOT_CLIENTS = {"serve", "config show", "worker", "demo"}  # They start a broker, or talk to none.
-PRINT_NO_DATA = {"topic create", "topic alter", "topic delete", "group seek", "group delete", "schedule add"}
+PRINT_NO_DATA = {
+    "topic create", "topic alter", "topic delete", "group seek", "group delete", "schedule add",
+    "pipeline run", "pipeline stop",
+}  # fmt: skip
 
 
 def every_command() -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from penstock.errors import InvalidValue
     [
         ("penstock://127.0.0.1:7071", "127.0.0.1", 7071, "penstock://127.0.0.1:7071"),
         ("penstock://broker.example.org", "broker.example.org", 7070, "penstock://broker.example.org:7070"),
+        ("127.0.0.1:7070", "127.0.0.1", 7070, "penstock://127.0.0.1:7070"),
         ("penstock://localhost:1/", "localhost", 1, "penstock://localhost:1"),
         ("penstock://[::1]:65535", "::1", 65535, "penstock://[::1]:65535"),
     ],
@@ -24,7 +25,7 @@ def test_a_url_names_host_and_port(url: str, host: str, port: int, text: str) ->
 @pytest.mark.parametrize(
     "url",
     [
-        "", "penstock://", "127.0.0.1:7070", "http://127.0.0.1:7070", "penstock://host:0", "penstock://host:65536",
+        "", "penstock://", "http://127.0.0.1:7070", "penstock://host:0", "penstock://host:65536",
         "penstock://host:port", "penstock://user@host:1", "penstock://host:1/path", "penstock://::1:7070",
         "penstock://host :1", None, 7070, b"penstock://host",
     ],

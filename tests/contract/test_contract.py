@@ -15,10 +15,14 @@ from penstock.errors import (
     GroupKindMismatch,
     InvalidName,
     LeaseLost,
+    OffsetOutOfRange,
     QueueFull,
+    RestoreRefused,
     TopicNotFound,
 )
+from penstock.info import DeliveryState
 from penstock.testing import TestBroker
+from penstock.wire.records import decode_batch
 
 
 class Opener(Protocol):
@@ -413,6 +417,17 @@ def test_topics_come_and_go(broker: TestBroker) -> None:
         broker.publish("orders", b"x")
 
 
+def test_internal_topics_are_topics_that_are_not_listed(broker: TestBroker) -> None:
+    broker.create_topic("__pipelines", compact=True)
+
+    broker.publish("__pipelines", b"x", key="archive")
+
+    assert (broker.topics(), broker.stats().topics) == ([], 0)
+    assert [message.value for message in broker.read("__pipelines")] == [b"x"]
+    with pytest.raises(InvalidName):
+        broker.create_topic("__others")
+
+
 def test_a_closed_broker_says_so(broker: TestBroker) -> None:
     broker.create_topic("orders")
     consumer = broker.consumer("orders")
@@ -456,3 +471,54 @@ def test_what_one_kind_of_broker_wrote_the_other_reads(tmp_path: object, world: 
 
     with TestBroker.open(str(tmp_path)) as broker:
         assert [message.value for message in broker.read("orders")] == [b"x"]
+
+
+def test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    for number in range(3):
+        broker.publish("orders", b"%d" % number, partition=1)
+
+    found = broker.fetch("orders", 1, broker.offsets("orders", "earliest")[1])
+    broker.commit_offsets("orders", "query", {1: 2})
+
+    size = len(found.batches) // 3
+    values = [decode_batch(found.batches, at, 0, 3)[0].value for at in (0, size, 2 * size)]
+    assert values == [b"0", b"1", b"2"]
+    assert (found.start, found.end, found.next_offset) == (0, 3, 3)
+    assert broker.offsets("orders", "latest") == {0: 0, 1: 3}
+    assert broker.describe_group("orders", "query").lag == 1
+    assert broker.fetch("orders", 1, 0, journal=True).batches
+    with pytest.raises(OffsetOutOfRange):
+        broker.fetch("orders", 1, 4)
+
+
+def test_what_retention_deleted_is_put_back_for_a_group(broker: TestBroker) -> None:
+    broker.create_topic("orders", retention="1h")
+    broker.publish_batch("orders", [b"0", b"1"])
+    gone = broker.fetch("orders", 0, 0).batches
+    broker.advance("2h")
+    broker.publish("orders", b"2")
+    broker.create_group("orders", "audit")
+
+    begun = broker.begin_restore("orders", 0, 0)
+    assert (begun.start, begun.end) == (0, 2)
+    assert broker.restore("orders", 0, begun.restore, gone) == 2
+    broker.finish_restore("orders", 0, begun.restore, "audit", hold="1d")
+
+    broker.advance("2h")
+    received = broker.consumer("orders", group="audit").receive(10)
+    assert [message.value for message in received] == [b"0", b"1", b"2"]
+    with pytest.raises(RestoreRefused, match="begin again"):
+        broker.restore("orders", 0, begun.restore, gone)
+
+
+def test_what_became_of_messages_is_told_in_ranges(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=1)
+    consumer = broker.consumer("orders", group="g")
+    broker.publish_batch("orders", [b"a", b"b", b"c"])
+    consumer.ack(consumer.receive(2))
+
+    assert broker.delivery_states("orders", "g", 0, 0, 10) == [
+        DeliveryState(0, 2, "acked", 1),
+        DeliveryState(2, 3, "waiting", 0),
+    ]

@@ -6,13 +6,17 @@ the model; after a power cut it shows everything that was synced and, of the
 rest, the first few batches and nothing else.
 """
 
+from collections.abc import Iterator
 from random import Random
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from penstock.errors import InvalidBatch
 from penstock.log.lanes import LaneIndex
 from penstock.log.log import Log, LogConfig
+from penstock.log.restoring import Restoration
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import (
     APPEND_TIME,
@@ -46,6 +50,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.end = 0
         self.durable = 0
         self.newest_ms = 0
+        self.gone: list[bytes] = []  # Deleted batches, the oldest first.
 
     @initialize(durability=st.sampled_from(["fsync", "fsync", "os"]))
     def open(self, durability: str) -> None:
@@ -113,10 +118,55 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         gone = [segment.next_offset for segment in sealed if segment.next_offset <= offset]
         start = max([self.log.start, *gone])
 
-        assert self.log.delete_before(offset) == start
+        while self.log.start < start:  # Read before they go: they may be wanted back.
+            batches = list(self._raw(self.log.start, start))
+            self.gone += batches
+            assert self.log.delete_before(offset) == start
 
         self.records = {place: record for place, record in self.records.items() if place >= start}
         self.batches = [place for place in self.batches if place >= start]
+
+    def _raw(self, offset: int, end: int) -> Iterator[bytes]:
+        for header in self.log.headers(offset):
+            if header.base_offset >= end:
+                return
+            segment, position, _ = self.log._locate(header.base_offset)
+            yield segment.opened().read(position, header.size)
+
+    @precondition(lambda self: self.gone)
+    @rule(
+        data=st.data(), fault=st.sampled_from(["none", "none", "kill", "power cut"]), steps=st.integers(0, 3)
+    )
+    def restore(self, data: st.DataObject, fault: str, steps: int) -> None:
+        count = data.draw(st.integers(1, len(self.gone)))
+        batches = self.gone[-count:]
+        restoration = Restoration(self.log, self.disk, self.config, check_batch(batches[0]).base_offset)
+        first = next(self.log.headers(self.log.start), None)
+        if first is not None and check_batch(batches[-1]).max_timestamp > first.max_timestamp:
+            with pytest.raises(InvalidBatch):  # A log that was emptied has begun with another time.
+                restoration.add(b"".join(batches))
+            return
+        restoration.add(b"".join(batches))
+        installing = restoration.install()
+        if fault == "none":
+            list(installing)
+            assert self.log.start == restoration.start
+        else:  # A crash on the way: some segments are there, and none is missing behind them.
+            for _ in range(steps):
+                next(installing, None)
+            self.disk.kill() if fault == "kill" else self.disk.power_cut(Random(steps))
+            self.log = Log.open(self.disk, "d", self.config)
+            assert self.log.recovery.damage == []
+            if fault != "kill":
+                self._lose_from(self.log.end)
+            self.newest_ms = max(self.newest_ms, check_batch(batches[-1]).max_timestamp)
+            self._after_open()
+        self.newest_ms = max(self.newest_ms, self.log.last_timestamp)
+        while self.gone and check_batch(self.gone[-1]).base_offset >= self.log.start:
+            batch = self.gone.pop()
+            for record in decode_batch(batch):
+                self.records[record.offset] = record
+            self.batches.insert(0, check_batch(batch).base_offset)
 
     @rule(modulus=st.sampled_from([1, 2, 3, 4, 1000]), data=st.data())
     def rewrite(self, modulus: int, data: st.DataObject) -> None:

@@ -18,7 +18,8 @@ IN_A_PROCESS_OF_ITS_OWN = {
     "backlog-memory", "in-flight-memory", "scheduled-memory", "reopen",
     *(benchmark.name for benchmark in PAGES["server"]),
 }  # fmt: skip
-HERE = [benchmark for benchmark in BENCHMARKS if benchmark.name not in IN_A_PROCESS_OF_ITS_OWN]
+ON_SPARK = {benchmark.name for benchmark in PAGES["spark"]}  # In tests/spark, on a session that is there.
+HERE = [benchmark for benchmark in BENCHMARKS if benchmark.name not in IN_A_PROCESS_OF_ITS_OWN | ON_SPARK]
 ELSEWHERE = [benchmark for benchmark in BENCHMARKS if benchmark.name in IN_A_PROCESS_OF_ITS_OWN]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from penstock import Message
+from penstock.config import ARCHIVE_GROUP
 from penstock.errors import AlreadySettled, OffsetOutOfRange
 from penstock.log.files import MemoryFiles
 from penstock.testing import ManualClock, TestBroker
@@ -216,3 +217,45 @@ def test_lanes_and_headers_survive_compaction(penstock: TestBroker) -> None:
 
     assert [(m.value, m.priority, m.offset) for m in messages] == [(b"h", "high", 2), (b"l", "low", 3)]
     assert messages[0].headers == {"h": "v"}
+
+
+# The archive.
+
+
+def test_retention_waits_for_the_archive_if_told_to(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="1h", retention_waits_for_archive=True, segment_bytes=4096)
+    for number in range(8):
+        penstock.publish("orders", b"%d" % number * 1000)
+    penstock.advance("3h")
+    assert len(penstock.read("orders")) == 8  # Nobody archives.
+
+    penstock.commit_offsets("orders", ARCHIVE_GROUP, {0: 5})
+    penstock.advance("2m")
+    kept = penstock.read("orders")
+    assert kept[0].offset == 3  # Whole segments go, and none that is not archived.
+    assert penstock.describe_group("orders", ARCHIVE_GROUP).lost == 0
+
+    penstock.commit_offsets("orders", ARCHIVE_GROUP, {0: 8})
+    penstock.advance("2m")
+    assert penstock.read("orders") == []
+
+
+def test_a_queue_group_is_no_archive_whatever_its_name(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="1h", retention_waits_for_archive=True)
+    consumer = penstock.consumer("orders", group=ARCHIVE_GROUP)
+    penstock.publish("orders", b"x")
+    consumer.ack(consumer.receive())
+
+    penstock.advance("3h")
+
+    assert len(penstock.read("orders")) == 1
+
+
+def test_retention_does_not_wait_unless_told_to(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="1h")
+    penstock.publish("orders", b"x")
+    penstock.commit_offsets("orders", ARCHIVE_GROUP, {0: 0})
+
+    penstock.advance("3h")
+
+    assert penstock.describe_group("orders", ARCHIVE_GROUP).lost == 1

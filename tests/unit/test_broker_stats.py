@@ -1,5 +1,7 @@
 """The broker at a glance, and what waits where."""
 
+from pathlib import Path
+
 import pytest
 
 import penstock as package
@@ -87,3 +89,15 @@ def test_what_waits_is_told_by_partition_for_the_slowest_group(penstock: TestBro
     waiting = penstock._driver.run(penstock._operations.waiting())  # type: ignore[attr-defined]
 
     assert waiting == {("orders", 0): 1, ("orders", 1): 2, ("audit", 0): 1}
+
+
+def test_the_lake_is_beside_the_topics_unless_it_is_named(tmp_path: Path) -> None:
+    def lake(directory: str | None, named: str = "") -> str:
+        with TestBroker.open(directory, config=package.BrokerConfig(lake=named)) as broker:
+            return broker.stats().lake
+
+    assert lake(str(tmp_path)) == str(tmp_path / "lake")
+    assert lake(str(tmp_path), "s3://bucket/lake") == "s3://bucket/lake"
+    assert lake(str(tmp_path), "elsewhere") == str(Path.cwd() / "elsewhere")
+    assert lake(None) == ""
+    assert lake(None, str(tmp_path / "x")) == str(tmp_path / "x")

@@ -15,7 +15,13 @@ from penstock.config import (
     TopicSettings,
     settings_with,
 )
-from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings
+from penstock.frontends.config import (
+    LakeSettings,
+    LimitSettings,
+    ListenSettings,
+    ServerConfig,
+    ServerSettings,
+)
 from penstock.frontends.loading import SETTINGS, load
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +63,7 @@ def test_the_page_has_every_variable_and_every_flag() -> None:
         ("", ServerSettings),
         ("", ListenSettings),
         ("", LimitSettings),
+        ("", LakeSettings),
     ],
 )
 def test_every_setting_has_its_row_with_a_meaning(options: str, settings: type[msgspec.Struct]) -> None:

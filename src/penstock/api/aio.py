@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
-from penstock.api.broker import DEFAULT_GROUP, LIST_LIMIT
+from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
 from penstock.info import (
@@ -27,9 +27,13 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
+    Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage, received_async
@@ -110,6 +114,19 @@ class AsyncBroker:
         """An idempotent producer with an id of its own."""
         return AsyncProducer(await self._driver.run(self._operations.producer(compression)), self._driver)
 
+    async def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> StagedPublish:
+        """Publish what was appended to ``__staging``, all of it and once; offsets by token.
+
+        A version that is not above the application's last one was published before: nothing happens.
+        """
+        return await self._driver.run(self._operations.publish_staged(topic, application, version, staged))
+
+    async def published_version(self, topic: str, application: str) -> int | None:
+        """The last version that an application published; None if there is none."""
+        return await self._driver.run(self._operations.published_version(topic, application))
+
     # Consuming.
 
     async def consumer(
@@ -143,6 +160,12 @@ class AsyncBroker:
         """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
         return await self._driver.run(self._operations.describe_group(topic, group))
 
+    async def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> list[DeliveryState]:
+        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
+        return await self._driver.run(self._operations.delivery_states(topic, group, partition, start, end))
+
     async def seek(
         self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None
     ) -> None:
@@ -161,7 +184,57 @@ class AsyncBroker:
             return (await self.describe_topic(topic)).depth
         return (await self.describe_group(topic, group)).lag
 
+    async def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Say how far a reader that keeps its own place has come, by partition.
+
+        The group is a stream group without members, made at first use; its lag is told like any other's.
+        """
+        await self._driver.run(self._operations.commit_offsets(topic, group, offsets))
+
+    async def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready to put back what retention deleted, from ``start`` up to where the log begins.
+
+        Until it is finished, or nothing was heard for ten minutes, retention leaves the partition alone.
+        """
+        return await self._driver.run(self._operations.begin_restore(topic, partition, start))
+
+    async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
+        """Hand over record batches with their old offsets, rising; returns the offset after the last.
+
+        Offsets that no batch has are holes.  What was handed over before is not taken twice.
+        """
+        return await self._driver.run(self._operations.restore(topic, partition, restore, batches))
+
+    async def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, *, hold: Duration = HOLD
+    ) -> None:
+        """Put the messages back into the log, and move the group to the first of them.
+
+        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
+        """
+        await self._driver.run(self._operations.finish_restore(topic, partition, restore, group, hold))
+
     # Looking, which changes nothing.
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        journal: bool = False,
+    ) -> Fetched:
+        """Record batches as they lie in the log, from the one that holds ``offset`` on; nothing at the end.
+
+        At least one whole batch, and as many as fit into ``max_bytes``; with ``journal`` those of the
+        partition's journal, whose records are the events of ``penstock.delivery.events``.
+        """
+        return await self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
+
+    async def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
+        """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
+        return await self._driver.run(self._operations.offsets(topic, at, journal))
 
     async def read(
         self,

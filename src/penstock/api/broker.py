@@ -26,9 +26,13 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
+    Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage, received
@@ -37,6 +41,8 @@ from penstock.types import Duration, Instant, Priority, duration_ms
 
 DEFAULT_GROUP = "default"
 LIST_LIMIT = 1000  # Entries a listing returns unless asked for more.
+HOLD = "7d"  # How long retention waits for a group that was given what it had deleted.
+FETCH_BYTES = 4 * 1024 * 1024  # Read and sent in about a millisecond, so that others do not wait for long.
 
 
 class Broker:
@@ -112,6 +118,19 @@ class Broker:
         """An idempotent producer with an id of its own."""
         return Producer(self._driver.run(self._operations.producer(compression)), self._driver)
 
+    def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> StagedPublish:
+        """Publish what was appended to ``__staging``, all of it and once; offsets by token.
+
+        A version that is not above the application's last one was published before: nothing happens.
+        """
+        return self._driver.run(self._operations.publish_staged(topic, application, version, staged))
+
+    def published_version(self, topic: str, application: str) -> int | None:
+        """The last version that an application published; None if there is none."""
+        return self._driver.run(self._operations.published_version(topic, application))
+
     # Consuming.
 
     def consumer(
@@ -145,6 +164,12 @@ class Broker:
         """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
         return self._driver.run(self._operations.describe_group(topic, group))
 
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> list[DeliveryState]:
+        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
+        return self._driver.run(self._operations.delivery_states(topic, group, partition, start, end))
+
     def seek(
         self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None
     ) -> None:
@@ -161,7 +186,57 @@ class Broker:
         """Messages that wait for a group, or for the slowest one."""
         return self.describe_topic(topic).depth if group is None else self.describe_group(topic, group).lag
 
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Say how far a reader that keeps its own place has come, by partition.
+
+        The group is a stream group without members, made at first use; its lag is told like any other's.
+        """
+        self._driver.run(self._operations.commit_offsets(topic, group, offsets))
+
+    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready to put back what retention deleted, from ``start`` up to where the log begins.
+
+        Until it is finished, or nothing was heard for ten minutes, retention leaves the partition alone.
+        """
+        return self._driver.run(self._operations.begin_restore(topic, partition, start))
+
+    def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
+        """Hand over record batches with their old offsets, rising; returns the offset after the last.
+
+        Offsets that no batch has are holes.  What was handed over before is not taken twice.
+        """
+        return self._driver.run(self._operations.restore(topic, partition, restore, batches))
+
+    def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, *, hold: Duration = HOLD
+    ) -> None:
+        """Put the messages back into the log, and move the group to the first of them.
+
+        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
+        """
+        self._driver.run(self._operations.finish_restore(topic, partition, restore, group, hold))
+
     # Looking, which changes nothing.
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        journal: bool = False,
+    ) -> Fetched:
+        """Record batches as they lie in the log, from the one that holds ``offset`` on; nothing at the end.
+
+        At least one whole batch, and as many as fit into ``max_bytes``; with ``journal`` those of the
+        partition's journal, whose records are the events of ``penstock.delivery.events``.
+        """
+        return self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
+
+    def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
+        """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
+        return self._driver.run(self._operations.offsets(topic, at, journal))
 
     def read(
         self,

@@ -23,9 +23,13 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
+    Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Delivery, Message, Receipt, StoredMessage
@@ -121,6 +125,12 @@ class Operations(Protocol):
 
     def producer(self, compression: Compression) -> Work[ProducerOperations]: ...
 
+    def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> Work[StagedPublish]: ...
+
+    def published_version(self, topic: str, application: str) -> Work[int | None]: ...
+
     # Consuming.
 
     def consumer(
@@ -139,11 +149,31 @@ class Operations(Protocol):
 
     def describe_group(self, topic: str, group: str) -> Work[GroupInfo]: ...
 
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> Work[list[DeliveryState]]: ...
+
     def seek(
         self, topic: str, group: str, to: Start | str | Instant, partition: int | None
     ) -> Work[None]: ...
 
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Work[None]: ...
+
+    def begin_restore(self, topic: str, partition: int, start: int) -> Work[Restore]: ...
+
+    def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Work[int]: ...
+
+    def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, hold: Duration
+    ) -> Work[None]: ...
+
     # Looking, which changes nothing.
+
+    def fetch(
+        self, topic: str, partition: int, offset: int, max_bytes: int, journal: bool
+    ) -> Work[Fetched]: ...
+
+    def offsets(self, topic: str, at: str | Instant, journal: bool) -> Work[dict[int, int]]: ...
 
     def read(
         self,

@@ -11,11 +11,11 @@ from random import Random
 from typing import Self
 
 from penstock.api.broker import Broker
-from penstock.broker.core import MEMORY, Core
+from penstock.broker.core import Core
 from penstock.broker.driver import ThreadDriver
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
-from penstock.config import BrokerConfig
+from penstock.config import MEMORY, BrokerConfig
 from penstock.errors import DirectoryUnusable
 from penstock.log.files import Files, MemoryFiles, SystemFiles
 

@@ -66,6 +66,8 @@ class Catalogue:
             self._save_manifest(self._manifest)
         self._next_producer_id = self._manifest.next_producer_id
         self._files.make_directory(self._topics_path)
+        # The names that are there count from now on, also one that the last process failed to sync.
+        self._files.sync_directory(self._topics_path)
         topics = []
         for name in sorted(self._files.list(self._topics_path)):
             if name.startswith("."):

@@ -6,6 +6,9 @@
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
     facts          what the broker tells    progress       how far a group is
+    fetching       logs as they are         deliveries     what became of messages
+    restoring      what retention deleted, back for a group
+    staging        messages in, from jobs of many tasks
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when
@@ -21,22 +24,27 @@ import msgspec
 from penstock.broker.browsing import Browsing
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
+from penstock.broker.deliveries import Deliveries
 from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.facts import Facts
+from penstock.broker.fetching import Fetching
 from penstock.broker.groups import Groups
+from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.progress import Progress
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
 from penstock.broker.queues import Queues
 from penstock.broker.recovery import open_partition
+from penstock.broker.restoring import Restoring
 from penstock.broker.schedules import Schedules
+from penstock.broker.staging import Staging
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Target, Topic
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.streams import Streams
 from penstock.broker.tracing import Tracing
 from penstock.broker.triage import Triage
 from penstock.clock import Clock
-from penstock.config import BrokerConfig, TopicOptions, TopicSettings, settings_with
+from penstock.config import MEMORY, BrokerConfig, TopicOptions, TopicSettings, settings_with
 from penstock.errors import InvalidValue, PenstockError
 from penstock.info import BrokerInfo, PartitionInfo, TopicInfo
 from penstock.log.files import Files
@@ -63,7 +71,11 @@ class Core:
         self.schedules = Schedules(self.state, self.publishing)
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
-        self.maintenance = Maintenance(self.state)
+        self.deliveries = Deliveries(self.state)
+        self.fetching = Fetching(self.state, self.groups)
+        self.restoring = Restoring(self.state, self.groups)
+        self.staging = Staging(self.state, self.catalogue, self.publishing)
+        self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
         self.triage = Triage(self.state, self.dead_letters)
@@ -96,6 +108,7 @@ class Core:
                 if group.name not in partition.groups:  # The crash came in the middle of making it.
                     self.groups.write_on(partition, group, self.state.clock.steady_ms())
             self._revive_partition(partition)
+        self.staging.revive(topic)
 
     def _revive_partition(self, partition: Partition) -> None:
         load_dedup_ids(self.state, partition)
@@ -114,6 +127,10 @@ class Core:
             logs.append(partition.journal.log)
         if partition.schedule is not None:
             logs.append(partition.schedule.log)
+        if partition.restoration is not None:
+            logs.append(partition.restoration.staged)
+        if partition.topic.intents is not None and partition.number == 0:
+            logs.append(partition.topic.intents.log)
         return logs
 
     def close(self) -> None:
@@ -132,12 +149,13 @@ class Core:
 
     def _close_partition(self, partition: Partition) -> None:
         """Write down and close what can be; a disk that fails must not keep the rest open."""
-        schedule, journal = partition.schedule, partition.journal
+        schedule, journal, intents = partition.schedule, partition.journal, partition.topic.intents
         closing: list[Callable[[], object]] = [
             lambda: self.maintenance.snapshot(partition),
             lambda: save_digest(partition),
             journal.close if journal is not None else partition.log.close,
             schedule.close if schedule is not None else partition.log.close,
+            intents.log.close if intents is not None else partition.log.close,
             partition.log.close,
         ]
         for close in closing:
@@ -181,6 +199,8 @@ class Core:
                 yield from self.schedules.fire(target)
             case Group():
                 self.streams.look(target)
+            case Intents():
+                self.state.jobs.append(self.staging.resume(target.topic))
             case _ if target is self.state.flush:
                 self.maintenance.flush()
             case _ if target is self.state.upkeep:
@@ -291,6 +311,3 @@ class Core:
                 for log in self._logs(partition):
                     if log.config.durability == "fsync" and log.durable < log.written:
                         yield Durable(log)
-
-
-MEMORY = ":memory:"

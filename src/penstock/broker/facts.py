@@ -6,10 +6,12 @@ up to date that nobody reads.  Cost: some microseconds for each partition.
 
 import resource
 import sys
+from pathlib import Path
 from typing import Final
 
 from penstock.broker.publishing import partition_depth
 from penstock.broker.state import Partition, State
+from penstock.config import MEMORY
 from penstock.info import BrokerInfo
 from penstock.version import __version__, compiled
 
@@ -34,8 +36,9 @@ class Facts:
             compiled=compiled(),
             uptime_seconds=(state.clock.steady_ms() - state.opened_ms) / 1000,
             directory=state.directory,
+            lake=lake_of(state.config.lake, state.directory),
             durability=durability,
-            topics=len(topics),
+            topics=sum(not topic.name.startswith("__") for topic in topics),
             partitions=len(partitions),
             groups=len(groups),
             consumers=sum(len(group.consumers) for group in groups),
@@ -56,6 +59,13 @@ class Facts:
             for topic in self._state.topics.values()
             for partition in topic.partitions
         }
+
+
+def lake_of(named: str, directory: str) -> str:
+    """Where the lake is: as it was named, or beside the topics."""
+    if "://" in named or (not named and directory == MEMORY):
+        return named
+    return str(Path(named or f"{directory}/lake").absolute())
 
 
 def _size_bytes(partition: Partition) -> int:

@@ -127,16 +127,24 @@ class Groups:
         partitions = topic.partitions if number is None else [topic.partition(number)]
         now_ms = self._state.clock.steady_ms()
         for partition in partitions:
-            self._move(partition, group, start_offset(partition, place), now_ms)
+            self.move(partition, group, start_offset(partition, place), now_ms)
         topic.wake()
         for partition in partitions:
             yield from journal_durable(partition)
 
-    def _move(self, partition: Partition, group: Group, offset: int, now_ms: int) -> None:
+    def move(
+        self, partition: Partition, group: Group, offset: int, now_ms: int, held_until_ms: int = 0
+    ) -> None:
+        """Move a group on one partition; until a time, retention may wait for it to get to the end again."""
         member = partition.groups[group.name]
         journal = open_journal(self._state, partition)
-        journal.commit([events.Sought(member.number, offset)], now_ms)
+        told: list[events.AnyEvent] = [events.Sought(member.number, offset)]
+        if held_until_ms:
+            told.append(events.Held(member.number, partition.log.end, held_until_ms))
+        journal.commit(told, now_ms)
         self._state.commit.mark(journal.log)
+        if held_until_ms:
+            member.held_end, member.held_until_ms = partition.log.end, held_until_ms
         for lease in member.engine.leases.values():
             consumer = group.consumers.get(lease.consumer)
             if consumer is not None:

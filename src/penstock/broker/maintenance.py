@@ -12,11 +12,15 @@ import logging
 
 from penstock.broker.recovery import behind, skip_deleted
 from penstock.broker.replay import snapshot_state
+from penstock.broker.restoring import forget_idle, held_from
+from penstock.broker.staging import Staging
 from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps
+from penstock.config import ARCHIVE_GROUP
 from penstock.errors import PenstockError
 from penstock.log.compaction import compact_steps
 from penstock.log.retention import retention_cut
+from penstock.wire.staged import STAGING
 
 logger = logging.getLogger("penstock")
 
@@ -26,8 +30,9 @@ FLUSH_MS = 1000
 class Maintenance:
     """Upkeep of all partitions."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, staging: Staging) -> None:
         self._state = state
+        self._staging = staging
 
     def flush(self) -> None:
         """Write what was only noted; sync logs that promise to be flushed every second."""
@@ -70,9 +75,13 @@ class Maintenance:
         """Delete what is older or larger than the topic keeps."""
         log = partition.log
         settings = topic.settings
-        keep_from = log.end
+        keep_from = held_from(partition, self._state.clock.wall_ms())
         if settings.retain_until_settled and partition.groups:
-            keep_from = min(behind(member) for member in partition.groups.values())
+            keep_from = min(keep_from, *(behind(member) for member in partition.groups.values()))
+        if topic.name == STAGING:
+            keep_from = min(keep_from, self._staging.needed_from(log.end))
+        if settings.retention_waits_for_archive:
+            keep_from = min(keep_from, archived(partition))
         wall_ms = self._state.clock.wall_ms()
         cut = retention_cut(
             log.segments(), wall_ms, settings.retention_ms, settings.retention_bytes, keep_from
@@ -113,13 +122,16 @@ class Maintenance:
         journal.log.delete_before(journal.log.offset_at(since_ms))
 
     def compact(self, topic: Topic, partition: Partition) -> Steps[None]:
-        """Keep the last value of each key."""
-        if topic.settings.compact:
-            wall_ms = self._state.clock.wall_ms()
+        """Keep the last value of each key, once no group waits for all that was put back for it."""
+        wall_ms = self._state.clock.wall_ms()
+        if topic.settings.compact and held_from(partition, wall_ms) == partition.log.end:
             for _ in compact_steps(partition.log, wall_ms, topic.settings.tombstone_retention_ms):
                 yield GiveWay()
 
     def _tidy(self, partition: Partition) -> Steps[None]:
+        forget_idle(partition, self._state.clock.steady_ms())
+        if partition.topic.intents is not None and partition.topic.intents.pending:
+            return  # What it has begun is known by the numbers that are there.
         wall_ms = self._state.clock.wall_ms()
         partition.producers.expire(wall_ms)
         if partition.schedule is not None:
@@ -155,3 +167,11 @@ class Maintenance:
             topic = self._state.topics.get(name)
             if topic is not None and number < len(topic.partitions):
                 topic.partitions[number].log.sync()
+
+
+def archived(partition: Partition) -> int:
+    """Everything below is in the lake; nothing is while nobody archives."""
+    member = partition.groups.get(ARCHIVE_GROUP)
+    if member is None or member.settings.kind != "stream":
+        return partition.log.start
+    return member.committed

@@ -24,9 +24,12 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage
@@ -79,6 +82,7 @@ class LocalOperations:
         self.publish = core.publishing.publish
         self.publish_batch = core.publishing.publish_batch
         self.append = core.publishing.append
+        self.fetch = core.fetching.fetch
 
     # Topics.
 
@@ -99,8 +103,8 @@ class LocalOperations:
 
     @at_once
     def topics(self) -> list[str]:
-        """The names of all topics."""
-        return sorted(self._core.state.topics)
+        """The names of all topics, without the broker's own."""
+        return sorted(name for name in self._core.state.topics if not name.startswith("__"))
 
     @at_once
     def describe_topic(self, name: str) -> TopicInfo:
@@ -111,6 +115,17 @@ class LocalOperations:
     def producer(self, compression: Compression) -> ProducerOperations:
         """An idempotent producer."""
         return ProducerSteps(self._core, compression)
+
+    def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> Steps[StagedPublish]:
+        """What tasks have staged, all of it and once."""
+        return self._core.staging.publish(topic, application, version, staged)
+
+    @at_once
+    def published_version(self, topic: str, application: str) -> int | None:
+        """The last version of an application."""
+        return self._core.staging.version(topic, application)
 
     # Record batches, for front ends.
 
@@ -173,11 +188,40 @@ class LocalOperations:
         """How far a group is."""
         return self._core.progress.describe(topic, group)
 
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> Steps[list[DeliveryState]]:
+        """What became of a range of messages."""
+        return self._core.deliveries.states(topic, group, partition, start, end)
+
     def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> Steps[None]:
         """Move a group."""
         return self._core.groups.seek(topic, group, to, partition)
 
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
+        """Say how far a reader from outside has come."""
+        return self._core.fetching.commit_offsets(topic, group, offsets)
+
+    @at_once
+    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready for deleted messages."""
+        return self._core.restoring.begin(topic, partition, start)
+
+    def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Steps[int]:
+        """Take them."""
+        return self._core.restoring.add(topic, partition, restore, batches)
+
+    def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, hold: Duration
+    ) -> Steps[None]:
+        """Put them back for a group."""
+        return self._core.restoring.finish(topic, partition, restore, group, hold)
+
     # Looking.
+
+    def offsets(self, topic: str, at: str | Instant, journal: bool) -> Steps[dict[int, int]]:
+        """Which offset a time is, by partition."""
+        return self._core.fetching.offsets(topic, at, journal)
 
     @at_once
     def read(

@@ -82,12 +82,17 @@ class Progress:
             lag_seconds=lag_seconds,
             in_flight=sum(_in_hand(group, member) for member in members),
             waiting=sum(lag.waiting_retry for lag in lags),
-            consumers=len(group.consumers),
+            consumers=len(group.consumers) or self._has_reader(group),
             rates=self._rates(group),
             oldest=self._oldest(group, members),
             quiet_seconds=min(self._quiet_ms(group) / 1000, lag_seconds),
             visibility_seconds=group.settings.visibility_timeout_ms / 1000,
         )
+
+    def _has_reader(self, group: Group) -> bool:
+        """Whether somebody from outside has committed for this group of late, as a member would."""
+        silent_ms = self._state.clock.steady_ms() - group.reader_ms
+        return group.reader_ms >= 0 and silent_ms < group.settings.session_timeout_ms
 
     def _age_seconds(self, partition: Partition, offset: int) -> float:
         """How long ago the first record at or after ``offset`` was published."""
@@ -157,6 +162,7 @@ def _partition_lag(member: GroupPartition) -> PartitionLag:
     stream = member.settings.kind == "stream"
     return PartitionLag(
         partition=partition.number,
+        journal_group=member.number,
         floor=member.committed if stream else member.engine.floor,
         end=partition.log.high,
         lag=group_lag(partition, member.group, partition.log.high),

@@ -53,6 +53,8 @@ from penstock.wire.records import (
     Header,
     check_batch,
     encode_values,
+    read_header,
+    seal_batch,
     stamp_batch,
 )
 
@@ -87,7 +89,7 @@ class Publishing:
         """Take one message; the receipt comes when it is as durable as the topic promises."""
         topic = self._state.topic(name)
         if topic.settings.depth_max is not None:
-            yield from self._wait_for_room(topic, 1)
+            yield from self.wait_for_room(topic, 1)
         now_ms = self._state.clock.wall_ms()
         prepared = self.prepare(topic, message, now_ms)
         if prepared.dedup_id is not None:
@@ -107,7 +109,7 @@ class Publishing:
         topic = self._state.topic(name)
         batch = list(messages)
         if topic.settings.depth_max is not None:
-            yield from self._wait_for_room(topic, len(batch))
+            yield from self.wait_for_room(topic, len(batch))
         now_ms = self._state.clock.wall_ms()
         anywhere = self._any_partition(topic)
         values = bare_values(batch, topic.settings.message_bytes_max)
@@ -131,9 +133,9 @@ class Publishing:
         """Take a record batch as it is; a producer's repeat is answered with the first one's place."""
         topic = self._state.topic(name)
         partition = topic.partition(number)
-        header = _checked(topic, data)
+        header = checked(topic, data)
         if topic.settings.depth_max is not None and not _is_repeat(partition, header):
-            yield from self._wait_for_room(topic, header.count)
+            yield from self.wait_for_room(topic, header.count)
         receipt = self._append_checked(partition, header, data)
         yield from self._partition_durable(partition)
         return receipt
@@ -153,9 +155,9 @@ class Publishing:
         for number, data in batches:
             try:
                 partition = topic.partition(number)
-                header = _checked(topic, data)
+                header = checked(topic, data)
                 if topic.settings.depth_max is not None and not _is_repeat(partition, header):
-                    yield from self._wait_for_room(topic, header.count)
+                    yield from self.wait_for_room(topic, header.count)
                 answers.append(self._append_checked(partition, header, data))
             except PenstockError as refusal:
                 answers.append(refusal)
@@ -175,7 +177,9 @@ class Publishing:
             if verdict == dedup.DUPLICATE:
                 topic.duplicates += 1
                 return Receipt(topic.name, partition.number, first, header.max_timestamp, None, True)
-        offset, timestamp = self._append_foreign(partition, header, bytearray(data), OURS)
+        batch = bytearray(data)
+        self._stamp(partition, batch, OURS)
+        offset, timestamp = self._append_foreign(partition, header, batch)
         return Receipt(topic.name, partition.number, offset, timestamp)
 
     # Preparing.
@@ -296,13 +300,13 @@ class Publishing:
                     topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
         return offset, timestamp
 
-    def _append_foreign(
-        self, partition: Partition, header: Header, batch: bytearray, cleared: int = 0
-    ) -> tuple[int, int]:
-        """Append a batch that was encoded elsewhere: the log's own time keeps timestamps from falling."""
+    def _stamp(self, partition: Partition, batch: bytearray, cleared: int = 0) -> None:
+        """Give a batch that was encoded elsewhere the log's own time, which does not fall."""
+        stamp_batch(batch, max(self._state.clock.wall_ms(), partition.log.last_timestamp), cleared)
+
+    def _append_foreign(self, partition: Partition, header: Header, batch: bytearray) -> tuple[int, int]:
+        """Append a batch that was encoded elsewhere and has the time it is to have."""
         log = partition.log
-        timestamp = max(self._state.clock.wall_ms(), log.last_timestamp)
-        stamp_batch(batch, timestamp, cleared)
         offset = log.append(batch)
         if header.producer_id >= 0:
             partition.producers.record(
@@ -311,10 +315,18 @@ class Publishing:
                 header.base_sequence,
                 header.count,
                 offset,
-                timestamp,
+                log.last_timestamp,
             )
         self.appended(partition, header.count)
-        return offset, timestamp
+        return offset, log.last_timestamp
+
+    def append_staged(self, partition: Partition, batch: bytearray, own_times: bool) -> None:
+        """Append a batch that was numbered by its intent, under the times it has or the log's."""
+        if own_times:
+            seal_batch(batch)
+        else:
+            self._stamp(partition, batch)
+        self._append_foreign(partition, read_header(batch), batch)
 
     def appended(self, partition: Partition, count: int) -> None:
         """The partition's log has grown: see that it becomes durable, and that readers hear of it."""
@@ -366,7 +378,7 @@ class Publishing:
             return Receipt(topic.name, number, None, now_ms, schedule_id(topic.name, number, offset), True)
         return Receipt(topic.name, number, offset, now_ms, None, True)
 
-    def _wait_for_room(self, topic: Topic, count: int) -> Steps[None]:
+    def wait_for_room(self, topic: Topic, count: int) -> Steps[None]:
         """Refuse, or wait, while the slowest group has too much before it."""
         settings = topic.settings
         assert settings.depth_max is not None
@@ -419,7 +431,9 @@ class Publishing:
             target.producers.check_internal(header.producer_id, header.base_sequence, header.count)
             == dedup.NEW
         ):
-            self._append_foreign(target, header, bytearray(batch))
+            stamped = bytearray(batch)
+            self._stamp(target, stamped)
+            self._append_foreign(target, header, stamped)
 
 
 def _is_repeat(partition: Partition, header: Header) -> bool:
@@ -432,7 +446,7 @@ def _is_repeat(partition: Partition, header: Header) -> bool:
     return verdict == dedup.DUPLICATE
 
 
-def _checked(topic: Topic, data: Any) -> Header:
+def checked(topic: Topic, data: Any) -> Header:
     """The header of a batch that the topic may take."""
     if type(data) is not bytes:
         raise InvalidValue(name="batch", value=data, why="a record batch is bytes")

@@ -112,6 +112,11 @@ def _apply_lost(member: GroupPartition, event: events.Lost) -> None:
     member.lost += event.count
 
 
+def _apply_held(member: GroupPartition, event: events.Held) -> None:
+    member.held_end = event.end
+    member.held_until_ms = event.until_ms
+
+
 _APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
     events.Leased: _apply_leased,
     events.Settled: _apply_settled,
@@ -120,6 +125,7 @@ _APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
     events.Sought: _apply_sought,
     events.Committed: _apply_committed,
     events.Lost: _apply_lost,
+    events.Held: _apply_held,
 }
 
 # Given back without a failure: the consumer did nothing wrong.
@@ -172,6 +178,7 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
                 "engine": member.engine.snapshot(),
                 "committed": member.committed,
                 "lost": member.lost,
+                "held": [member.held_end, member.held_until_ms],
                 "failures": [
                     [
                         offset,
@@ -199,6 +206,7 @@ def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
         member = GroupPartition(partition, stored["name"], stored["number"], settings, engine)
         member.committed = stored["committed"]
         member.lost = stored["lost"]
+        member.held_end, member.held_until_ms = stored.get("held", (0, 0))
         for offset, first_ms, last_ms, why, attempts, *error in stored["failures"]:
             failure = member.failures[offset] = Failure(first_ms, why)
             failure.last_ms = last_ms

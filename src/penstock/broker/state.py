@@ -17,6 +17,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
+from penstock.broker.intents import Intents
 from penstock.broker.journal import Journal
 from penstock.broker.rates import Counts, Meter
 from penstock.broker.steps import Steps, Waiter
@@ -32,6 +33,7 @@ from penstock.groups.coordinator import Coordinator
 from penstock.log.commit import GroupCommit
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
+from penstock.log.restoring import Restoration
 from penstock.message import Delivery
 from penstock.schedule.schedule import Schedule
 from penstock.wire.records import Record
@@ -71,6 +73,9 @@ class GroupPartition:
         self.failures: dict[int, Failure] = {}  # Only of messages that failed and are not settled.
         self.committed = engine.floor  # Stream groups: the next offset to read.
         self.lost = 0  # Messages retention deleted before the group settled them.
+        # Until then (wall time) retention waits for the group, as long as it is not past that offset.
+        self.held_until_ms = 0
+        self.held_end = 0
         self.alarm_ms = -1
 
 
@@ -88,6 +93,7 @@ class Partition:
         self.group_numbers = 0
         self.producers = ProducerTable()
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.
+        self.restoration: Restoration | None = None  # Deleted messages that are being put back.
         self.digest_segments = 0  # How many segments the log had when the digest was written.
         self.outbox: deque[Output] = deque()  # Written to the journal, not yet published.
         self.outbox_targets: set[tuple[str, int]] = set()  # Where it went since the last snapshot.
@@ -123,6 +129,7 @@ class Group:
         self.name = name
         self.settings = settings
         self.consumers: dict[int, Consumer] = {}
+        self.reader_ms = -1  # Steady time of the last commit from outside, which is a reader's sign of life.
         self.coordinator = Coordinator(len(topic.partitions), settings.session_timeout_ms)
         self.delivered = 0
         self.acked = 0
@@ -156,6 +163,7 @@ class Topic:
         self.directory = directory
         self.partitions: list[Partition] = []
         self.groups: dict[str, Group] = {}
+        self.intents: Intents | None = None  # Begun with the first staged publish.
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
         self.waiters: set[Waiter] = set()
         self.turn = 0  # Messages without a key go round the partitions.

@@ -162,7 +162,7 @@ class Streams:
             member = partition.groups[group.name]
             if offset > member.committed:
                 journal = open_journal(self._state, partition)
-                journal.commit([events.Committed(member.number, offset)], now_ms)
+                journal.commit([events.Committed(member.number, offset, member.committed)], now_ms)
                 self._state.commit.mark(journal.log)
                 group.acked += offset - member.committed
                 member.committed = offset

@@ -29,8 +29,7 @@ from penstock.schedule import entries
 from penstock.schedule.history import Happening
 from penstock.trace import DUE, RETAINED, Trace, TraceEvent
 
-# A delivery that ended without a settlement, in one word for each reason, and in more where it needs them.
-GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
+# Why a delivery ended without a settlement, where one word is not enough.
 WHY_SO: Final = {why: events.WHY[why] for why in (events.RELEASED, events.RESTARTED, events.DEFERRED)}
 SENT: Final = ("dead-lettered", "redriven")  # Settlements that say where the message went.
 CLOCK_STEP_MS: Final = 60_000  # The wall clock may be set between a publish and what follows it.
@@ -215,7 +214,9 @@ class _Teller:
             case events.GivenBack():
                 self._before[event.group] = events.WHY[event.why]
                 error = ": ".join(part for part in (event.error_class, event.error_message) if part)
-                return self._by_holder(event, GIVEN_BACK[event.why], error or WHY_SO.get(event.why, ""))
+                return self._by_holder(
+                    event, events.GIVEN_BACK[event.why], error or WHY_SO.get(event.why, "")
+                )
             case events.Outbox():
                 return TraceEvent(time_ms=0, event="sent", detail=event.note)
 

@@ -4,7 +4,8 @@
                        otherwise, all partitions merged by time.
     with --group       takes.  Messages are leased like by any other consumer, printed, and acked when
                        they have left this process; the next call goes on where this one ended.
-                       --from-... moves the group there first; --no-ack gives everything back at the end.
+                       --from-... moves the group there first; --no-ack gives everything back at the end;
+                       --include-deleted has what retention deleted put back for it (deleted.py).
 
 Both end at ``--limit``, or when nothing new has come for ``--wait``; ``--follow``
 goes on until it is interrupted.  ``--to-time`` ends at a time (not included).
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli import connecting, screen
+from penstock.cli import connecting, deleted, screen
 from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, known_groups, past
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.interrupts import Interrupts
@@ -66,6 +67,12 @@ FromTime = Annotated[
     Any,
     typer.Option(parser=past, metavar="TIME", help="From 2026-11-14T15:00Z on, or from how long ago: 15m."),
 ]
+FromSnapshot = Annotated[
+    str | None, typer.Option(metavar="NAME", help="From where the log ended when it was taken.")
+]
+IncludeDeleted = Annotated[
+    bool, typer.Option("--include-deleted", help="With --group: also what only the lake still has.")
+]
 ToTime = Annotated[Any, typer.Option(parser=past, metavar="TIME", help="Up to this time, not included.")]
 Limit = Annotated[
     int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many messages.")
@@ -85,6 +92,7 @@ Ack = Annotated[
         "penstock consume orders --follow -o json",
         "penstock consume orders --from-time 2026-11-14T15:00Z --to-time 2026-11-14T16:00Z",
         "penstock consume orders --group audit --from-time 15m",
+        "penstock consume orders --group audit --from-time 2025-01-01 --include-deleted",
     )
 )
 def consume(
@@ -95,7 +103,9 @@ def consume(
     from_beginning: FromBeginning = False,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
+    from_snapshot: FromSnapshot = None,
     to_time: ToTime = None,
+    include_deleted: IncludeDeleted = False,
     limit: Limit = None,
     wait: Wait = "1s",
     ack: Ack = True,
@@ -103,9 +113,12 @@ def consume(
     server: Server = SERVER,
 ) -> None:
     """Print messages: read them, or take them as a consumer of a group."""
-    starts = [from_beginning or None, from_offset, from_time]
+    starts = [from_beginning or None, from_offset, from_time, from_snapshot]
     if sum(start is not None for start in starts) > 1:
-        raise WrongUse("give one of --from-beginning, --from-offset and --from-time")
+        raise WrongUse("give one of --from-beginning, --from-offset, --from-time and --from-snapshot")
+    from_lake = include_deleted or from_snapshot is not None
+    if from_lake and (group is None or from_offset is not None):
+        raise WrongUse("--include-deleted and --from-snapshot are for a --group, and without --from-offset")
     if group is not None and partition is not None and from_offset is None:
         raise WrongUse("--partition is for reading; a group shares its partitions among its consumers")
     wait_ms = duration_ms("wait", wait)
@@ -120,9 +133,11 @@ def consume(
             over = to_time is not None and instant_ms("to_time", to_time) <= connecting.clock().wall_ms()
             read(reader, show, limit=limit, wait_ms=0 if over else None if follow else wait_ms)
             return
-        _move(
-            broker, topic, group, partition, "earliest" if from_beginning else _first(from_offset, from_time)
-        )
+        if from_lake:
+            deleted.bring_back(broker, topic, group, from_time, from_snapshot)
+        else:
+            start = "earliest" if from_beginning else _first(from_offset, from_time)
+            _move(broker, topic, group, partition, start)
         take(
             broker,
             topic,

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli import screen
-from penstock.cli.commands import example, new_app
+from penstock.cli.beside import PipelineBeside
+from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.connecting import DEFAULT_SERVER
 from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfiguration
 from penstock.version import version_line
@@ -66,6 +67,7 @@ def _place(words: str) -> typer.models.OptionInfo:
     epilog=example(
         "penstock serve",
         "penstock serve --data /var/lib/penstock --config penstock.toml",
+        "penstock serve --archive",
         "penstock serve --data :memory: --native 127.0.0.1:0 --text off --status off",
     )
 )
@@ -79,6 +81,9 @@ def serve(
     http: Annotated[str | None, _place("Not in this version. [off]")] = None,
     kafka: Annotated[str | None, _place("Not in this version. [off]")] = None,
     config: ConfigFile = None,
+    archive: Annotated[
+        bool, typer.Option("--archive", help="Also run the archive pipeline, on Spark, in another process.")
+    ] = False,
 ) -> int:
     """Run a broker that other processes reach, until Ctrl-C or SIGTERM.
 
@@ -89,11 +94,19 @@ def serve(
         "listen.http": http, "listen.kafka": kafka,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)
+    if archive and loaded.config.listen.native == "off":
+        raise WrongUse("--archive needs the native listener; do not turn it off")
     begin_log(loaded.config)
-    from penstock.frontends.serve import run  # Only now: a configuration that is wrong is told without it.
+    beside = PipelineBeside("archive") if archive else None
+    from penstock.frontends.serve import run, shown  # Only now: a wrong configuration is told without it.
+
+    def ready(addresses: "Addresses") -> None:
+        show(loaded.config, addresses, archive=archive)
+        if beside is not None:
+            beside.start(f"penstock://{shown(*addresses['native'])}")
 
     try:
-        run(loaded.config, lambda addresses: show(loaded.config, addresses))
+        run(loaded.config, ready, (lambda: None) if beside is None else beside.stop)
     except (DirectoryInUse, DirectoryUnusable) as error:
         words = str(error).removesuffix(f" [{error.code}]")
         screen.note(f"penstock serve: {words}; it is server.data (--data DIR) [{error.code}]")
@@ -118,10 +131,10 @@ def begin_log(config: "ServerConfig") -> None:
     logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
 
 
-def show(config: "ServerConfig", addresses: "Addresses") -> None:
+def show(config: "ServerConfig", addresses: "Addresses", *, archive: bool = False) -> None:
     """The start screen."""
     if sys.stdout.isatty():
-        _show_table(config, addresses)
+        _show_table(config, addresses, archive=archive)
     else:
         for name, value, _ in facts(config, addresses):
             screen.line(f"{name} {value}")
@@ -143,7 +156,7 @@ def facts(config: "ServerConfig", addresses: "Addresses") -> Iterator[tuple[str,
     yield "durability", durability, DURABILITY[durability]
 
 
-def _show_table(config: "ServerConfig", addresses: "Addresses") -> None:
+def _show_table(config: "ServerConfig", addresses: "Addresses", *, archive: bool) -> None:
     from rich.text import Text
 
     rows = [
@@ -159,19 +172,20 @@ def _show_table(config: "ServerConfig", addresses: "Addresses") -> None:
         line.rstrip()
         out.print(line, soft_wrap=True)
     out.print()
-    for title, commands in first_commands(addresses):
+    for title, commands in first_commands(addresses, archive=archive):
         out.print(title)
         for command in commands:
             out.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)
         out.print()
 
 
-def first_commands(addresses: "Addresses") -> Iterator[tuple[str, list[str]]]:
+def first_commands(addresses: "Addresses", *, archive: bool = False) -> Iterator[tuple[str, list[str]]]:
     """What to type next, as it is typed from where this server was started."""
     from penstock.frontends.serve import shown
 
     program = program_name()
     commands = []
+    server = ""
     if "native" in addresses:
         url = f"penstock://{shown(*addresses['native'])}"
         server = "" if url == DEFAULT_SERVER else f" --server {url}"
@@ -185,6 +199,14 @@ def first_commands(addresses: "Addresses") -> Iterator[tuple[str, list[str]]]:
         commands = [f"printf '{lines}' | nc {host} {port}"]
     if commands:
         yield "Send a first message, and receive it, from another terminal:", commands
+    if archive:
+        yield (
+            "Ask for it in SQL, over the log and the lake alike (Spark takes some seconds to start):",
+            [
+                f'{program} sql "select key, value, timestamp from {FIRST_TOPIC}"{server}',
+                f"{program} lake info{server}",
+            ],
+        )
     yield "See what a broker does, in a minute:", [f"{program} demo"]
 
 

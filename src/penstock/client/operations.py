@@ -32,28 +32,36 @@ from penstock.info import (
     Cancelled,
     DeadLetter,
     DeadLetterErrors,
+    DeliveryState,
+    Fetched,
     GroupInfo,
     Redrive,
+    Restore,
     ScheduledMessage,
+    StagedPublish,
     TopicInfo,
 )
 from penstock.message import Message, Receipt, StoredMessage
 from penstock.placing import placed
 from penstock.trace import Trace
-from penstock.types import Duration, Instant, check_name, whole_number
-from penstock.wire.native import ACKS_DURABLE
+from penstock.types import Duration, Instant, check_fetch, check_name, whole_number
+from penstock.wire.native import ACKS_DURABLE, UINT32_MAX, decode_fetched, encode_fetch
 from penstock.wire.native_bodies import OpenConsumer, encode_call
 
 LOOKS: Final = frozenset({
     "topics", "describe_topic", "describe_group", "read", "peek", "trace", "scheduled", "scheduled_count",
-    "dead_letters", "dead_letter_errors", "stats",
+    "dead_letters", "dead_letter_errors", "stats", "published_version", "offsets", "delivery_states",
 })  # fmt: skip
-TWICE: Final = frozenset({"alter_topic", "create_group", "seek", "reschedule"})
+TWICE: Final = frozenset({
+    "alter_topic", "create_group", "seek", "reschedule", "publish_staged", "commit_offsets", "begin_restore",
+    "restore",
+})  # fmt: skip
 DONE: Final = {
     "create_topic": frozenset({TopicExists.code}),
     "delete_topic": frozenset({TopicNotFound.code}),
     "delete_group": frozenset({GroupNotFound.code}),
 }
+STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 
 
@@ -141,6 +149,27 @@ class RemoteOperations:
         check_compression(compression)
         return RemoteProducer(self.publisher, await self.publisher.facts.new_producer_id(), compression)
 
+    @work
+    async def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> StagedPublish:
+        """What tasks have staged, all of it and once."""
+        done: StagedPublish = await self._call(
+            "publish_staged",
+            wait_ms=STAGED_MS_MAX,
+            topic=topic,
+            application=application,
+            version=version,
+            staged=staged,
+        )
+        return done
+
+    @work
+    async def published_version(self, topic: str, application: str) -> int | None:
+        """The last version of an application."""
+        version: int | None = await self._call("published_version", topic=topic, application=application)
+        return version
+
     # Groups and their consumers.
 
     @work
@@ -192,11 +221,70 @@ class RemoteOperations:
         return info
 
     @work
+    async def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> list[DeliveryState]:
+        """What became of a range of messages."""
+        states: list[DeliveryState] = await self._call(
+            "delivery_states", topic=topic, group=group, partition=partition, start=start, end=end
+        )
+        return states
+
+    @work
     async def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> None:
         """Move a group."""
         await self._call("seek", topic=topic, group=group, to=to, partition=partition)
 
+    @work
+    async def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Say how far a reader from outside has come."""
+        await self._call("commit_offsets", topic=topic, group=group, offsets=offsets)
+
+    @work
+    async def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Be ready for deleted messages."""
+        begun: Restore = await self._call("begin_restore", topic=topic, partition=partition, start=start)
+        return begun
+
+    @work
+    async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
+        """Hand them over."""
+        following: int = await self._call(
+            "restore", topic=topic, partition=partition, restore=restore, batches=batches
+        )
+        return following
+
+    @work
+    async def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, hold: Duration
+    ) -> None:
+        """Put them back for a group."""
+        await self._call(
+            "finish_restore", topic=topic, partition=partition, restore=restore, group=group, hold=hold
+        )
+
     # Looking.
+
+    @work
+    async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, journal: bool) -> Fetched:
+        """Batches as they lie in the log."""
+        if not isinstance(topic, str) or not topic.isascii():
+            raise TopicNotFound(topic=topic)
+        check_fetch(partition, offset, max_bytes)
+        most = min(max_bytes, UINT32_MAX)
+        body = await self.session.call(
+            "fetch",
+            lambda correlation: encode_fetch(correlation, topic, partition, offset, most, bool(journal)),
+            changes=False,
+        )
+        start, end, following, batches = decode_fetched(body)
+        return Fetched(start=start, end=end, next_offset=following, batches=batches)
+
+    @work
+    async def offsets(self, topic: str, at: str | Instant, journal: bool) -> dict[int, int]:
+        """Which offset a time is, by partition."""
+        offsets: dict[int, int] = await self._call("offsets", topic=topic, at=at, journal=journal)
+        return offsets
 
     @work
     async def read(

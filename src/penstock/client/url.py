@@ -1,4 +1,4 @@
-"""Where a server is: ``penstock://host:port``."""
+"""Where a server is: ``penstock://host:port``, or ``host:port`` alone."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -8,7 +8,7 @@ from penstock.errors import InvalidValue
 DEFAULT_PORT: Final = 7070
 PORT_MAX: Final = 65_535
 
-_URL: Final = re.compile(r"penstock://(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]+)(?::([0-9]{1,5}))?/?")
+_URL: Final = re.compile(r"(?:penstock://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/?#@\[\]]+)(?::([0-9]{1,5}))?/?")
 
 
 class ServerAddress(NamedTuple):

@@ -10,6 +10,7 @@ trace need nothing else:
     Settled                           acked, dead-lettered, expired or skipped: done for ever
     GivenBack                         nacked, timed out, released: will be delivered again
     Sought Committed Lost             the group's place was moved, by hand, by commit, by retention
+    Held                              retention waits for the group
     Outbox                            messages that must be published because of this: redone after a crash
     Redriven                          a dead letter of this partition's message went back to its topic
 
@@ -41,6 +42,8 @@ WHY: Final = (
     "nacked", "visibility timeout", "consumer closed", "broker restarted", "rejected", "expired",
     "waits for its key",
 )  # fmt: skip
+# The same as what happened to the message, in one word.
+GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -113,6 +116,7 @@ class Committed(Event, frozen=True, tag=8):
     """A stream group's next offset."""
 
     offset: int
+    previous: int = -1  # What it was before; -1 in a journal that did not say.
 
 
 class Lost(Event, frozen=True, tag=9):
@@ -146,6 +150,13 @@ class Redriven(Event, frozen=True, tag=11):
     target: str
 
 
+class Held(Event, frozen=True, tag=12):
+    """Until ``until_ms`` retention leaves the group what is below ``end`` and it has not settled."""
+
+    end: int
+    until_ms: int
+
+
 AnyEvent = (
     GroupSet
     | GroupDeleted
@@ -158,6 +169,7 @@ AnyEvent = (
     | Lost
     | Outbox
     | Redriven
+    | Held
 )
 
 _decoder: Final[msgspec.msgpack.Decoder[AnyEvent]] = msgspec.msgpack.Decoder(AnyEvent)

@@ -12,12 +12,13 @@ from typing import Literal
 
 import msgspec
 
+from penstock.config import MEMORY as MEMORY
 from penstock.config import BrokerConfig, GroupSettings, TopicSettings
 from penstock.errors import InvalidValue
 from penstock.types import duration_text
 
 OFF = "off"
-MEMORY = ":memory:"
+AUTO = "auto"
 LOCALHOST = "127.0.0.1"
 PORT_MAX = 65_535
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -87,6 +88,18 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
 
+class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where archived messages are."""
+
+    # A directory or a URI such as "s3://bucket/lake", which a server only tells those who archive and query;
+    # "auto" is "lake" in the directory of the data.
+    path: str = AUTO
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise InvalidValue(name="path", value=self.path, why="name a directory or a URI, or 'auto'")
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What clients may ask of a server."""
 
@@ -123,6 +136,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSettings = ServerSettings()
     listen: ListenSettings = ListenSettings()
     limits: LimitSettings = LimitSettings()
+    lake: LakeSettings = LakeSettings()
     broker: BrokerConfig = BrokerConfig()
     # What new topics and groups are like, unless whoever makes them says otherwise.  Six partitions: more
     # than one consumer at a time, of either kind, without a thought.

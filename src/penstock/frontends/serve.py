@@ -4,6 +4,7 @@
     open the broker           takes the lock of the directory, recovers what is in it
     accept                    all doors at once
       ...                     until SIGTERM or SIGINT
+    let others end            what was started beside the server, while there is a broker for it
     stop accepting            the ports are free for the next one
     drain the doors           what was read is answered; consumers give back what they hold
     close the broker          what was accepted is written down, and the lock let go
@@ -17,7 +18,6 @@ connections, and the limit of open files.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import resource
@@ -31,19 +31,17 @@ import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import AddressUnusable
-from penstock.frontends.config import MEMORY, ServerConfig, address
+from penstock.frontends.config import AUTO, MEMORY, ServerConfig, address
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
+from penstock.memory import keep_memory
 
 BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it at somaxconn.
 FILES_SPARE: Final = 4096  # Open files beside connections: segments, indexes, journals.
 # A peer that vanished without a word is noticed after about two minutes.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-# glibc's parameters (malloc.h): M_MMAP_THRESHOLD, larger blocks go back at once; M_TRIM_THRESHOLD, what
-# is kept beyond the blocks in use.
-MALLOC: Final = ((-3, 4 << 20), (-1, 16 << 20))
 INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
 
 logger = logging.getLogger("penstock")
@@ -77,7 +75,10 @@ class Server:
                 if place is not None:
                     sockets[name] = undo.enter_context(bound(name, *place))
             data = None if config.server.data == MEMORY else config.server.data
-            settings = msgspec.structs.replace(config.broker, topic=config.topic, group=config.group)
+            lake = "" if config.lake.path == AUTO else config.lake.path
+            settings = msgspec.structs.replace(
+                config.broker, lake=lake, topic=config.topic, group=config.group
+            )
             server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets)
             try:
                 await server._accept()
@@ -134,8 +135,13 @@ class Server:
         await self.stop()
 
 
-def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
-    """Serve until a signal; ``ready`` is called with the addresses as soon as connections are accepted."""
+def run(
+    config: ServerConfig, ready: Callable[[Addresses], None], stopping: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until a signal; ``ready`` is called with the addresses as soon as connections are accepted.
+
+    ``stopping`` is called in a thread when the end has come, and the broker serves until it returns.
+    """
     keep_memory()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         loop = runner.get_loop()
@@ -152,17 +158,23 @@ def run(config: ServerConfig, ready: Callable[[Addresses], None]) -> None:
         # Not the loop's handlers: these are heard also while a large directory is being recovered.
         before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            runner.run(_serve(config, ready, stop))
+            runner.run(_serve(config, ready, stopping, stop))
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
 
-async def _serve(config: ServerConfig, ready: Callable[[Addresses], None], stop: asyncio.Event) -> None:
+async def _serve(
+    config: ServerConfig,
+    ready: Callable[[Addresses], None],
+    stopping: Callable[[], None],
+    stop: asyncio.Event,
+) -> None:
     async with await Server.open(config) as server:
         ready(server.addresses)
         await stop.wait()
         logger.info("stopping: finishing what is in hand; Ctrl-C (SIGINT) again ends at once")
+        await asyncio.to_thread(stopping)
     logger.info("stopped")
 
 
@@ -173,18 +185,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def keep_memory() -> None:
-    """Have glibc keep some memory that is freed; elsewhere nothing changes.
-
-    Batches of a few hundred kilobytes come and go. Unless told, glibc gives them back to the system each
-    time, and asking for them again costs the server a third of its time.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for parameter, size in MALLOC:
-            mallopt(parameter, size)
 
 
 def bound(name: str, host: str, port: int) -> socket.socket:

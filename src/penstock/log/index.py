@@ -66,6 +66,11 @@ class SegmentIndex:
         place = bisect_right(self.offsets, offset) - 1
         return self.offsets[place], self.positions[place]
 
+    def find_mark(self, position: int, offset: int) -> tuple[int, int]:
+        """Offset and position of the last entry neither behind ``position`` nor above ``offset``."""
+        place = min(bisect_right(self.positions, position), bisect_right(self.offsets, offset)) - 1
+        return self.offsets[place], self.positions[place]
+
     def find_time(self, timestamp: int) -> tuple[int, int]:
         """Offset and position of the last entry with only earlier records before it."""
         place = max(bisect_left(self.befores, timestamp) - 1, 0)

@@ -16,8 +16,8 @@ Invariants: in each of these rows the ranges rise, are not empty, and neither
 overlap nor touch (touching ones are merged), so "the first run from here on"
 is one binary search, and a run is always maximal.
 
-Cost: ``add`` O(1); ``next_range`` O(log ranges); 32 bytes a range that is
-merged with no neighbour.  A log that alternates lanes message by message
+Cost: ``add`` O(1); ``next_range`` O(log ranges); ``put_before`` and ``drop_before``
+O(ranges); 32 bytes a range that is merged with no neighbour.  A log that alternates lanes message by message
 therefore costs 32 bytes a message: publish in batches.
 
 Pure and compiled: no I/O; ``log/index.py`` stores the ranges with a segment.
@@ -47,6 +47,17 @@ class Ranges:
                 return
         self.starts.append(start)
         self.ends.append(end)
+
+    def put_before(self, lower: "Ranges") -> None:
+        """Add ranges that all lie at or below these."""
+        starts, ends = lower.starts, lower.ends
+        if starts and self.starts:
+            assert ends[-1] <= self.starts[0], "lower ranges lie below"
+            if ends[-1] == self.starts[0]:  # They touch: one range from now on.
+                self.starts[0] = starts[-1]
+                starts, ends = starts[:-1], ends[:-1]
+        self.starts = starts + self.starts
+        self.ends = ends + self.ends
 
     def drop_before(self, offset: int) -> None:
         """Forget everything below ``offset``."""
@@ -127,6 +138,17 @@ class LaneIndex:
                 first, last = self.next_range(lane, last, end)
         found.sort()
         return found
+
+    def put_before(self, ranges: list[tuple[int, int, int]]) -> None:
+        """Offsets that were deleted are there again: rising (start, end, lane), below all known here."""
+        others = Ranges()
+        lanes: dict[int, Ranges] = {}
+        for start, end, lane in ranges:
+            others.add(start, end)
+            lanes.setdefault(lane, Ranges()).add(start, end)
+        self._others.put_before(others)
+        for lane, lower in lanes.items():
+            self._lanes.setdefault(lane, Ranges()).put_before(lower)
 
     def drop_before(self, offset: int) -> None:
         """Forget everything below ``offset``: those segments are deleted."""

@@ -12,7 +12,8 @@ offsets it takes, how new it is and which lane it is in.
 
 Invariants:
 
-    L1  start <= high <= end, and each of them only rises (``cut`` excepted)
+    L1  start <= high <= end, and each of them only rises, with two exceptions: ``cut`` takes the end
+        back, and ``adopt`` the start, when deleted segments are restored
     L2  batches lie without a gap, also across segments: each begins at the offset where the last one ended
     L3  timestamps (the highest of each batch) never fall
     L4  everything below ``high`` is as durable as ``config.durability`` promises
@@ -38,11 +39,12 @@ from typing import Final, Literal, Self
 
 from penstock.errors import Closed, OffsetOutOfRange, PenstockError, StorageFailed
 from penstock.log.files import File, Files
+from penstock.log.index import LaneRange
 from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
 from penstock.log.recovery import Recovery, create_segment, open_segments
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
-from penstock.log.segment import INDEX, LANES, Segment
+from penstock.log.segment import INDEX, LANES, LOG, Segment
 from penstock.wire.records import LANE_MASK, Record, lane_of, place_batch
 
 # From byte 8 of a batch on: length, (9 bytes), attributes, last offset delta, (8 bytes), max timestamp.
@@ -85,8 +87,8 @@ class SegmentInfo:
 class Log(LogReader):
     """One append-only log.  See the top of the module."""
 
-    def __init__(self, files: Files, directory: str, config: LogConfig) -> None:
-        opened = open_segments(files, directory, config.index_bytes)
+    def __init__(self, files: Files, directory: str, config: LogConfig, base: int = 0) -> None:
+        opened = open_segments(files, directory, config.index_bytes, base)
         super().__init__(opened.segments, config.index_bytes)
         self.path = directory
         self.config = config
@@ -111,9 +113,9 @@ class Log(LogReader):
         self._syncing = threading.Lock()
 
     @classmethod
-    def open(cls, files: Files, directory: str, config: LogConfig) -> Self:
-        """Open a log, recovering it if it was not closed; an empty directory is an empty log."""
-        return cls(files, directory, config)
+    def open(cls, files: Files, directory: str, config: LogConfig, base: int = 0) -> Self:
+        """Open a log, recovering it if it was not closed; an empty directory is an empty log at ``base``."""
+        return cls(files, directory, config, base)
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -311,6 +313,39 @@ class Log(LogReader):
             self._files.sync_directory(self.path)
         self.lanes.drop_before(self.start)
         return self.start
+
+    def parts(self) -> list[tuple[Segment, list[LaneRange]]]:
+        """The segments and their lanes, the oldest first: for a log that is to adopt them."""
+        return [
+            (segment, self.lanes.ranges(segment.base_offset, segment.next_offset))
+            for segment in self._segments
+        ]
+
+    def adopt(self, theirs: Segment, lanes: list[LaneRange]) -> None:
+        """Take over a segment of a closed log that ends where this one starts.
+
+        It is complete and synced, so L5 holds; a crash leaves it in the one log or in the other.
+        """
+        assert theirs.next_offset == self.start, "L2"
+        segment = Segment(self._files, self.path, theirs.base_offset)
+        segment.next_offset = theirs.next_offset
+        segment.size = theirs.size
+        segment.max_timestamp = theirs.max_timestamp
+        segment.sealed = True
+        self._files.remove(segment.path + INDEX)
+        self._files.remove(segment.path + LANES)
+        self._files.sync_directory(self.path)  # Of the segment that once had this name: they might fit.
+        for ending in (INDEX, LANES, LOG):
+            if self._files.exists(theirs.path + ending):
+                self._files.rename(theirs.path + ending, segment.path + ending)
+        # From here on it is there, whatever else fails.
+        self._segments.insert(0, segment)
+        self._bases.insert(0, segment.base_offset)
+        self.lanes.put_before(lanes)
+        self.start = segment.base_offset
+        self.last_timestamp = max(self.last_timestamp, segment.max_timestamp)
+        self.cleaned = Cleaned()  # Its keys may have newer values further up.
+        self._files.sync_directory(self.path)
 
     def _drop(self, segment: Segment) -> None:
         """Close a segment's file and forget that it was open."""

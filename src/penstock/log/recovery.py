@@ -15,9 +15,9 @@ A sealed segment is never cut.  Damage in it is reported here, is
 ``CorruptionError`` for whoever reads that place, and does not touch what lies
 before and behind it.
 
-What else a crash can leave: temporary files, indexes without a segment and
-segments that were joined to the one before (removed), an empty last segment
-(used).  The report says what was found.
+What else a crash can leave: temporary files, indexes without a segment,
+segments that were joined to the one before and a restoration that was not
+finished (removed), an empty last segment (used).  The report says what was found.
 """
 
 import re
@@ -35,7 +35,7 @@ from penstock.log.index import (
     decode_lanes,
 )
 from penstock.log.scan import OFFSET_END, Scan, find_batch
-from penstock.log.segment import CUT, INDEX, LANES, LOG, Segment
+from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, Segment
 from penstock.wire.records import HEADER_BYTES, read_header
 
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
@@ -80,13 +80,13 @@ class Opened:
     recovery: Recovery
 
 
-def open_segments(files: Files, directory: str, index_bytes: int) -> Opened:
-    """Open a log's directory, and make it if there is none."""
+def open_segments(files: Files, directory: str, index_bytes: int, base: int = 0) -> Opened:
+    """Open a log's directory, and make it if there is none; ``base`` is where an empty log begins."""
     files.make_directory(directory)
     recovery = Recovery()
     bases = _tidy(files, directory, recovery)
     if not bases:
-        segment = create_segment(files, directory, 0)
+        segment = create_segment(files, directory, base)
         return Opened([segment], [], recovery)
     segments: list[Segment] = []
     lanes: list[LaneRange] = []
@@ -133,6 +133,9 @@ def _tidy(files: Files, directory: str, recovery: Recovery) -> list[int]:
         if name.endswith(TEMPORARY) or (match and int(match[1]) not in bases):
             files.remove(f"{directory}/{name}")
             recovery.removed.append(name)
+    if RESTORING in names:
+        files.remove_tree(f"{directory}/{RESTORING}")
+        recovery.removed.append(RESTORING)
     return bases
 
 

@@ -8,6 +8,7 @@ again), so the chain is what protects it: every walk here checks it.
     skip_to     along the headers to the batch that holds an offset
     skip_plain  along the headers to a batch that somebody must look at
     whole       how far whole batches reach
+    reach       the same from their headers alone
     decode      batches to records, checksums checked
     Scan        checksums of a whole segment, collecting its index and lanes
     find_batch  the next valid batch behind damage
@@ -110,6 +111,24 @@ def whole(data: bytes, offset: int, high: int) -> tuple[int, int]:
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset))
         if at + length + _SIZE_BEGIN > size:
+            break
+        offset = base + delta + 1
+        at += length + _SIZE_BEGIN
+    return at, offset
+
+
+def reach(data: bytes, offset: int, high: int, limit: int) -> tuple[int, int]:
+    """Where the last batch that begins below ``high`` and ends within ``limit`` bytes ends, and what follows.
+
+    Only headers need to be in ``data``.  As in ``skip_to`` the place may lie behind its end.
+    """
+    at = 0
+    last = len(data) - HEADER_BYTES
+    while at <= last and offset < high:
+        base, length, magic, _, delta = _unpack_chain(data, at)
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            raise Damage(at, _complaint(base, length, magic, delta, offset))
+        if at + length + _SIZE_BEGIN > limit:
             break
         offset = base + delta + 1
         at += length + _SIZE_BEGIN

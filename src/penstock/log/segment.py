@@ -21,6 +21,9 @@ LOG: Final = ".log"
 INDEX: Final = ".index"
 LANES: Final = ".lanes"
 REWRITE: Final = ".rewrite.tmp"  # Of ``Log.rewrite``; ends as every temporary file does.
+RESTORING: Final = (
+    "restoring"  # The folder of segments that are not yet back in the log; see ``restoring.py``.
+)
 CUT: Final = ".cut-"  # Bytes that recovery cut off although valid batches were among them.
 
 

@@ -56,6 +56,8 @@ PORTIONS_MAX: Final = 16  # Read back ahead of time by one maintain(): about 30 
 CLEAN_SHARE: Final = 4  # A log that has grown by a quarter of a segment is worth a look.
 
 Cancelled = Literal["cancelled", "delivered", "unknown"]
+# Due time, key, value, headers, and the attributes of the batch it will be in.
+Message = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]], int]
 
 
 class Schedule:
@@ -125,6 +127,26 @@ class Schedule:
         number = self._append(builder, now_ms)
         self._timetable.add(number, due_ms)
         return number
+
+    def add_many(self, messages: list[Message], now_ms: int, producer_id: int, sequence: int) -> None:
+        """Accept messages together, all of them or none, as the batch of a producer (``last_sequence``)."""
+        builder = BatchBuilder()
+        for due_ms, key, value, headers, attributes in messages:
+            entries.add_entry(builder, due_ms, key, value, headers, attributes, None, None)
+        self._write_owed(now_ms)
+        timestamp = max(now_ms, self.log.last_timestamp)
+        number = self.log.append(builder.build(timestamp, timestamp, 0, producer_id, 0, sequence))
+        for due_ms, *_ in messages:
+            self._timetable.add(number, due_ms)
+            number += 1
+
+    def last_sequence(self, producer_id: int) -> int:
+        """The number that a producer's last batch began with; -1 if there is none.  Looks through the log."""
+        found = -1
+        for header in self.log.marked_headers(self.log.start, 0):
+            if header.producer_id == producer_id:
+                found = header.base_sequence
+        return found
 
     def cancel(self, number: int, now_ms: int) -> Cancelled:
         """Take an entry back; ``unknown``: there is none, or it was settled long ago and is forgotten."""

@@ -58,6 +58,7 @@ EXTEND: Final = 0x37
 COMMIT: Final = 0x38
 HEARTBEAT: Final = 0x39
 ACK_AND_PUBLISH: Final = 0x3A
+FETCH: Final = 0x3B
 CALL: Final = 0x40
 
 # Server to client.
@@ -109,12 +110,17 @@ _RUN: Final = Struct(">Iqqq")
 _unpack_run: Final[Callable[[bytes, int], Run]] = _RUN.unpack_from
 _POSITION: Final = Struct(">Iq")
 _unpack_position: Final[Callable[[bytes, int], Position]] = _POSITION.unpack_from
+_FETCH: Final = Struct(">IIqIB")  # Correlation, partition, offset, most bytes, whether of the journal.
+_unpack_fetch: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = _FETCH.unpack_from
+_FETCHED: Final = Struct(">BIIqqq")  # Opcode, length, correlation, start, end and next offset of the log.
+_unpack_fetched: Final[Callable[[bytes, int], tuple[int, int, int]]] = Struct(">qqq").unpack_from
 _LEASED: Final = Struct(">IqIqqI")  # Partition, lease, attempt, start, end, size.
 _unpack_leased: Final[Callable[[bytes, int], tuple[int, int, int, int, int, int]]] = _LEASED.unpack_from
 
 _CORRELATION_BYTES: Final = 4
 _OUTCOME_BYTES: Final = 21
 _LEASED_BYTES: Final = 36
+_FETCHED_BYTES: Final = 28  # Of the body, before the batches.
 
 
 class Leased(Protocol):
@@ -248,8 +254,9 @@ class FrameSplitter:
             self._keep(data[taken:] if taken else data)
             return len(data)
         self._keep(data[taken : taken + missing])
-        whole = b"".join(self._pieces)
-        frames.append((whole[0], whole[HEADER_BYTES:]))
+        first = self._pieces[0]
+        self._pieces[0] = first[HEADER_BYTES:]  # Here, because to cut the whole would copy it once more.
+        frames.append((first[0], b"".join(self._pieces)))
         self._forget()
         return taken + missing
 
@@ -525,6 +532,42 @@ def _batches(body: bytes, at: int) -> list[DeliveredBatch]:
         raise _short("delivery") from None
     _check_end(body, at)
     return batches
+
+
+# Fetching.
+
+
+def encode_fetch(
+    correlation: int, topic: str, partition: int, offset: int, max_bytes: int, journal: bool
+) -> bytes:
+    """Ask for batches from an offset on."""
+    return _framed(
+        FETCH, [b"", _FETCH.pack(correlation, partition, offset, max_bytes, journal), topic.encode()]
+    )
+
+
+def decode_fetch(body: bytes) -> tuple[str, int, int, int, bool]:
+    """Topic, partition, offset, most bytes, and whether it is about the journal."""
+    try:
+        _, partition, offset, max_bytes, journal = _unpack_fetch(body, 0)
+        topic = body[_FETCH.size :].decode("ascii")
+    except (error, UnicodeDecodeError):
+        raise _short("fetch") from None
+    return topic, partition, offset, max_bytes, journal != 0
+
+
+def encode_fetched(correlation: int, start: int, end: int, next_offset: int, size: int) -> bytes:
+    """The answer to FETCH but for the batches, which follow as they are and are of this size."""
+    return _FETCHED.pack(OK, _FETCHED_BYTES + size, correlation, start, end, next_offset)
+
+
+def decode_fetched(body: bytes) -> tuple[int, int, int, bytes]:
+    """Start and end of the log, the next offset, and the batches."""
+    try:
+        start, end, next_offset = _unpack_fetched(body, _CORRELATION_BYTES)
+    except error:
+        raise _short("answer to a fetch") from None
+    return start, end, next_offset, body[_FETCHED_BYTES:]
 
 
 # Shared.

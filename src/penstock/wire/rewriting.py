@@ -3,6 +3,7 @@
     rewrite_batch     compaction: the same batch without some records; place, span and producer stay
     slice_batch       delivery: the middle of a batch, cut out without decoding it
     encode_records    delivery: records of any batches, with the offsets and times they have
+    number_batch      staging: the same batch, as that of a producer
 
 Cost: about that of encoding them the first time.
 """
@@ -27,6 +28,8 @@ _SIZE_AT: Final = 8  # What follows these four bytes, in bytes.
 _SIZE_FROM: Final = 12
 _LAST_DELTA_AT: Final = 23
 _COUNT_AT: Final = 57
+_PRODUCER: Final = Struct(">qhi")  # Id, epoch, sequence.
+_PRODUCER_AT: Final = 43
 
 
 def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
@@ -46,6 +49,11 @@ def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
     )  # fmt: skip
     place_batch(batch, header.base_offset, header.leader_epoch)
     return batch
+
+
+def number_batch(batch: bytearray, producer_id: int, sequence: int) -> None:
+    """Make a batch that of a producer, which numbers its records from ``sequence`` on; it is to be sealed."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, 0, sequence)
 
 
 def slice_batch(data: bytes, position: int, header: Header, start: int, end: int) -> bytearray:

@@ -1,4 +1,4 @@
-"""Finding the app that ``penstock worker module:app`` names.
+"""Finding the app that ``penstock worker module:app`` names, and other things named so.
 
 The module is imported as ``python -m module`` would: from the working directory,
 then from wherever Python looks.  An error inside the module is its own, and is
@@ -24,16 +24,21 @@ def load_app(target: str) -> App:
     """The app called ``package.module:name``; without a name it is called ``app``."""
     module_name, _, name = target.partition(":")
     name = name or USUAL_NAME
-    if "/" in module_name or module_name.endswith(".py"):
-        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
-        raise NoSuchApp(f"{module_name!r} is a file; name it as a module, {dotted}:{name}")
-    module = _import(module_name)
-    found = _attribute(module, name)
+    module, found = load_object(module_name, name)
     if not isinstance(found, App):
         raise NoSuchApp(f"{module_name}:{name} is no penstock.App, but {_kind(found)}{_instead(module)}")
     if not found.functions:
         raise NoSuchApp(f"{module_name}:{name} has no functions; decorate some with @{name}.worker(topic)")
     return found
+
+
+def load_object(module_name: str, name: str) -> tuple[ModuleType, Any]:
+    """What a module calls ``name``, and the module; ``NoSuchApp`` says why there is none."""
+    if "/" in module_name or module_name.endswith(".py"):
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise NoSuchApp(f"{module_name!r} is a file; name it as a module, {dotted}:{name}")
+    module = _import(module_name)
+    return module, _attribute(module, name)
 
 
 def _import(name: str) -> ModuleType:

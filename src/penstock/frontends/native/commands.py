@@ -308,6 +308,25 @@ def ack_and_publish(session: Session, correlation: int, body: bytes) -> None:
     session.start(work, correlation, _done)
 
 
+def fetch(session: Session, correlation: int, body: bytes) -> None:
+    """Batches as they lie in the log; large ones are sent as they were read, and not copied into a frame."""
+    topic, partition, offset, max_bytes, journal = native.decode_fetch(body)
+
+    def then(found: Any, error: BaseException | None) -> None:
+        if error is not None:
+            session.refuse(correlation, error)
+            return
+        batches: bytes = found.batches
+        session.connection.send(
+            native.encode_fetched(correlation, found.start, found.end, found.next_offset, len(batches))
+        )
+        session.answer(batches)
+
+    limit = session.shared.frame_bytes_max
+    work = session.operations.fetch(topic, partition, offset, min(max_bytes, limit), journal)
+    session.broker.start(work, then)
+
+
 # By name.
 
 
@@ -350,5 +369,6 @@ TABLE: Final[Commands] = {
     native.COMMIT: commit,
     native.HEARTBEAT: heartbeat,
     native.ACK_AND_PUBLISH: ack_and_publish,
+    native.FETCH: fetch,
     native.CALL: call,
 }

@@ -37,6 +37,8 @@ KEEPALIVE_S: Final = 60  # A peer that vanished without a word is noticed after 
 LINGER_MS: Final = 200  # A round trip, or a few.
 LINGERS_MAX: Final = 25  # Then a client that does not read its last words has had five seconds.
 
+JOIN_BYTES_MAX: Final = 64 * 1024  # More than that is not copied together to save a system call.
+
 logger = logging.getLogger("penstock")
 
 
@@ -330,12 +332,18 @@ class Connection(asyncio.Protocol):
         out = self._out
         if not out:
             return
+        size = self._out_bytes
         self._out = []
         self._out_bytes = 0
         transport = self._transport
         if transport is None or transport.is_closing():
             return  # uvloop raises if one writes to a peer that has gone.
-        transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if len(out) == 1:
+            transport.write(out[0])
+        elif size > JOIN_BYTES_MAX:
+            transport.writelines(out)
+        else:
+            transport.write(b"".join(out))
 
     def _refuse_frames(self) -> None:
         assert self._speaker is not None

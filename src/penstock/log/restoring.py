@@ -1,0 +1,118 @@
+"""Putting back what retention deleted: segments below a log's start, with their old offsets.
+
+    restoring/  [ 40 .. 79 ][ 80 .. 99 ]            a log of its own, in a folder of the log's directory
+                          |         |
+                second    v         v  first
+    the log     . . . . . . . . . . [ 100 .. 199 ][ 200 .. active ]
+                                    start
+
+Batches are added to the side folder in rising order.  When they reach up to
+the log's start, the segments are moved over, the newest first, and each move
+is one rename: after a crash at any point the log has no gap, and begins at its
+old start, at the wanted one, or in between.  What is left in the side folder
+is removed by the next open.  From then on they are segments like any others;
+who keeps retention from deleting them again is the broker's business.
+
+Batches come with the offsets and times they had.  An offset that none of them
+has is a hole, as compaction leaves them: it is spanned by an empty batch.  A
+batch that was added before is ignored, so that an answer which got lost does no
+harm.  The times must not fall, and not pass those of the log's first batch (L3).
+
+Cost: what appending costs.  Nothing is decoded; checksums are checked.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.errors import InvalidBatch, RestoreRefused
+from penstock.log.files import Files
+from penstock.log.log import Log, LogConfig
+from penstock.log.segment import RESTORING
+from penstock.wire.records import DEDUP, HEADER_BYTES, OFFSET_MAX, Header, check_batch
+from penstock.wire.rewriting import rewrite_batch
+
+SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
+
+
+class Restoration:
+    """The offsets ``[start, end)`` on their way back: ``add``, then ``install`` or ``discard``."""
+
+    def __init__(self, log: Log, files: Files, config: LogConfig, start: int) -> None:
+        if start > log.start:
+            raise RestoreRefused(start=start, end=log.start, why="the log begins below that")
+        self.start = start
+        self.end = log.start
+        self.goal = start  # Where whoever wants it will begin; above ``end`` if nothing was deleted.
+        self.number = 0  # The broker's name for it ...
+        self.used_ms = 0  # ... and when it was last heard of.
+        self.installing = False  # Too late to begin another one.
+        self.dedup_last = -1  # The last offset whose batch carries dedup ids.
+        self._log = log
+        self._files = files
+        self._directory = f"{log.path}/{RESTORING}"
+        first = next(log.headers(log.start), None)
+        self._newest_ms = OFFSET_MAX if first is None else first.max_timestamp
+        files.remove_tree(self._directory)  # Of one that was given up.
+        files.make_directory(self._directory)
+        self.staged = Log.open(files, self._directory, config, start)
+
+    @property
+    def next_offset(self) -> int:
+        """Everything below it was added."""
+        return self.staged.end
+
+    def add(self, data: bytes) -> int:
+        """Take record batches, each with its base offset; returns the offset after the last."""
+        at = 0
+        while at < len(data):
+            header = check_batch(data, at)
+            if header.next_offset > self.staged.end:
+                self._add(header, data[at : at + header.size])
+            at += header.size
+        return self.staged.end
+
+    def _add(self, header: Header, batch: bytes) -> None:
+        base, newest_ms = header.base_offset, header.max_timestamp
+        if base < self.staged.end or header.next_offset > self.end:
+            last = header.next_offset - 1
+            why = f"offsets {base} to {last} do not fit between {self.staged.end} and {self.end}"
+            raise InvalidBatch(why=why)
+        if not self.staged.last_timestamp <= newest_ms <= self._newest_ms:
+            times = f"{self.staged.last_timestamp} and {self._newest_ms}"
+            raise InvalidBatch(why=f"the time of offset {base} is {newest_ms}, not between {times}")
+        self._span(base)
+        self.staged.append(bytearray(batch))
+        if header.attributes & DEDUP:
+            self.dedup_last = header.next_offset - 1
+
+    def _span(self, upto: int) -> None:
+        """Offsets that are in no batch: an empty one stands for them."""
+        while (missing := upto - self.staged.end) > 0:
+            newest_ms = self.staged.last_timestamp
+            empty = Header(
+                0, HEADER_BYTES, 0, 0, 0, min(missing, SPAN_MAX) - 1, newest_ms, newest_ms, -1, -1, -1, 0
+            )
+            self.staged.append(rewrite_batch(empty, []))
+
+    def complete(self) -> None:
+        """Everything there is was added: what is missing up to the log's start is a hole."""
+        if self._log.start != self.end:
+            why = f"the log begins at {self._log.start} by now"
+            raise RestoreRefused(start=self.start, end=self.end, why=why)
+        self._span(self.end)
+
+    def install(self) -> Iterator[None]:
+        """Move the segments into the log, one a step; after each the caller may use the log."""
+        self.complete()
+        self.installing = True
+        self.staged.close()
+        if self.start < self.end:
+            for segment, lanes in reversed(self.staged.parts()):
+                self._log.adopt(segment, lanes)
+                yield
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what is in the side folder."""
+        self.staged.abandon()
+        self._files.remove_tree(self._directory)

@@ -1,0 +1,22 @@
+"""How the process keeps memory that it frees.
+
+Batches of some megabytes come and go: published, fetched, sent.  Unless told,
+glibc gives such blocks back to the system each time, and the kernel clears
+every page again when they are asked for.  That costs a server a third of its
+time, and a client that fetches more than half.
+"""
+
+import ctypes
+from typing import Final
+
+# glibc's parameters (malloc.h): M_MMAP_THRESHOLD, larger blocks go back at once; M_TRIM_THRESHOLD, what is
+# kept beyond the blocks in use.  The first is twice a fetch, the second a few of them.
+MALLOC: Final = ((-3, 8 << 20), (-1, 32 << 20))
+
+
+def keep_memory() -> None:
+    """Have glibc keep some memory that is freed; elsewhere nothing changes.  For a process of our own."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, size in MALLOC:
+            mallopt(parameter, size)

@@ -1,0 +1,13 @@
+"""The data pipeline on Spark: topics as tables and streams, and the lake that continues the log.
+
+    penstock.spark.session()          a quiet SparkSession that knows the format "penstock"
+    penstock.spark.tables(spark)      every topic as a view
+
+Needs ``pip install penstock[spark]``.  PySpark is imported when a session is
+asked for, so that looking into the lake does not load it.
+"""
+
+from penstock.spark.session import session
+from penstock.spark.tables import tables
+
+__all__ = ["session", "tables"]

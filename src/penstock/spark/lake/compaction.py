@@ -1,0 +1,105 @@
+"""Many small files made into few large ones, while others read and archive.
+
+    date=2026-11-16, partition 0     [0..9][10..19][20..29] ... [80..89]   ──>   [0..89]
+
+Files of one partition and one date follow each other, so joining them is a
+copy in order: nothing is sorted, and the new file is as sorted as the old
+ones.  The table changes from the old files to the new one in one commit.  Who
+had chosen the old files goes on reading them: they are deleted much later
+(``vacuum``).
+
+When it is worth it:
+
+    today and yesterday    ``FILES_MIN`` small files in a row, of which none is larger than the others
+                           together; so each record is copied once for each doubling of its file
+    before                 any two, because no more will come
+
+A file is small below the size that is wished for.  A file that cannot be read
+stays as it is and is told of, and the others are compacted.
+"""
+
+import datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from penstock.errors import LakeDamaged
+from penstock.spark.lake import storage
+from penstock.spark.lake.layout import DAY_MS, LakeFile, date_of
+from penstock.spark.lake.reading import read_file
+from penstock.spark.lake.table import LakeTable
+from penstock.spark.lake.writing import FileWriter
+
+FILES_MIN: Final = 8
+FILES_MAX: Final = 1000  # Joined at once.
+ALL: Final = 1 << 62  # Beyond every offset.
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Files that shall become one; all of one partition and one date, in the order of their offsets."""
+
+    table: str
+    files: tuple[LakeFile, ...]
+
+
+def plan(table: LakeTable, file_bytes: int, now_ms: int) -> list[Joint]:
+    """What is worth joining now."""
+    young = date_of(now_ms // DAY_MS - 1)
+    joints = []
+    for (_, date), files in groupby(sorted(table.files(), key=_place), key=lambda file: _place(file)[:2]):
+        least = FILES_MIN if date >= young else 2
+        for run in _runs(files, file_bytes):
+            while len(run) >= 2 and date >= young and run[0].bytes > sum(file.bytes for file in run[1:]):
+                del run[0]
+            if len(run) >= least:
+                joints.append(Joint(table.path, tuple(run)))
+    return joints
+
+
+def _place(file: LakeFile) -> tuple[int, datetime.date, int]:
+    return file.partition, file.date, file.start
+
+
+def _runs(files: Iterable[LakeFile], file_bytes: int) -> Iterator[list[LakeFile]]:
+    """Small files that follow each other, as many as make a file of the wished size."""
+    run: list[LakeFile] = []
+    for file in files:
+        if file.bytes >= file_bytes or (run and run[-1].end > file.start):
+            yield run
+            run = []
+            continue
+        run.append(file)
+        if sum(each.bytes for each in run) >= file_bytes or len(run) == FILES_MAX:
+            yield run
+            run = []
+    yield run
+
+
+def join(joint: Joint) -> LakeFile:
+    """Write the one file; what an executor does."""
+    first = joint.files[0]
+    writer = FileWriter(joint.table, first.date, first.partition, first.start)
+    try:
+        for file in joint.files:
+            rows = 0
+            for batch in read_file(file, 0, ALL):
+                writer.write(batch)
+                rows += batch.num_rows
+            if rows != file.rows:
+                why = f"it has {rows} rows, and the table says {file.rows}"
+                raise LakeDamaged(path=file.path, why=why)
+        return writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def replace(table: LakeTable, joint: Joint, joined: LakeFile, now_ms: int) -> bool:
+    """Commit a joined file; False: somebody else was faster, and it is removed."""
+    table.refresh()
+    if table.replace(joint.files, [joined], now_ms):
+        return True
+    storage.remove(joined.path)
+    return False

@@ -1,0 +1,133 @@
+"""Where the lake's files are: a directory of this machine, or a URI that Arrow can open.
+
+Retention may delete from the log what the lake has.  So on a disk of this
+machine, files and the directories that name them are synced before anybody is
+told that they are there; an object store promises that by itself.
+
+This is the only module of the lake that opens, syncs or removes, and the one
+that says in our words what went wrong.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+from pyarrow import fs
+
+from penstock.errors import DiskFull, LakeDamaged, LakeUnusable
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_FULL_WORDS: Final = ("no space left", "disk quota exceeded")
+
+
+def located(lake: str) -> str:
+    """A lake as the rest names it: an absolute path, or a URI; without a slash at its end."""
+    if not lake:
+        raise LakeUnusable(lake=lake, why="this broker has none; name one with lake.path")
+    parsed = urlparse(lake)
+    if parsed.scheme == "file":
+        lake = unquote(parsed.path)
+    elif parsed.scheme:
+        return lake.rstrip("/")
+    return os.path.abspath(lake)
+
+
+def is_local(path: str) -> bool:
+    """Is it on a disk of this machine?"""
+    return path.startswith("/")
+
+
+def filesystem_of(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path as that one knows it."""
+    if is_local(path):
+        return fs.LocalFileSystem(), path
+    try:
+        system, inside = fs.FileSystem.from_uri(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise LakeUnusable(lake=path, why=sentence_of(error)) from None
+    return system, inside
+
+
+def folders_in(path: str) -> list[str]:
+    """The names of the folders in a folder; none if it is not there."""
+    system, inside = filesystem_of(path)
+    with writing(path):
+        found = system.get_file_info(fs.FileSelector(inside, allow_not_found=True))
+    return sorted(each.base_name for each in found if each.type == fs.FileType.Directory)
+
+
+def make_folder(path: str) -> None:
+    """Make the folder of a new file, if it has to be."""
+    system, inside = filesystem_of(path)
+    with writing(path):
+        system.create_dir(inside, recursive=True)
+
+
+def exists(path: str) -> bool:
+    """Is there a file?"""
+    system, inside = filesystem_of(path)
+    return bool(system.get_file_info(inside).type == fs.FileType.File)
+
+
+def remove(path: str) -> None:
+    """Remove a file that nobody was told of, if it is there."""
+    if exists(path):
+        system, inside = filesystem_of(path)
+        system.delete_file(inside)
+
+
+def bytes_of(path: str) -> int:
+    """The size of a file."""
+    system, inside = filesystem_of(path)
+    return int(system.get_file_info(inside).size)
+
+
+def sync(path: str) -> None:
+    """Return when a file, and its name in its folder and the folder's above, will survive a loss of power."""
+    if not is_local(path):
+        return
+    with writing(path):
+        folder = os.path.dirname(path)
+        for each in (path, folder, os.path.dirname(folder)):
+            handle = os.open(each, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """What fails inside is told as an error of the lake at ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise failure_of(path, error) from error
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """What fails inside is told as damage of the file at ``path``."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise LakeDamaged(path=path, why="it is not there") from None
+    except (pa.ArrowException, OSError) as error:
+        raise LakeDamaged(path=path, why=sentence_of(error)) from error
+
+
+def failure_of(path: str, error: Exception) -> DiskFull | LakeUnusable:
+    """Why something could not be written, in our words."""
+    text = str(error).lower()
+    if getattr(error, "errno", None) in _FULL or any(words in text for words in _FULL_WORDS):
+        return DiskFull(path=path)
+    return LakeUnusable(lake=path, why=sentence_of(error))
+
+
+def sentence_of(error: Exception) -> str:
+    """The first line of what a library says, without its full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

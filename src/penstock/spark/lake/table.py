@@ -1,0 +1,328 @@
+"""One table of the lake, and what it has archived of its topic.
+
+    partition 0     first            next
+                    │■■■■■■■■■■■■■■■■│               first <= archived offsets < next
+                         └ lost ┘                   deleted by retention before it was archived; on record
+
+The table itself is the state of the archive; there is no checkpoint beside
+it.  Every commit names the range of offsets that it archives, and moves the
+partition's *next* from the range's start to its end, in the same atomic step
+that adds the files.  *next*, *first* and the number of rows are application
+transactions of Delta (names in ``_app``), which the table's log keeps with its
+files, so they cannot disagree:
+
+    I1  a commit is refused unless its ranges begin at their partitions' next
+    I2  two commits that move the same partition's next cannot both succeed
+    I3  rows of a partition = rows of all its files, whatever was compacted
+
+So an archiver that died is continued by anybody, one that comes late with a
+range that is already there changes nothing, and several at once are slower
+but never wrong.
+
+A ``LakeTable`` is a snapshot: it shows the table as it was when it was opened
+or last refreshed, and the files of a snapshot stay readable until they are
+vacuumed.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from penstock.errors import LakeUnusable
+from penstock.spark.lake import storage
+from penstock.spark.lake.layout import COLUMNS, LakeFile, file_of, statistics_of
+
+COMMITS_MAX: Final = 20  # How often a commit is tried when others, of other partitions, are in its way.
+LOST: Final = "penstock.lost"  # The table property that holds what was never archived.
+SETTINGS: Final = {
+    "delta.checkpointInterval": "20",  # Opening a table reads its last checkpoint and what follows.
+    "delta.dataSkippingStatsColumns": "partition,offset,timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRange:
+    """Offsets of one partition that a commit archives: all that the log had of them."""
+
+    partition: int
+    start: int
+    end: int
+    rows: int  # Fewer than the offsets where the log itself had fewer.
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Offsets of one partition that retention deleted before they were archived."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class LakeTable:
+    """The table of one topic; ``open`` it, whether it is there or not."""
+
+    def __init__(self, lake: str, topic: str, delta: DeltaTable | None) -> None:
+        self.lake: Final = lake
+        self.topic: Final = topic
+        self.path: Final = f"{lake}/{topic}"  # Or a URI.
+        self._delta = delta
+
+    @classmethod
+    def open(cls, lake: str, topic: str) -> "LakeTable":
+        """The table of a topic as it is now."""
+        lake = storage.located(lake)
+        return cls(lake, topic, _opened(f"{lake}/{topic}"))
+
+    @property
+    def exists(self) -> bool:
+        """Was anything ever archived?"""
+        return self._delta is not None
+
+    def refresh(self) -> None:
+        """See the table as it is now."""
+        self._delta = _opened(self.path)
+        for name in ("_numbers", "_files"):
+            self.__dict__.pop(name, None)
+
+    # What it has.
+
+    def next_offsets(self) -> dict[int, int]:
+        """For each partition, the first offset that is not archived; none for those never archived."""
+        return {partition: numbers[0] for partition, numbers in self._numbers.items()}
+
+    def first_offsets(self) -> dict[int, int]:
+        """For each partition, where the archive began."""
+        return {partition: numbers[1] for partition, numbers in self._numbers.items()}
+
+    def row_counts(self) -> dict[int, int]:
+        """For each partition, how many rows were archived."""
+        return {partition: numbers[2] for partition, numbers in self._numbers.items()}
+
+    @cached_property
+    def _numbers(self) -> dict[int, tuple[int, int, int]]:
+        """Next, first and rows of each partition."""
+        numbers = {}
+        for partition in range(self._version("partitions") or 0):
+            reached = self._version("next", partition)
+            if reached is not None:
+                first, rows = self._version("first", partition), self._version("rows", partition)
+                numbers[partition] = (reached, first or 0, rows or 0)
+        return numbers
+
+    def _version(self, *app: object) -> int | None:
+        return None if self._delta is None else self._delta.transaction_version(_app(*app))
+
+    def lost(self) -> list[LostRange]:
+        """What retention deleted before it was archived."""
+        if self._delta is None:
+            return []
+        return [LostRange(*each) for each in json.loads(self._delta.metadata().configuration.get(LOST, "[]"))]
+
+    def files(
+        self,
+        partition: int | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+    ) -> list[LakeFile]:
+        """The files that may have records of a partition, of a range of offsets and of times; in order."""
+        return [
+            file
+            for file in self._files
+            if (partition is None or file.partition == partition)
+            and file.overlaps(start, end)
+            and file.within(from_ms, to_ms)
+        ]
+
+    @cached_property
+    def _files(self) -> list[LakeFile]:
+        if self._delta is None:
+            return []
+        actions = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
+        files = [file_of(self.path, action) for action in actions]
+        return sorted(files, key=lambda file: (file.partition, file.start, file.end))
+
+    @property
+    def version(self) -> int:
+        """The table's version; it rises with every commit.  -1 if it is not there."""
+        return -1 if self._delta is None else self._delta.version()
+
+    def history(self, limit: int) -> list[dict[str, Any]]:
+        """The last commits, newest first, as Delta tells of them."""
+        return [] if self._delta is None else self._delta.history(limit)
+
+    # What changes it.
+
+    def commit(self, ranges: Sequence[ArchivedRange], files: Iterable[LakeFile], now_ms: int) -> bool:
+        """Add files that archive ranges; False: some range was archived meanwhile, and nothing was changed.
+
+        When this returns True, all of it will survive a loss of power.
+        """
+        adds = [_add(self.path, file, now_ms) for file in files]
+        for _ in range(COMMITS_MAX):
+            delta = self._delta or self._create()
+            reached = self.next_offsets()
+            if any(reached.get(each.partition, each.start) != each.start for each in ranges):
+                return False
+            if self._try(delta, adds, self._moves(ranges), {"penstock.archived": len(ranges)}):
+                return True
+        raise LakeUnusable(lake=self.path, why=f"{COMMITS_MAX} commits met others; try again")
+
+    def replace(self, old: Sequence[LakeFile], new: Sequence[LakeFile], now_ms: int) -> bool:
+        """Put files in the place of others with the same rows; False: some were replaced meanwhile."""
+        assert sum(file.rows for file in old) == sum(file.rows for file in new), "I3"
+        if self._delta is None or not set(old) <= set(self._files):
+            return False
+        adds = [_add(self.path, file, now_ms, changes=False) for file in new]
+        removes = [_remove(self.path, file, now_ms) for file in old]
+        turn = Transaction(_app("compacted"), (self._version("compacted") or 0) + 1)
+        return self._try(self._delta, [*adds, *removes], [turn], {"penstock.compacted": len(old)})
+
+    def vacuum(self, unused_hours: int) -> int:
+        """Delete files that have not been the table's for so long, and what killed writers left behind.
+
+        Files that are being written are younger than that; so are those that somebody still reads.
+        """
+        assert unused_hours >= 1, "a file may take a while from its first byte to its commit"
+        if self._delta is None:
+            return 0
+        with _telling(self.path):
+            # The library names those that are long gone too, and two commits tell of every vacuum.
+            named = self._delta.vacuum(unused_hours, enforce_retention_duration=False, full=True)
+            count = sum(storage.exists(f"{self.path}/{name}") for name in set(named))
+            if count:
+                self._delta.vacuum(unused_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        self.refresh()
+        return count
+
+    def lose(self, lost: LostRange) -> bool:
+        """Put on record that offsets are in neither log nor lake, and go on behind them."""
+        assert self._delta is not None, "what was never begun has lost nothing"
+        if self.next_offsets().get(lost.partition) != lost.start:
+            return False
+        known = [(each.partition, each.start, each.end) for each in self.lost()]
+        known.append((lost.partition, lost.start, lost.end))
+        moves = [Transaction(_app("next", lost.partition), lost.end)]
+        with _telling(self.path):
+            try:
+                self._delta.alter.set_table_properties(
+                    {LOST: json.dumps(known)},
+                    raise_if_not_exists=False,
+                    commit_properties=CommitProperties(app_transactions=moves, max_commit_retries=0),
+                )
+            except CommitFailedError:
+                self.refresh()
+                return False
+        self._settle()
+        return True
+
+    def _create(self) -> DeltaTable:
+        with _telling(self.path):
+            DeltaTable.create(
+                self.path,
+                COLUMNS,
+                mode="ignore",
+                partition_by=["date"],
+                name=self.topic,
+                configuration=SETTINGS,
+            )
+        self.refresh()
+        assert self._delta is not None, "it was made just now"
+        return self._delta
+
+    def _moves(self, ranges: Sequence[ArchivedRange]) -> list[Transaction]:
+        """The application transactions of a commit."""
+        moves = []
+        known = self._numbers
+        for each in ranges:
+            if each.partition not in known:
+                moves.append(Transaction(_app("first", each.partition), each.start))
+            _, _, rows = known.get(each.partition, (0, 0, 0))
+            moves.append(Transaction(_app("rows", each.partition), rows + each.rows))
+            moves.append(Transaction(_app("next", each.partition), each.end))
+        partitions = max((each.partition + 1 for each in ranges), default=0)
+        if partitions > (self._version("partitions") or 0):
+            moves.append(Transaction(_app("partitions"), partitions))
+        return moves
+
+    def _try(
+        self,
+        delta: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        moves: list[Transaction],
+        notes: dict[str, Any],
+    ) -> bool:
+        """Commit, unless a commit since this snapshot moved the same numbers or removed the same files."""
+        with _telling(self.path):
+            try:
+                delta.create_write_transaction(
+                    list(actions),
+                    "append",
+                    delta.schema(),
+                    partition_by=["date"],
+                    commit_properties=CommitProperties(custom_metadata=notes, app_transactions=moves),
+                )
+            except CommitFailedError:
+                self.refresh()
+                return False
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Make the commits since this snapshot durable, of which one is ours, and see them."""
+        before = self.version
+        self.refresh()
+        for version in range(before + 1, self.version + 1):
+            storage.sync(f"{self.path}/_delta_log/{version:020}.json")
+
+
+def tables_in(lake: str) -> list[str]:
+    """The topics that have a table."""
+    lake = storage.located(lake)
+    return [name for name in storage.folders_in(lake) if "_delta_log" in storage.folders_in(f"{lake}/{name}")]
+
+
+def _app(*parts: object) -> str:
+    """The name of an application transaction, such as ``penstock/next/0``."""
+    return "/".join(["penstock", *map(str, parts)])
+
+
+def _opened(path: str) -> DeltaTable | None:
+    with _telling(path):
+        try:
+            return DeltaTable(path)
+        except TableNotFoundError:
+            return None
+
+
+@contextmanager
+def _telling(path: str) -> Iterator[None]:
+    """What Delta's library says is told as an error of the lake."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise storage.failure_of(path, error) from error
+
+
+def _add(table: str, file: LakeFile, now_ms: int, *, changes: bool = True) -> AddAction:
+    values = {"date": file.date.isoformat()}
+    return AddAction(_inside(table, file), file.bytes, values, now_ms, changes, statistics_of(file))
+
+
+def _remove(table: str, file: LakeFile, now_ms: int) -> RemoveAction:
+    return RemoveAction(_inside(table, file), False, now_ms, file.bytes, {"date": file.date.isoformat()})
+
+
+def _inside(table: str, file: LakeFile) -> str:
+    assert file.path.startswith(f"{table}/"), "a file of another table"
+    return file.path[len(table) + 1 :]

@@ -1,0 +1,178 @@
+"""Columns of a DataFrame as rows for a topic: which there may be, of which types, and from Arrow to lists.
+
+    key, value    binary or text               headers     map of text to binary or text
+    partition     whole number                 timestamp   timestamp
+    priority      whole number or name         delay, ttl  interval, seconds, or text such as "30s"
+
+Only ``value`` must be there.  What is null is as if the column were not there
+for that row.  Columns are checked once, by their types, before anything runs;
+so what can be wrong later is a value.
+
+Cost: byte strings are cut out of Arrow's buffers in compiled code; numbers come
+out of theirs in one call.  Columns with nulls, and text for numbers, go the slow
+way of Arrow's own lists.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from penstock.errors import InvalidValue
+from penstock.types import duration_ms, lane_number, signed_duration_ms
+from penstock.wire.gathering import Rows, slices
+from penstock.wire.records import Headers
+
+BYTES: Final = (BinaryType, StringType)
+WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
+SECONDS: Final = (*WHOLE, FloatType, DoubleType, DecimalType)
+TYPES: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+    "key": (BYTES, "binary or string"),
+    "value": (BYTES, "binary or string"),
+    "headers": ((MapType,), "map<string, binary> or map<string, string>"),
+    "partition": (WHOLE, "int"),
+    "timestamp": ((TimestampType,), "timestamp"),
+    "delay": ((DayTimeIntervalType, StringType, *SECONDS), 'interval, seconds, or text such as "30s"'),
+    "priority": ((StringType, *WHOLE), 'int from -2 to 2, or text such as "high"'),
+    "ttl": ((DayTimeIntervalType, StringType, *SECONDS), 'interval, seconds, or text such as "30s"'),
+}
+
+
+def check_columns(schema: StructType) -> None:
+    """Refuse a DataFrame that a topic cannot take, with all that is wrong in one sentence."""
+    problems = [problem for field in schema.fields if (problem := _problem(field.name, field.dataType))]
+    if "value" not in schema.fieldNames():
+        problems.append("there is no column value")
+    if problems:
+        why = f"{'; '.join(problems)}. A topic takes {', '.join(TYPES)}"
+        raise InvalidValue(name="columns", value=", ".join(schema.fieldNames()), why=why)
+
+
+def _problem(name: str, kind: DataType) -> str | None:
+    if name not in TYPES:
+        return f"drop {name}, or give it another name"
+    kinds, described = TYPES[name]
+    fits = isinstance(kind, kinds)
+    if isinstance(kind, MapType):
+        fits = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, BYTES)
+    return None if fits else f"{name} is {kind.simpleString()}, and should be {described}"
+
+
+def rows_of(batch: pa.RecordBatch, now_ms: int) -> Rows:
+    """The rows of an Arrow batch; one whose timestamp is null is of ``now_ms``."""
+    rows = Rows(batch.num_rows)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count < len(column):
+            _PUT[name](rows, column, now_ms)
+    return rows
+
+
+def _bytes(column: Any) -> list[bytes | None]:
+    if column.null_count:
+        found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        return found
+    _, bounds, data = column.buffers()
+    begin = column.offset
+    offsets = memoryview(bounds).cast("i")[begin : begin + len(column) + 1].tolist()
+    return slices(data.to_pybytes() if data is not None else b"", offsets)
+
+
+def _numbers(column: Any) -> list[int | None]:
+    """Whole numbers, times and intervals, in the unit they have."""
+    if column.null_count:
+        found: list[int | None] = column.cast(pa.int64()).to_pylist()
+        return found
+    column = column.cast(pa.int64())
+    first = column.offset
+    return [*memoryview(column.buffers()[1]).cast("q")[first : first + len(column)]]
+
+
+def _put_keys(rows: Rows, column: Any, _: int) -> None:
+    rows.keys = _bytes(column)
+
+
+def _put_values(rows: Rows, column: Any, _: int) -> None:
+    rows.values = _bytes(column)
+
+
+def _put_headers(rows: Rows, column: Any, _: int) -> None:
+    names = _bytes(column.keys)
+    values = _bytes(column.items)
+    bounds = column.offsets.to_pylist()
+    pairs: Headers = [
+        ((name or b"").decode("utf-8", "replace"), value) for name, value in zip(names, values, strict=True)
+    ]
+    rows.headers = [
+        pairs[bounds[at] : bounds[at + 1]] if valid else []
+        for at, valid in enumerate(column.is_valid().to_pylist())
+    ]
+
+
+def _put_partitions(rows: Rows, column: Any, _: int) -> None:
+    rows.partitions = _numbers(column)
+
+
+def _put_times(rows: Rows, column: Any, now_ms: int) -> None:
+    rows.times_ms = [_time_ms(time_us, now_ms) for time_us in _numbers(column)]
+
+
+def _time_ms(time_us: int | None, now_ms: int) -> int:
+    if time_us is None:
+        return now_ms
+    if time_us < 1000:
+        raise InvalidValue(name="timestamp", value=time_us / 1e6, why="a message is not older than 1970")
+    return time_us // 1000
+
+
+def _put_lanes(rows: Rows, column: Any, _: int) -> None:
+    rows.lanes = [None if lane is None else lane_number(lane) for lane in column.to_pylist()]
+
+
+def _put_delays(rows: Rows, column: Any, _: int) -> None:
+    rows.delays_ms = _durations("delay", column)
+
+
+def _put_ttls(rows: Rows, column: Any, _: int) -> None:
+    rows.ttls_ms = _durations("ttl", column)
+
+
+def _durations(name: str, column: Any) -> list[int | None]:
+    if pa.types.is_duration(column.type):
+        return [None if time_us is None else time_us // 1000 for time_us in _numbers(column)]
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    return [None if told is None else _duration_ms(name, told) for told in column.to_pylist()]
+
+
+@lru_cache(maxsize=1024)
+def _duration_ms(name: str, told: Any) -> int:
+    return round(signed_duration_ms(name, told)) if name == "delay" else duration_ms(name, told)
+
+
+_PUT: Final[dict[str, Callable[[Rows, Any, int], None]]] = {
+    "key": _put_keys,
+    "value": _put_values,
+    "headers": _put_headers,
+    "partition": _put_partitions,
+    "timestamp": _put_times,
+    "delay": _put_delays,
+    "priority": _put_lanes,
+    "ttl": _put_ttls,
+}

@@ -1,0 +1,249 @@
+"""Topics to the lake, and the lake in good order.
+
+    log      ░░░░░░████████████████████│          ░ deleted by retention   █ kept   │ end
+    lake     ■■■■■■■■■■■■■■┤
+                           └ next: from here on is to do
+
+A pass looks how far each topic's table is and how far its log, cuts what lies
+between into ranges, and has Spark's executors fetch each range from the broker
+and write it to Parquet.  Then the driver commits the files of each topic in one
+step that moves ``next`` (``lake/table.py``), and tells the broker, as the group
+``archive``: so its lag is seen like any consumer's, and retention may wait for
+it.  The table is the only state.  Killed anywhere, the next run begins at
+``next``; files that were written and not committed are vacuumed some day.
+
+Several archivers may run at once: who commits second finds its range archived,
+throws its files away and goes on from there.
+
+A pass takes up to ``batch_bytes`` of all topics together.  What fails for a while
+(a broker that restarts, a worker that was killed, a full disk) is tried again,
+``RETRIES`` times in a row.  What no retry changes is one topic's trouble: it is set
+aside and looked at again every ``ASIDE_MS``, and the others go on.  The run ends
+with its error when no topic is left, and with ``once`` when the others are done.
+
+Between passes small files are joined and unused ones deleted (``upkeep.py``).
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.config import ARCHIVE_GROUP
+from penstock.errors import InvalidValue, LakeUnusable, NotArchived, PenstockError
+from penstock.spark.jobs import run_tasks
+from penstock.spark.lake import storage
+from penstock.spark.lake.archiving import Failed, Todo, Writer, Written, joined, planned
+from penstock.spark.lake.table import LakeTable, LostRange
+from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.upkeep import Upkeep
+from penstock.types import check_name
+
+ASIDE_MS: Final = 60_000
+RETRIES: Final = 6
+RETRY_S: Final = 1.0  # Before the first retry; twice as long before each further one.
+HOUR_MS: Final = 3600 * 1000
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``archive.toml`` may say."""
+
+    # The topics; empty, and no pattern: all of them, also those that come later.
+    topic: list[str] = []
+    # All topics whose whole name matches a regular expression.
+    topic_pattern: str = ""
+    # How long to wait after everything was archived, before looking again.
+    interval_ms: int = 5000
+    # How much of the log is archived with one commit, of all topics together.
+    batch_bytes: int = 512 * 1024 * 1024
+    # How large the files of the lake shall become.
+    file_bytes: int = 128 * 1024 * 1024
+    # How long a file stays after it was replaced, for those who still read it.
+    vacuum_after_ms: int = 24 * HOUR_MS
+    # What to do about records that retention has deleted first: error, or skip and put it on record.
+    on_gap: Literal["error", "skip"] = "error"
+
+    def __post_init__(self) -> None:
+        for name in self.topic:
+            check_name("topic", name)
+        if self.topic and self.topic_pattern:
+            why = "topic is given, too; take one of them"
+            raise InvalidValue(name="topic_pattern", value=self.topic_pattern, why=why)
+        try:
+            re.compile(self.topic_pattern)
+        except re.error as error:
+            why = f"it is no regular expression ({error})"
+            raise InvalidValue(name="topic_pattern", value=self.topic_pattern, why=why) from None
+        if self.vacuum_after_ms < HOUR_MS:
+            why = "an hour is the least, because files are written for a while before they are the table's"
+            raise InvalidValue(name="vacuum_after", value=f"{self.vacuum_after_ms} ms", why=why)
+
+
+def run(settings: Settings, context: Context) -> None:
+    """Archive until told to stop; with ``once`` until everything that is there now is archived."""
+    archive = Archive(settings, context)
+    upkeep = Upkeep(context, settings.file_bytes, settings.vacuum_after_ms)
+    failures = 0
+    while not context.stopping.is_set():
+        try:
+            caught_up = archive.pass_on()
+            failures = 0
+        except PenstockError as error:
+            failures += 1
+            if not error.retryable or failures > RETRIES:
+                raise
+            context.progress.note(f"trying again: {error}")
+            context.stopping.wait(RETRY_S * 2 ** (failures - 1))
+            continue
+        if caught_up and context.once:
+            upkeep.work(archive.tables)
+            archive.raise_troubles()
+            return
+        upkeep.maybe_work(archive.tables)
+        if caught_up:
+            context.stopping.wait(settings.interval_ms / 1000)
+
+
+class Archive:
+    """The driver's side."""
+
+    def __init__(self, settings: Settings, context: Context) -> None:
+        self._settings = settings
+        self._context = context
+        self._broker = context.broker
+        self._lake = storage.located(context.lake)
+        self._tables: dict[str, LakeTable] = {}
+        self._committed: dict[str, dict[int, int]] = {}  # What the broker knows of our progress.
+        self._ends: dict[tuple[str, int], int] | None = None  # With ``once``: where to stop.
+        self._troubles: dict[str, PenstockError] = {}  # Topics that are set aside.
+        self._troubles_ms = 0  # When they were looked at.
+
+    @property
+    def tables(self) -> list[LakeTable]:
+        """The tables of the topics, as they were seen last."""
+        return list(self._tables.values())
+
+    def pass_on(self) -> bool:
+        """One batch; True: nothing is left to do."""
+        ranges, complete = planned(self._todo(), self._settings.batch_bytes)
+        outcomes = run_tasks(self._context.spark, Writer(self._context.servers), ranges)
+        for topic in sorted({each.range.topic for each in outcomes}):
+            complete &= self._commit(topic, [each for each in outcomes if each.range.topic == topic])
+        self._tell(complete)
+        return complete
+
+    def raise_troubles(self) -> None:
+        """Raise the error of a topic that is set aside, if there is one."""
+        for error in self._troubles.values():
+            raise error
+
+    # Planning.
+
+    def _topics(self) -> list[str]:
+        if self._settings.topic:
+            return self._settings.topic
+        pattern = self._settings.topic_pattern
+        return [name for name in self._broker.topics() if not pattern or re.fullmatch(pattern, name)]
+
+    def _todo(self) -> list[Todo]:
+        """What is in the log and not in the lake."""
+        topics = self._topics()
+        self._look_again()
+        self._tables = {topic: table for topic, table in self._tables.items() if topic in topics}
+        todo: list[Todo] = []
+        for topic in topics:
+            if topic not in self._troubles:
+                with self._setting_aside(topic):
+                    todo += self._todo_of(topic)
+        if topics and self._troubles.keys() >= set(topics):
+            self.raise_troubles()
+        return self._until_the_end(todo) if self._context.once else todo
+
+    def _until_the_end(self, todo: list[Todo]) -> list[Todo]:
+        """Only what was there at first."""
+        if self._ends is None:
+            self._ends = {(each.topic, each.partition): each.end for each in todo}
+            self._context.progress.expect(sum(each.end - each.start for each in todo))
+        ends = self._ends
+        return [replace(each, end=min(each.end, ends.get((each.topic, each.partition), 0))) for each in todo]
+
+    def _look_again(self) -> None:
+        now_ms = self._context.clock.steady_ms()
+        if now_ms - self._troubles_ms >= ASIDE_MS and not self._context.once:
+            self._troubles.clear()
+            self._troubles_ms = now_ms
+
+    @contextmanager
+    def _setting_aside(self, topic: str) -> Iterator[None]:
+        try:
+            yield
+        except PenstockError as error:
+            if error.retryable:
+                raise
+            self._troubles[topic] = error
+            self._context.progress.note(str(error))
+
+    def _todo_of(self, topic: str) -> list[Todo]:
+        partitions = self._broker.describe_topic(topic).partitions
+        table = self._tables.get(topic)
+        if table is None:
+            table = self._tables[topic] = LakeTable.open(self._lake, topic)
+        elif any(table.next_offsets().get(each.partition, each.start) != each.end for each in partitions):
+            table.refresh()  # Somebody else may have been here.
+        todo = []
+        for each in partitions:
+            start = self._start(table, each.partition, each.start, each.end)
+            record_bytes = max(each.bytes // max(each.end - each.start, 1), 1)
+            todo.append(Todo(topic, table.path, each.partition, start, each.end, record_bytes))
+        return todo
+
+    def _start(self, table: LakeTable, partition: int, start: int, end: int) -> int:
+        """Where to go on with a partition whose log has offsets from ``start`` up to before ``end``."""
+        reached = table.next_offsets().get(partition)
+        if reached is None:
+            return start
+        if reached > end:
+            why = (
+                f"it has {table.topic}:{partition} up to offset {reached}, and the log ends at {end}, so the "
+                f"topic was made anew; move the table away, and it begins anew, too"
+            )
+            raise LakeUnusable(lake=table.path, why=why)
+        if reached >= start:
+            return reached
+        if self._settings.on_gap == "error":
+            raise NotArchived(topic=table.topic, partition=partition, start=reached, end=start)
+        if table.lose(LostRange(partition, reached, start)):
+            self._context.progress.note(f"{table.topic}:{partition} has lost {start - reached} records")
+        return table.next_offsets()[partition]
+
+    # Committing.
+
+    def _commit(self, topic: str, outcomes: list[Written | Failed]) -> bool:
+        """Add what was written to the table; False: another archiver was faster."""
+        with self._setting_aside(topic):
+            batch = joined(outcomes)
+            if batch.ranges:
+                if not self._tables[topic].commit(batch.ranges, batch.files, self._context.clock.wall_ms()):
+                    for file in batch.files:
+                        storage.remove(file.path)
+                    return False
+                rows = sum(each.rows for each in batch.ranges)
+                self._context.progress.advance(records=rows, batches=1, files=len(batch.files))
+            if batch.error is not None:
+                raise batch.error
+        return True
+
+    def _tell(self, complete: bool) -> None:
+        """Tell the broker how far all tables are, where it does not know."""
+        lag_seconds = 0.0
+        for topic, table in self._tables.items():
+            reached = table.next_offsets()
+            if reached and self._committed.get(topic) != reached and topic not in self._troubles:
+                self._broker.commit_offsets(topic, ARCHIVE_GROUP, reached)
+                self._committed[topic] = reached
+            if reached and not complete:
+                lag_seconds = max(lag_seconds, self._broker.describe_group(topic, ARCHIVE_GROUP).lag_seconds)
+        self._context.progress.advance(lag_seconds=lag_seconds)

@@ -1,0 +1,126 @@
+"""What pipelines do and were asked to do: the compacted topic ``__pipelines``.
+
+    key            value (JSON)
+    NAME           a ``PipelineRun``: who runs it, since when, how far it is, how it ended
+    stop:NAME      a ``StopRequest`` for one run
+
+Whoever runs a pipeline writes its state every few seconds and looks for requests
+meanwhile; whoever wants to know reads the topic.  Both may be on any machine.
+A run that was killed says nothing more: after ``SILENT_MS`` it counts as lost.
+
+Two runs of one name would do the same work twice.  A second one is refused: it
+finds the first one's state, and if both begin at once, the one whose state is
+later in the log gives way.
+
+Cost: half a kilobyte every few seconds for each run, of which compaction keeps
+the last.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import PipelineRunning, TopicExists, TopicNotFound
+from penstock.info import PipelineRun
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
+    from penstock.message import Receipt, StoredMessage
+
+TOPIC: Final = "__pipelines"
+STOP: Final = "stop:"
+SILENT_MS: Final = 30_000  # Six reports that did not come.
+LIVE: Final = frozenset({"starting", "running", "stopping"})
+LOST: Final = "lost"  # Shown for a run that is live by its own account, and silent.
+READ_MESSAGES: Final = 1000  # At once.
+SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are compacted.
+
+
+class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants a run to end; a later run of the same name is not meant."""
+
+    run: str
+    by: str  # The host it was asked on.
+    asked_ms: int
+
+
+def report(broker: "Broker", state: PipelineRun) -> "Receipt":
+    """Tell everyone; the topic is made if this is the first to tell anything."""
+    value = msgspec.json.encode(state)
+    try:
+        return broker.publish(TOPIC, value, key=state.name)
+    except TopicNotFound:
+        _make_topic(broker)
+        return broker.publish(TOPIC, value, key=state.name)
+
+
+def runs(broker: "Broker") -> dict[str, PipelineRun]:
+    """The last state of every pipeline that has run, by name."""
+    found: dict[str, PipelineRun] = {}
+    for message in _messages(broker, 0):
+        if message.key is not None and not message.key.startswith(STOP.encode()):
+            found[message.key.decode()] = msgspec.json.decode(message.value, type=PipelineRun)
+    return dict(sorted(found.items()))
+
+
+def claim(broker: "Broker", state: PipelineRun, now_ms: int) -> int:
+    """Take a name for a run, or raise ``PipelineRunning``; returns where its stop requests will be."""
+    _check_free(state, runs(broker).get(state.name), now_ms)
+    receipt = report(broker, state)
+    offset = receipt.offset or 0
+    for message in _messages(broker, 0):  # Both may have found it free: the first in the log has it.
+        if message.offset < offset and message.key == state.name.encode():
+            _check_free(state, msgspec.json.decode(message.value, type=PipelineRun), now_ms)
+    return offset + 1
+
+
+def _check_free(state: PipelineRun, other: PipelineRun | None, now_ms: int) -> None:
+    if other is not None and other.run != state.run and is_live(other, now_ms):
+        raise PipelineRunning(name=state.name, host=other.host, pid=other.pid)
+
+
+def is_live(state: PipelineRun, now_ms: int) -> bool:
+    """True if the run goes on, as far as anybody can tell."""
+    return state.state in LIVE and now_ms - state.updated_ms < SILENT_MS
+
+
+def shown_state(state: PipelineRun, now_ms: int) -> str:
+    """The state for people, which may be that nothing was heard for too long."""
+    return LOST if state.state in LIVE and not is_live(state, now_ms) else state.state
+
+
+def ask_to_stop(broker: "Broker", state: PipelineRun, *, by: str, now_ms: int) -> None:
+    """Ask a run to end; it looks for such requests about once a second."""
+    request = StopRequest(run=state.run, by=by, asked_ms=now_ms)
+    broker.publish(TOPIC, msgspec.json.encode(request), key=f"{STOP}{state.name}")
+
+
+def stop_asked(broker: "Broker", state: PipelineRun, offset: int) -> tuple[bool, int]:
+    """Whether this run was asked to stop since ``offset``, and where to look from next time."""
+    key = f"{STOP}{state.name}".encode()
+    asked = False
+    for message in _messages(broker, offset):
+        offset = message.offset + 1
+        if message.key == key:
+            asked |= msgspec.json.decode(message.value, type=StopRequest).run == state.run
+    return asked, offset
+
+
+def _make_topic(broker: "Broker") -> None:
+    with suppress(TopicExists):  # Somebody else was the first.
+        broker.create_topic(TOPIC, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
+
+
+def _messages(broker: "Broker", offset: int) -> "Iterator[StoredMessage]":
+    """What the topic holds from an offset on; nothing if there is no topic."""
+    while True:
+        try:
+            found = broker.read(TOPIC, partition=0, offset=offset, limit=READ_MESSAGES)
+        except TopicNotFound:
+            return
+        if not found:
+            return
+        yield from found
+        offset = found[-1].offset + 1

@@ -1,0 +1,74 @@
+"""Keeping the lake in order while it grows: small files are joined by executors, unused ones deleted.
+
+    every minute   tables that have changed: join what is worth it (``lake/compaction.py``)
+    every hour     vacuum what has not been a table's for long enough
+
+A file that cannot be read is told of and left alone.  Everything here can be
+left out, killed, or done by several at once: a join that comes second is thrown
+away.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from penstock.errors import LakeDamaged
+from penstock.spark.jobs import run_tasks
+from penstock.spark.lake.compaction import Joint, join, plan, replace
+from penstock.spark.lake.layout import DAY_MS, LakeFile
+from penstock.spark.lake.table import LakeTable
+
+if TYPE_CHECKING:
+    from penstock.spark.pipelines.context import Context
+
+JOIN_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+
+
+class Upkeep:
+    """Looks after tables."""
+
+    def __init__(self, context: "Context", file_bytes: int, vacuum_after_ms: int) -> None:
+        self._context = context
+        self._file_bytes = file_bytes
+        self._unused_hours = -(-vacuum_after_ms // HOUR_MS)
+        self._joined_ms = self._vacuumed_ms = context.clock.steady_ms()
+        self._seen: dict[str, tuple[int, int]] = {}  # Of each table: version and day when nothing was left.
+
+    def maybe_work(self, tables: Iterable[LakeTable]) -> None:
+        """Work, if it is time."""
+        now_ms = self._context.clock.steady_ms()
+        if now_ms - self._joined_ms >= JOIN_MS:
+            self.work(tables, vacuum=now_ms - self._vacuumed_ms >= HOUR_MS)
+
+    def work(self, tables: Iterable[LakeTable], *, vacuum: bool = True) -> None:
+        """Join what is worth it, and delete what nobody uses."""
+        for table in tables:
+            if table.exists:
+                self._join(table)
+                if vacuum:
+                    table.vacuum(self._unused_hours)
+        self._joined_ms = self._context.clock.steady_ms()
+        if vacuum:
+            self._vacuumed_ms = self._joined_ms
+
+    def _join(self, table: LakeTable) -> None:
+        now_ms = self._context.clock.wall_ms()
+        day = now_ms // DAY_MS  # Yesterday's few files are worth more today.
+        if self._seen.get(table.path) == (table.version, day):
+            return
+        joints = plan(table, self._file_bytes, now_ms)
+        outcomes = run_tasks(self._context.spark, join_or_tell, joints)
+        for joint, outcome in zip(joints, outcomes, strict=True):
+            if isinstance(outcome, LakeDamaged):
+                self._context.progress.note(str(outcome))
+            else:
+                replace(table, joint, outcome, now_ms)
+        self._seen[table.path] = (table.version, day)
+
+
+def join_or_tell(joint: Joint) -> LakeFile | LakeDamaged:
+    """What an executor does; that something cannot be read is an outcome, too, and the others go on."""
+    try:
+        return join(joint)
+    except LakeDamaged as damage:
+        return damage

@@ -1,0 +1,92 @@
+"""A batch job of Spark, watched while it runs: how far it is, and whether it shall stop.
+
+    with watched(context, total):
+        frame.collect()
+
+Spark knows how many tasks of a job are done; their share of ``total`` is told as
+progress.  When the run shall stop, the job is cancelled, and the block ends as if
+it were done: look at ``context.stopping``.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import uuid4
+
+from penstock.spark.pipelines.context import Context
+
+LOOK_S: Final = 0.5
+
+
+@contextmanager
+def watched(context: Context, total: int) -> Iterator[None]:
+    """Watch the jobs that the block starts; together they do ``total`` records."""
+    watch = Watch(context, total)
+    watch.begin()
+    thread = threading.Thread(target=watch.look_on, name="pipeline-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    except Exception:
+        if not context.stopping.is_set():
+            raise
+    else:
+        watch.told(total)
+    finally:
+        watch.ended.set()
+        thread.join()
+        watch.end()
+
+
+class Watch:
+    """Looks at the jobs of one block."""
+
+    def __init__(self, context: Context, total: int) -> None:
+        self._context = context
+        self._total = total
+        self._done = 0  # Records that were told as done.
+        self._spark = context.spark
+        self._is_classic = hasattr(context.spark, "_jsc")  # Spark Connect does not tell of tasks.
+        self._name = f"penstock-{uuid4().hex}"
+        self.ended = threading.Event()
+
+    def begin(self) -> None:
+        """From now on what this thread starts is watched."""
+        self._spark.addTag(self._name)
+        if self._is_classic:
+            self._spark.sparkContext.setJobGroup(self._name, self._context.name)
+
+    def end(self) -> None:
+        """And no longer."""
+        self._spark.removeTag(self._name)
+        if self._is_classic:
+            self._spark.sparkContext._jsc.clearJobGroup()  # noqa: SLF001 - Python has no word for it.
+
+    def look_on(self) -> None:
+        """Look until the block has ended."""
+        while not self.ended.wait(LOOK_S):
+            self.told(int(self._total * self._share()))
+            if self._context.stopping.is_set():
+                self._spark.interruptTag(self._name)
+
+    def told(self, done: int) -> None:
+        """Tell that so many records are done in all."""
+        if done > self._done:
+            self._context.progress.advance(records=done - self._done)
+            self._done = done
+
+    def _share(self) -> float:
+        """Of all tasks, those that are done."""
+        if not self._is_classic:
+            return 0.0
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [
+            stage
+            for job in tracker.getJobIdsForGroup(self._name)
+            if (found := tracker.getJobInfo(job)) is not None
+            for number in found.stageIds
+            if (stage := tracker.getStageInfo(number)) is not None
+        ]
+        tasks = sum(stage.numTasks for stage in stages)
+        return sum(stage.numCompletedTasks for stage in stages) / tasks if tasks else 0.0

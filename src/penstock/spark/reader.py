@@ -1,0 +1,62 @@
+"""A topic as a table: one read, from where to where is settled when it is planned."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.spark.connections import broker_at
+from penstock.spark.filters import Bounds, narrowed
+from penstock.spark.options import SourceOptions
+from penstock.spark.planning import spans
+from penstock.spark.scan import Scan
+from penstock.spark.slices import Slice, SliceReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TableReader(DataSourceReader):
+    """Spark's calls for one read."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._bounds = Bounds()
+        self._slices = SliceReader(options, schema)
+        self.pushFilters = _Pushing(self)  # type: ignore[method-assign]
+
+    def narrow(self, conditions: list[Any]) -> Iterable[Any]:
+        """Note the conditions that leave offsets out; returns those that Spark must still test."""
+        for condition in conditions:
+            bounds = narrowed(self._bounds, condition)
+            if bounds is None:
+                yield condition
+            else:
+                self._bounds = bounds
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks; one with nothing to do if there are none, for Spark wants some."""
+        scan = Scan(self._options, broker_at(self._options.servers))
+        start = scan.starting(self._options.starting or "earliest")
+        return list(scan.slices(spans(start, scan.ending()), self._bounds)) or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of a task."""
+        return self._slices.read(partition) if isinstance(partition, Slice) else iter(())
+
+
+class _Pushing:
+    """``pushFilters`` that looks as if it were not overridden.
+
+    A session has this off unless told otherwise, and then refuses every reader with a method of its own,
+    instead of not calling it.  Ours shall work in any session.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, reader: TableReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Any]) -> Iterable[Any]:
+        return self._reader.narrow(filters)

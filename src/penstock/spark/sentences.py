@@ -1,0 +1,178 @@
+r"""One sentence of what went wrong in Spark, whose own words are a page.
+
+    [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `kye` ...
+    \tat org.apache.spark.sql.errors...              ──>   there is no column 'kye'; did you mean key?
+
+Spark gives its errors a condition (``UNRESOLVED_COLUMN``) and parameters, so
+the mistakes that people make most are told from those, and never by reading
+text.  An error of ours that was raised in a worker comes back as the end of a
+traceback: its sentence is taken from there.  Of everything else the first
+sentence is kept, and the stack stays behind.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import PenstockError, QueryFailed, QueryInvalid
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHARACTERS_MAX: Final = 500  # A sentence that is longer than this is none.
+
+_OURS: Final = re.compile(r"penstock\.errors\.\w+: (.+?) \[[A-Z_]+\]$", re.MULTILINE)
+# In Spark's text of an error: [CONDITION] What happened. SQLSTATE: 42703 ...
+_THEIRS: Final = re.compile(r"\[[A-Z_][A-Z_0-9.]+\] (.+?)\s*(?:SQLSTATE: \w+|\n\s*at |\Z)", re.DOTALL)
+_CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+_PLACE: Final = re.compile(r"\(?line (\d+), pos(?:ition)? (\d+)\)?|; line (\d+) pos (\d+)")
+_PYTHON: Final = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`")
+_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """PySpark logs the errors that it raises, stack and all; in this block it does not."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+def hush(spark: "SparkSession") -> None:
+    """Have Spark's own side print nothing of errors, for a program that tells them by their sentence."""
+    if hasattr(spark, "_jsc"):  # Spark Connect has its log elsewhere.
+        spark.sparkContext.setLogLevel("OFF")
+
+
+def told(error: Exception, known: Iterable[str] = ()) -> PenstockError:
+    """The error of ours for one of Spark's; ``known`` are the names that a query may use."""
+    condition = getattr(error, "getCondition", lambda: None)() or ""
+    parameters = getattr(error, "getMessageParameters", lambda: None)() or {}
+    text = str(error)
+    if ours := _OURS.search(text):
+        return QueryFailed(why=ours[1])
+    teller = _TELLERS.get(condition.partition(".")[0])
+    if teller is not None:
+        return QueryInvalid(why=teller(parameters, known, text))
+    kind = QueryInvalid if type(error).__name__ in ("AnalysisException", "ParseException") else QueryFailed
+    return kind(why=shortest(text))
+
+
+def shortest(text: str) -> str:
+    """The sentence of an error that is a page long."""
+    causes = _CAUSE.findall(text)
+    theirs = _THEIRS.search(text)
+    python = _PYTHON.findall(text)
+    if theirs and not (python and "Traceback" in theirs[1]):
+        sentence = theirs[1].partition("\n")[0]
+    elif python:
+        sentence = f"{python[-1][0].rpartition('.')[2]}: {python[-1][1]}"
+    else:
+        sentence = causes[-1] if causes else text.strip().partition("\n")[0]
+    return _ending(sentence)
+
+
+def missing_name(error: Exception) -> list[str] | None:
+    """The parts of a table's name that Spark does not know; None if the error is another one."""
+    condition = getattr(error, "getCondition", lambda: None)()
+    parameters = getattr(error, "getMessageParameters", lambda: None)() or {}
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        return parts_of(parameters["relationName"])
+    if condition == "REQUIRES_SINGLE_PART_NAMESPACE":
+        return parts_of(parameters["identifier"])
+    return None
+
+
+def parts_of(quoted: str) -> list[str]:
+    """The parts of a name as Spark writes it: each in backticks, with dots between."""
+    return [part.replace("``", "`") for part in _PART.findall(quoted)]
+
+
+def instead(name: str, known: Iterable[str]) -> str:
+    """What may have been meant: ``; did you mean orders?``"""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), list(by_lower), n=1)
+    return f"; did you mean {quoted(by_lower[near[0]])}?" if near else ""
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it: in backticks, if it is no plain word."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else f"`{name}`"
+
+
+# What Spark's conditions mean here.
+
+
+def _no_table(parameters: Mapping[str, Any], known: Iterable[str], _text: str) -> str:
+    names = list(known)
+    parts = parts_of(parameters.get("relationName") or parameters["identifier"])
+    whole = ".".join(parts)
+    if len(parts) > 1 and whole in names:
+        return f"a name with a dot is written in backticks: `{whole}`"
+    return f"there is no topic or view {whole!r}{instead(whole, names) or '; topic list shows what there is'}"
+
+
+def _no_column(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
+    name = parts_of(parameters["objectName"])[-1]
+    there = [parts_of(each)[-1] for each in parameters.get("proposal", "").split(", ") if each]
+    ending = instead(name, there) or (f"; there are {', '.join(map(quoted, there))}" if there else "")
+    return f"there is no column {name!r}{ending}"
+
+
+def _syntax(parameters: Mapping[str, Any], _known: Iterable[str], text: str) -> str:
+    return f"the SQL is wrong at {parameters['error']}{_place(text)}"
+
+
+def _unquoted(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
+    name = parameters["ident"]
+    return f"a name with characters other than letters, digits and _ is written in backticks: `{name}`"
+
+
+def _empty(_parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
+    return "it is empty"
+
+
+def _no_function(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
+    return f"there is no function {parts_of(parameters['routineName'])[-1]!r}"
+
+
+def _wrong_type(parameters: Mapping[str, Any], _known: Iterable[str], text: str) -> str:
+    if parameters.get("inputType") == '"BINARY"' and parameters.get("requiredType") == '"STRING"':
+        what = parameters["inputSql"].strip('"')
+        return f"{what} is bytes, where text is needed; write cast({what} as string)"
+    return shortest(text)
+
+
+def _place(text: str) -> str:
+    found = _PLACE.search(text)
+    if found is None:
+        return ""
+    line, position = (number for number in found.groups() if number is not None)
+    return f", line {line}, character {int(position) + 1}"
+
+
+def _ending(sentence: str) -> str:
+    one_line = " ".join(sentence.split()).rstrip(".")
+    return one_line if len(one_line) <= CHARACTERS_MAX else one_line[: CHARACTERS_MAX - 1] + "…"
+
+
+_TELLERS: Final[dict[str, Callable[[Mapping[str, Any], Iterable[str], str], str]]] = {
+    "TABLE_OR_VIEW_NOT_FOUND": _no_table,
+    "REQUIRES_SINGLE_PART_NAMESPACE": _no_table,
+    "UNRESOLVED_COLUMN": _no_column,
+    "UNRESOLVED_ROUTINE": _no_function,
+    "PARSE_SYNTAX_ERROR": _syntax,
+    "PARSE_EMPTY_STATEMENT": _empty,
+    "INVALID_IDENTIFIER": _unquoted,
+    "DATATYPE_MISMATCH": _wrong_type,
+}

@@ -1,0 +1,145 @@
+"""What a task does: the rows of its slice, from the log or the lake, in the columns that are wanted.
+
+    fetch │ decode  yield │ decode  yield │ ...        the thread of the task
+          └─ fetch ───────┴─ fetch ───────┴─ ...       another one, so that the next bytes are there in time
+
+A slice of the log may be gone from it before its task begins: retention does not
+wait for readers.  What the log no longer has is then looked for in the lake, and
+what is nowhere is a gap, as in planning.
+
+Only the wanted columns are decoded, or read from files.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.errors import OffsetOutOfRange
+from penstock.info import Fetched
+from penstock.spark.arrays import TYPES, rows_of
+from penstock.spark.connections import broker_at
+from penstock.spark.extras import Extras
+from penstock.spark.gaps import tell_gap
+from penstock.spark.history import History
+from penstock.spark.lake.layout import LakeFile
+from penstock.spark.lake.reading import read_range
+from penstock.spark.options import EXTRA_COLUMNS, SourceOptions
+from penstock.spark.planning import Span
+from penstock.spark.values import Conversion
+
+if TYPE_CHECKING:
+    from penstock.client.sync import RemoteBroker
+
+FETCH_BYTES: Final = 4 * 1024 * 1024  # Tens of thousands of rows: little memory, and worth an Arrow batch.
+
+
+class Slice(InputPartition):
+    """One task's work: offsets of one partition, in the log, or in files of the lake."""
+
+    def __init__(
+        self,
+        span: Span,
+        files: tuple[LakeFile, ...] = (),
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+    ) -> None:
+        self.span = span
+        self.files = files  # None of them: it is in the log.
+        self.from_ms = from_ms  # Of rows from the lake; those of the log are chosen by offsets.
+        self.to_ms = to_ms
+
+
+class SliceReader:
+    """Reads slices; Spark carries it to where the tasks run."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._names = [field.name for field in schema.fields]
+
+    def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
+        """The rows of a slice, in the order of their offsets."""
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        extras = Extras(self._options, work.span)
+        conversion = Conversion(self._options)
+        for batch in self._lake(work) if work.files else self._log(work.span):
+            arrays = [
+                extras.column(field.name, batch["offset"])
+                if field.name in EXTRA_COLUMNS
+                else conversion.converted(batch[field.name], field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _needed(self) -> list[str]:
+        """The columns to decode: those that are wanted, and the offsets if others are made of them."""
+        needed = [name for name in self._names if name in TYPES]
+        if "offset" not in needed and any(name in EXTRA_COLUMNS for name in self._names):
+            needed.append("offset")
+        return needed
+
+    # From the log.
+
+    def _log(self, span: Span) -> Iterator[pa.RecordBatch]:
+        broker = broker_at(self._options.servers)
+        needed = self._needed()
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(_fetch, broker, span, span.start)
+            reached = span.start
+            while reached < span.end:
+                found = coming.result()
+                reached = found.end if isinstance(found, Span) else found.next_offset
+                if reached < span.end:
+                    coming = pool.submit(_fetch, broker, span, reached)
+                if isinstance(found, Span):
+                    yield from self._older(broker, found)
+                else:
+                    place = (span.topic, span.partition, span.start, span.end)
+                    yield from rows_of(found.batches, *place, needed)
+
+    def _older(self, broker: "RemoteBroker", span: Span) -> Iterator[pa.RecordBatch]:
+        """What was in the log when the query was planned, and is no longer."""
+        history = History(broker, self._options.lake)
+        for where, part in history.parts(span, span.end):
+            if where == "lake":
+                yield from self._lake(Slice(part, tuple(history.files(part))))
+            else:
+                tell_gap(broker, part, self._options.on_gap, self._options.group)
+
+    # From the lake.
+
+    def _lake(self, work: Slice) -> Iterator[pa.RecordBatch]:
+        span = work.span
+        columns = [*self._needed(), "timestamp"]
+        for batch in read_range(work.files, span.partition, span.start, span.end, columns):
+            rows = _within(batch, work)
+            if rows.num_rows:
+                yield rows.append_column("topic", pa.repeat(pa.scalar(span.topic), rows.num_rows))
+
+
+def _fetch(broker: "RemoteBroker", span: Span, offset: int) -> Fetched | Span:
+    """The next batches; or the part of the span that the log no longer has."""
+    try:
+        fetched = broker.fetch(span.topic, span.partition, offset, max_bytes=FETCH_BYTES)
+    except OffsetOutOfRange as error:
+        if error.facts["start"] <= offset:
+            raise  # Behind the end: the topic is not the one that was planned for.
+        return span.part(offset, error.facts["start"])
+    if not fetched.batches:
+        raise OffsetOutOfRange(offset=offset, start=fetched.start, end=fetched.end)
+    return fetched
+
+
+def _within(batch: pa.RecordBatch, work: Slice) -> pa.RecordBatch:
+    """The rows that are of the time that is asked for."""
+    for limit_ms, compare in ((work.from_ms, pc.greater_equal), (work.to_ms, pc.less)):
+        if limit_ms is not None:
+            limit = pa.scalar(limit_ms * 1000, pa.int64()).cast(TYPES["timestamp"])
+            batch = batch.filter(compare(batch["timestamp"], limit))
+    return batch

@@ -1,0 +1,96 @@
+"""Points in time that have a name: the compacted topic ``__snapshots``.
+
+    key           value (JSON)
+    NAME          a ``Snapshot``: when it was taken, and for each topic where the end of each partition was
+    replay:NAME   what a replay reads, as long as it is not finished (``replays.py``)
+
+A snapshot copies nothing.  What lies behind it is in the log, and below the
+log's start in the lake, so ``penstock consume --from-snapshot NAME`` can begin
+there for as long as the lake keeps it.  A name is given once.
+
+The partitions are asked one topic after the other while others publish, so a
+snapshot is exact for each partition and no cut through all of them at once.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.errors import InvalidValue, TopicExists, TopicNotFound
+from penstock.types import check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.api.broker import Broker
+
+TOPIC: Final = "__snapshots"
+REPLAY: Final = "replay:"  # No name of a snapshot begins so.
+READ_MESSAGES: Final = 1000  # At once.
+SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are compacted.
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A position in all partitions of some topics."""
+
+    name: str
+    taken_ms: int
+    topics: dict[str, dict[int, int]]  # By topic and partition: the offset after the last message.
+
+    def offsets(self, topic: str) -> dict[int, int]:
+        """Where it is in a topic, by partition."""
+        if topic not in self.topics:
+            known = ", ".join(sorted(self.topics)) or "no topics"
+            raise InvalidValue(name="snapshot", value=self.name, why=f"it has {known}, and not {topic}")
+        return self.topics[topic]
+
+
+def take(broker: "Broker", name: str, now_ms: int, topics: "Sequence[str] | None" = None) -> Snapshot:
+    """Name the position of now in these topics, or in all."""
+    check_name("snapshot", name)
+    if name in known(broker):
+        why = "there is a snapshot of that name; names are given once"
+        raise InvalidValue(name="snapshot", value=name, why=why)
+    places = {topic: broker.offsets(topic, "latest") for topic in topics or broker.topics()}
+    made = Snapshot(name=name, taken_ms=now_ms, topics=places)
+    make_topic(broker)
+    broker.publish(TOPIC, msgspec.json.encode(made), key=name)
+    return made
+
+
+def make_topic(broker: "Broker") -> None:
+    """The topic of snapshots, if it has to be made."""
+    with suppress(TopicExists):
+        broker.create_topic(TOPIC, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
+
+
+def known(broker: "Broker") -> dict[str, Snapshot]:
+    """All snapshots by name, in the order in which they were taken."""
+    found = [
+        msgspec.json.decode(value, type=Snapshot)
+        for key, value in entries(broker)
+        if not key.startswith(REPLAY)
+    ]
+    return {each.name: each for each in sorted(found, key=lambda each: each.taken_ms)}
+
+
+def get(broker: "Broker", name: str) -> Snapshot:
+    """The snapshot of that name."""
+    snapshots = known(broker)
+    if name not in snapshots:
+        why = f"there are {', '.join(snapshots)}" if snapshots else "none was taken yet"
+        raise InvalidValue(name="snapshot", value=name, why=f"there is no such snapshot; {why}")
+    return snapshots[name]
+
+
+def entries(broker: "Broker") -> "Iterator[tuple[str, bytes]]":
+    """All that is in the topic, by key, the oldest first; what was taken back is empty."""
+    try:
+        [place] = broker.describe_topic(TOPIC).partitions
+    except TopicNotFound:
+        return
+    offset = place.start
+    while some := broker.read(TOPIC, partition=0, offset=offset, limit=READ_MESSAGES):
+        yield from (((message.key or b"").decode(), message.value) for message in some)
+        offset = some[-1].offset + 1

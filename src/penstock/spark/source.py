@@ -1,0 +1,115 @@
+"""The data source ``penstock``: topics as tables and streams, to read and to write.
+
+    spark.read.format("penstock").option("topic", "orders").load()
+    spark.readStream.format("penstock").option("topic", "orders").load()
+
+    options.py ──> scan.py ──> planning.py          what is read from where, in slices
+                     │
+                     ▼
+    reader.py, stream.py ──> slices.py ──> arrays.py  a task reads its slice
+
+Spark finds it by the module ``pyspark_penstock``, in any session, and calls it in
+processes of its own.  Nothing here asks the broker before a query is planned.
+
+Spark prunes no columns of such a source.  Who needs few of them says so with
+``.schema("key binary, offset long")``, and the others are not decoded.
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from penstock.errors import InvalidValue
+from penstock.spark.avro import avro_type
+from penstock.spark.options import STATE_COLUMNS, SourceOptions, source_options
+from penstock.spark.reader import TableReader
+
+if TYPE_CHECKING:
+    from penstock.spark.sink import TopicStreamWriter, TopicWriter
+    from penstock.spark.stream import StreamReader
+
+COLUMNS: Final = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "map<string,binary>",
+    "lane": "int",
+}
+TEXTS: Final = ("key", "value")  # These may be had as text, too.
+EXTRAS: Final = {"id": "string", "attempts": "int", "state": "string"}
+
+
+class PenstockSource(DataSource):
+    """What Spark makes of ``format("penstock")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "penstock"
+
+    def schema(self) -> str:
+        """All columns, unless the program says which."""
+        options = source_options(self.options)
+        columns = COLUMNS | {"value": value_type(options)} | {name: EXTRAS[name] for name in options.columns}
+        return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+    def reader(self, schema: StructType) -> TableReader:
+        """One read."""
+        options = source_options(self.options)
+        check_schema(schema, options)
+        return TableReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name.
+        """A read that goes on."""
+        from penstock.spark.stream import StreamReader
+
+        options = source_options(self.options)
+        check_schema(schema, options)
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "TopicWriter":
+        """One write."""
+        from penstock.spark.sink import TopicWriter
+
+        return TopicWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "TopicStreamWriter":  # noqa: N802 - Spark's name.
+        """A write that goes on."""
+        from penstock.spark.sink import TopicStreamWriter
+
+        return TopicStreamWriter(self.options, schema, overwrite=overwrite)
+
+
+def value_type(options: SourceOptions) -> str:
+    """The type of the column ``value``, in Spark's words."""
+    schema = (options.value_schema or "").strip()
+    if options.value_format in ("raw", "text"):
+        return "binary" if options.value_format == "raw" else "string"
+    if options.value_format == "avro":
+        return avro_type(schema)
+    if not schema:
+        raise InvalidValue(
+            name="value_schema", value=None, why="json needs one, such as 'id long, name string'"
+        )
+    return schema if re.match(r"(?i)(struct|array|map)\s*<", schema) else f"struct<{schema}>"
+
+
+def check_schema(schema: StructType, options: SourceOptions) -> None:
+    """Refuse columns that there are not, or of another type; values may be of any, if they are decoded."""
+    known = COLUMNS | EXTRAS
+    for field in schema.fields:
+        found = field.dataType.simpleString()
+        if field.name not in known:
+            raise InvalidValue(name="column", value=field.name, why=f"there are {', '.join(known)}")
+        if field.name in STATE_COLUMNS and options.group is None:
+            raise InvalidValue(name="column", value=field.name, why="whose? give the option group, too")
+        if field.name == "value" and options.value_format in ("json", "avro"):
+            continue
+        if found != known[field.name] and (field.name not in TEXTS or found != "string"):
+            why = f"it is {known[field.name]}"
+            raise InvalidValue(name=f"the type of {field.name}", value=found, why=why)

@@ -1,0 +1,163 @@
+"""A topic as a stream: micro-batches from one place to the next.
+
+    initialOffset                     where the options say; once, for Spark keeps the place from then on
+    latestOffset(start, limit)        the ends of the logs, or as far as the limit admits
+    partitions(start, end)            the tasks
+    commit                            nothing: see below
+
+A place is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next
+offset.  A partition, or with a pattern a topic, that was not there before is
+read from its beginning.
+
+Progress is told to the broker when the next batch is asked for: whatever lies
+before its ``start`` has been done then.  (Spark's own ``commit`` comes a batch
+later still, so the last batch before a pause would seem not to be done.)
+
+PySpark 4.1 calls ``latestOffset()`` without a start or a limit.  The place
+where the last answer ended stands in for the start; after a restart it is not
+known at first, and one batch is as large as all that waits.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.errors import InvalidValue, OffsetOutOfRange
+from penstock.spark.connections import broker_at
+from penstock.spark.options import STATE_COLUMNS, SourceOptions
+from penstock.spark.planning import Reached, admitted, records_for, spans
+from penstock.spark.scan import Scan
+from penstock.spark.slices import Slice, SliceReader
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # PySpark 4.1 has no limits.
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """What Spark asks for; nothing here."""
+
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = None  # type: ignore[assignment,misc]
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Told = dict[str, dict[str, int]]  # A place in Spark's JSON, where all keys are text.
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark's calls for one query; ``read`` in the tasks, all others in one process that lives as long."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        _check(options, schema)
+        self._options = options
+        self._slices = SliceReader(options, schema)
+        self._target: Reached | None = None  # With AvailableNow: where the query ends.
+        self._reached: Reached = {}  # Where the last answer of latestOffset ended.
+        self._committed: Reached = {}
+
+    def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
+        """Where a new query begins."""
+        self._reached = self._scan().starting(self._options.starting or "latest")
+        return _told(self._reached)
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """What the options say."""
+        if self._options.max_records is not None:
+            return ReadMaxRows(self._options.max_records)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where this run ends."""
+        self._target = self._scan().latest()
+
+    def reportLatestOffset(self) -> Told:  # noqa: N802
+        """How far the logs go; the difference is the query's lag."""
+        return _told(self._scan().latest())
+
+    def latestOffset(self, start: Told | None = None, limit: Any = None) -> Told:  # noqa: N802
+        """Where the next micro-batch ends."""
+        begin = self._reached if start is None else _reached(start)
+        if start is not None:
+            self._tell_progress(begin)
+        end = _not_before(begin, self._target or self._scan().latest())
+        if start is None or type(limit).__name__ != "ReadAllAvailable":
+            end = self._limited(begin, end)
+        self._reached = end
+        return _told(end)
+
+    def partitions(self, start: Told, end: Told) -> list[InputPartition]:
+        """The tasks of a micro-batch."""
+        return list(self._scan().slices(spans(_reached(start), _reached(end))))
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of a task."""
+        assert isinstance(partition, Slice)
+        return self._slices.read(partition)
+
+    def commit(self, end: Told) -> None:
+        """What Spark will not ask for again."""
+        self._tell_progress(_reached(end))
+
+    def stop(self) -> None:
+        """The connection is the process' own, and ends with it."""
+
+    def _scan(self) -> Scan:
+        return Scan(self._options, broker_at(self._options.servers))
+
+    def _limited(self, begin: Reached, end: Reached) -> Reached:
+        """As far as the options admit."""
+        records = float(self._options.max_records or "inf")
+        if self._options.max_bytes is not None:
+            broker = broker_at(self._options.servers)
+            stored = [(topic.messages, topic.bytes) for topic in map(broker.describe_topic, end)]
+            records = min(records, records_for(self._options.max_bytes, stored))
+        return admitted(begin, end, records) if begin else end
+
+    def _tell_progress(self, reached: Reached) -> None:
+        """As a group, whose lag is seen like any other's."""
+        if self._options.group is None:
+            return
+        broker = broker_at(self._options.servers)
+        for topic, offsets in reached.items():
+            known = self._committed.setdefault(topic, {})
+            news = {each: offset for each, offset in offsets.items() if known.get(each, -1) < offset}
+            if news:
+                broker.commit_offsets(topic, self._options.group, news)
+                known.update(news)
+
+
+def _check(options: SourceOptions, schema: StructType) -> None:
+    if options.to_ms is not None or options.ending != "latest":
+        raise InvalidValue(
+            name="ending", value=options.ending, why="a stream has no end; read a table instead"
+        )
+    wanted = [field.name for field in schema.fields if field.name in STATE_COLUMNS]
+    if wanted:
+        raise InvalidValue(name="columns", value=", ".join(wanted), why="it changes; read a table instead")
+
+
+def _not_before(begin: Reached, end: Reached) -> Reached:
+    """The ends, none before its beginning: a log that has become shorter is not the one that was read."""
+    for topic, offsets in begin.items():
+        for partition, offset in offsets.items():
+            known = end.get(topic, {}).get(partition, offset)
+            if known < offset:
+                raise OffsetOutOfRange(offset=offset, start=0, end=known)
+    return {topic: begin.get(topic, {}) | end.get(topic, {}) for topic in begin | end}
+
+
+def _told(reached: Reached) -> Told:
+    return {topic: {str(each): offset for each, offset in of.items()} for topic, of in reached.items()}
+
+
+def _reached(told: Told) -> Reached:
+    return {topic: {int(each): offset for each, offset in of.items()} for topic, of in told.items()}

@@ -1,0 +1,55 @@
+"""What is staged: record batches that wait in the topic ``__staging`` until their job is complete.
+
+    a record of __staging     key     token:partition     of whom it is, and for which partition
+                              value   a record batch      as it will be in the topic
+
+The token is a task's own, made by chance.  A log that came back shorter after
+a power cut grows over the same offsets with what others stage; by the token
+whoever publishes knows that a record is the one that was meant.
+
+What can only be said when the batch is published is relative until then: a
+batch marked SCHEDULED waits, and the last header of each of its records says
+for how long (``x-delay``); one marked EXPIRES has a time to live (``x-ttl``, the
+last but for the delay).  Both are milliseconds.  A batch whose timestamps are
+not its own has none, that is, 0.
+"""
+
+from typing import Final
+
+from penstock.errors import InvalidBatch
+from penstock.wire.records import EXPIRES, SCHEDULED, BatchBuilder, Headers, Record
+
+STAGING: Final = "__staging"
+DELAY: Final = "x-delay"
+TTL: Final = "x-ttl"
+
+
+def encode_staged(token: str, parts: list[tuple[int, bytes]]) -> bytes:
+    """The batch of ``__staging`` that holds these batches, each for a partition."""
+    builder = BatchBuilder()
+    for partition, batch in parts:
+        builder.add(b"%s:%d" % (token.encode(), partition), batch, [])
+    return bytes(builder.build(0, 0))
+
+
+def decode_staged(record: Record, token: str) -> tuple[int, bytes]:
+    """The partition and the batch of a staged record; ``InvalidBatch`` if it is not of this token."""
+    owner, _, number = (record.key or b"").rpartition(b":")
+    if owner != token.encode() or not number.isdigit() or record.value is None:
+        raise InvalidBatch(why=f"what is staged at offset {record.offset} is not of {token!r}")
+    return int(number), record.value
+
+
+def relative(record: Record) -> tuple[Headers, int, int]:
+    """The message's own headers, its delay and its time to live; -1 for one that it does not have."""
+    headers = list(record.headers)
+    delay_ms = _taken(headers, DELAY) if record.attributes & SCHEDULED else -1
+    ttl_ms = _taken(headers, TTL) if record.attributes & EXPIRES else -1
+    return headers, delay_ms, ttl_ms
+
+
+def _taken(headers: Headers, name: str) -> int:
+    found, value = headers.pop() if headers else ("", None)
+    if found != name or value is None or not value.isdigit() or len(value) > 15:
+        raise InvalidBatch(why=f"a record that should end with the header {name} does not")
+    return int(value)

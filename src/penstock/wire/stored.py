@@ -1,0 +1,112 @@
+"""Rows that once were records, as record batches once more: with their offsets, times and lanes.
+
+    offset  timestamp  key  value  headers  lane          of the lake, in the order of the offsets
+                         │
+    [ base 40, lane 0: 40 41 43 ][ base 44, lane 2: 44 ][ base 45 ...        what ``Log`` had, near enough
+
+A batch has one set of attributes.  Lane and marks (it expires, it was delayed,
+it has a dedup id, it was redriven) are told from the row, and a new batch is
+begun where they change, or where the last one is large enough.  An offset that
+no row has stays a hole, in a batch or between two.
+
+Invariants: records have the offsets and timestamps of their rows; the highest
+timestamp that a batch gives is not below that of the one before, as a log has it.
+
+Cost: about that of encoding a record the first time, 0.3 us compiled.  Leaves
+out: which producer wrote a record, how it was packed, and headers that had the
+same name, of which the lake keeps the last.
+"""
+
+from typing import Final, final
+
+from penstock.wire.records import (
+    DEDUP,
+    EXPIRES,
+    REDRIVEN,
+    SCHEDULED,
+    BatchBuilder,
+    Headers,
+    lane_attributes,
+    place_batch,
+)
+
+BATCH_BYTES: Final = 64 * 1024  # What a log reads at once; a batch may be longer by one record.
+SPAN_MAX: Final = (1 << 31) - 1  # The most offsets that one batch can span.
+
+MARKS: Final = {
+    "x-schedule-id": SCHEDULED,
+    "x-expires-at": EXPIRES,
+    "x-dedup-id": DEDUP,
+    "x-redrive-group": REDRIVEN,
+}
+_NO_HEADERS: Final[Headers] = []
+
+
+@final
+class StoredBatches:
+    """Makes batches of rows; ``add`` them in the order of their offsets, ``take`` what is complete."""
+
+    def __init__(self) -> None:
+        self._builder = BatchBuilder()
+        self._attributes = 0
+        self._base = 0  # Offset and time of the batch's first record.
+        self._base_ms = 0
+        self._newest_ms = 0  # Of all records so far.
+        self._full: list[bytearray] = []
+
+    def add(
+        self,
+        offsets: list[int],
+        times_ms: list[int],
+        keys: list[bytes | None] | None,
+        values: list[bytes | None] | None,
+        headers: list[Headers] | None,
+        lanes: list[int] | None,
+    ) -> None:
+        """Rows, in columns of equal length; None stands for a column of nothing."""
+        for at in range(len(offsets)):
+            offset = offsets[at]
+            time_ms = times_ms[at]
+            own = _NO_HEADERS if headers is None else headers[at]
+            attributes = lane_attributes(0 if lanes is None else lanes[at])
+            if own:
+                attributes |= _marks(own)
+            builder = self._builder
+            if builder.count:
+                full = builder.size >= BATCH_BYTES or offset - self._base >= SPAN_MAX
+                if full or attributes != self._attributes:
+                    self._close()
+                    builder = self._builder
+            if not builder.count:
+                self._attributes = attributes
+                self._base = offset
+                self._base_ms = time_ms
+            key = None if keys is None else keys[at]
+            value = None if values is None else values[at]
+            builder.add(key, value, own, time_ms - self._base_ms, offset - self._base)
+            if time_ms > self._newest_ms:
+                self._newest_ms = time_ms
+
+    def take(self) -> bytes:
+        """The complete batches so far, which are then gone from here."""
+        taken, self._full = self._full, []
+        return b"".join(taken)
+
+    def finish(self) -> bytes:
+        """The rest."""
+        if self._builder.count:
+            self._close()
+        return self.take()
+
+    def _close(self) -> None:
+        batch = self._builder.build(self._base_ms, self._newest_ms, self._attributes)
+        place_batch(batch, self._base, 0)
+        self._full.append(batch)
+        self._builder = BatchBuilder()
+
+
+def _marks(headers: Headers) -> int:
+    found = 0
+    for name, _ in headers:
+        found |= MARKS.get(name, 0)
+    return found

