@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import pytest
+from tests.staged import batch, stage
 
 from penstock import Message
 from penstock.errors import (
@@ -18,11 +19,13 @@ from penstock.errors import (
     OffsetOutOfRange,
     QueueFull,
     RestoreRefused,
+    StagedMissing,
     TopicNotFound,
 )
 from penstock.info import DeliveryState
 from penstock.testing import TestBroker
 from penstock.wire.records import decode_batch
+from penstock.wire.staged import STAGING
 
 
 class Opener(Protocol):
@@ -522,3 +525,23 @@ def test_what_became_of_messages_is_told_in_ranges(broker: TestBroker) -> None:
         DeliveryState(0, 2, "acked", 1),
         DeliveryState(2, 3, "waiting", 0),
     ]
+
+
+def test_what_is_staged_is_published_once_by_version(world: Opener) -> None:
+    with world.open() as broker:
+        broker.create_topic("orders", partitions=2)
+        broker.create_topic(STAGING)
+        staged = stage(broker, "task", (1, batch([b"a", b"b"])), (0, batch([b"c"])))
+        assert broker.published_version("orders", "job") is None
+
+        first = broker.publish_staged("orders", "job", 3, staged)
+        again = broker.publish_staged("orders", "job", 3, staged)
+
+        assert (first.published, first.duplicate) == (3, False)
+        assert (again.published, again.duplicate) == (0, True)
+        with pytest.raises(StagedMissing, match="run the job again"):
+            broker.publish_staged("orders", "job", 4, {"other": [(0, 1)]})
+    with world.open() as broker:
+        assert broker.published_version("orders", "job") == 3
+        assert [message.value for message in broker.read("orders", partition=1)] == [b"a", b"b"]
+        assert [message.value for message in broker.read("orders", partition=0)] == [b"c"]

@@ -1,6 +1,9 @@
 """The archive pipeline on a real broker and real Spark: what the log has is in the lake, once."""
 
+import io
+import json
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +12,7 @@ from tests.server.process import Server, until
 from tests.spark.lake_rows import read
 
 import penstock
+from penstock.cli.main import main
 from penstock.config import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, TopicNotFound
 from penstock.info import PipelineRun
@@ -48,6 +52,15 @@ class Archiver:
         return LakeTable.open(self.lake, topic)
 
 
+def check(archiver: Archiver, topic: str) -> tuple[int, list[str]]:
+    """The exit code of ``lake check``, and what it has found."""
+    out = io.TextIOWrapper(io.BytesIO())
+    with redirect_stdout(out):
+        code = main(["lake", "check", topic, "-o", "json", "--server", archiver.servers])
+    out.seek(0)
+    return code, [finding for line in out for finding in json.loads(line)["findings"]]
+
+
 @pytest.fixture
 def archiver(spark: "SparkSession", broker: penstock.Broker, servers: str, lake: Path) -> Archiver:
     return Archiver(broker, servers, lake)
@@ -71,6 +84,7 @@ def test_what_the_log_has_is_in_the_lake(archiver: Archiver) -> None:
     table = archiver.table("archived")
     assert (done.records, done.batches, done.files, done.state) == (20, 1, 2, "done")
     assert table.next_offsets() == {0: 10, 1: 10}
+    assert check(archiver, "archived") == (0, [])
     for partition in range(2):
         stored = broker.read("archived", partition=partition, offset=0)
         expected = [(m.offset, m.timestamp, m.key, m.value, dict(m.headers)) for m in stored]
@@ -159,6 +173,7 @@ def test_what_retention_deleted_first_is_an_error_or_on_record(archiver: Archive
     assert table.lost() == [LostRange(0, 2, 4)]
     assert read(table, 0, 100)["value"].to_pylist() == [b"1", b"2", b"5"]
     assert archiver.run("late").records == 0
+    assert check(archiver, "late") == (0, [])
 
 
 def test_retention_waits_for_the_archive_end_to_end(archiver: Archiver) -> None:
@@ -185,10 +200,34 @@ def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one(archiver: Arch
     broker.create_topic("anew", partitions=1)
     broker.publish("anew", b"other")
 
-    with pytest.raises(LakeUnusable, match="made anew"):
+    with pytest.raises(LakeUnusable, match="the topic was made anew; move the table away"):
         archiver.run("anew")
+    code, [finding] = check(archiver, "anew")
+    assert (code, finding) == (1, "offsets 1 to 2: in the lake, and the log has not come to them yet")
+    broker.publish_batch("anew", [b"2", b"3", b"4"])
+    with pytest.raises(LakeUnusable, match="the topic was made anew; move the table away"):
+        archiver.run("anew")
+    assert "different topics" in check(archiver, "anew")[1][0]
 
     assert read(archiver.table("anew"), 0, 100)["value"].to_pylist() == [b"1", b"2", b"3"]
+
+
+def test_a_compacted_log_and_its_lake_are_whole(archiver: Archiver) -> None:
+    broker = archiver.broker
+    broker.create_topic("compacted", partitions=1, compact=True, segment_bytes=4096)
+    for number in range(100):
+        broker.publish("compacted", bytes(100), key=f"key {number % 3}")
+    until(lambda: len(broker.read("compacted", partition=0, limit=1000)) < 80)
+    archiver.run("compacted")
+    for number in range(100):
+        broker.publish("compacted", bytes(100), key=f"key {number % 3}")
+    archiver.run("compacted")
+    until(lambda: len(broker.read("compacted", partition=0, limit=1000)) < 120)
+
+    table = archiver.table("compacted")
+    assert table.next_offsets() == {0: 200}
+    assert table.row_counts()[0] < 200
+    assert check(archiver, "compacted") == (0, [])
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_the_others_are_archived(archiver: Archiver) -> None:

@@ -190,6 +190,20 @@ def test_the_small_requests_arrive_as_they_were_sent(
     assert native.decode_producer(producer) == one
 
 
+@given(uint32, uint32, int64, uint32, st.booleans(), st.binary(max_size=50))
+def test_a_fetch_and_its_answer_arrive_as_they_were_sent(
+    correlation: int, partition: int, offset: int, max_bytes: int, journal: bool, batches: bytes
+) -> None:
+    sent = native.encode_fetch(correlation, "orders", partition, offset, max_bytes, journal)
+    asked = body_of(sent, native.FETCH)
+    head = native.encode_fetched(correlation, 3, offset, 5, len(batches))
+    answer = body_of(head + batches, native.OK)
+
+    assert native.correlation_of(asked) == native.correlation_of(answer) == correlation
+    assert native.decode_fetch(asked) == ("orders", partition, offset, max_bytes, journal)
+    assert native.decode_fetched(answer) == (3, offset, 5, batches)
+
+
 BODIES: list[Any] = [
     native_bodies.Hello(versions=[1], client="penstock-python/0.1.0"),
     native_bodies.Welcome(
@@ -247,6 +261,8 @@ DECODERS: list[tuple[bytes, Callable[[bytes], object]]] = [
     (native.encode_received(1, [DeliveredBatch(0, 1, 2, 3, 4, b"data")]), native.decode_received),
     (native.encode_delivery(1, [DeliveredBatch(0, 1, 2, 3, 4, b"data")]), native.decode_delivery),
     (native.encode_producer(1, 9), native.decode_producer),
+    (native.encode_fetch(1, "", 2, 3, 4, True), native.decode_fetch),
+    (native.encode_fetched(1, 2, 3, 4, 0), native.decode_fetched),
     (native_bodies.encode_call(1, "seek", {"topic": "t"}), native_bodies.decode_call),
     (native_bodies.error_frame(1, ProtocolViolation(why="x")), native_bodies.decode_error_frame),
     (

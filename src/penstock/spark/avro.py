@@ -207,7 +207,7 @@ def _blocks(data: bytes, at: int, item: Reader) -> tuple[list[Any], int]:
             return items, at
         if count < 0:
             _, at = _long(data, at)
-        if len(data) < at:
+        if abs(count) > len(data):  # Even if its items took no bytes: it may be a trap.
             raise ValueError("a block beyond the end")
         for _ in range(abs(count)):
             value, at = item(data, at)

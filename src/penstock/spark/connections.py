@@ -25,3 +25,9 @@ def broker_at(servers: str) -> "RemoteBroker":
         keep_memory()
         _connected[place] = penstock.connect(servers)
     return _connected[place]
+
+
+def close_all() -> None:
+    """Hang up; who comes again is connected anew."""
+    while _connected:
+        _connected.popitem()[1].close()

@@ -53,7 +53,7 @@ class _Pushing:
     instead of not calling it.  Ours shall work in any session.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: TableReader) -> None:
         self._reader = reader

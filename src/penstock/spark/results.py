@@ -18,7 +18,7 @@ another table.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -99,7 +99,7 @@ class ResultWriter(DataSourceArrowWriter):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task."""
         return write_file(self._path, iterator, None)
 
@@ -114,7 +114,7 @@ class ResultStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """In a task."""
         context = TaskContext.get()
         return write_file(self._path, iterator, context.getLocalProperty(QUERY_ID) if context else None)
@@ -125,17 +125,17 @@ class ResultStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written)]
+    return [message for message in messages if isinstance(message, Written) and message.rows]
 
 
 # In a task.
 
 
-def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) -> Written | None:
-    """Write rows to a file of the table that nobody sees before it is committed; None: there were none."""
+def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) -> Written:
+    """Write rows to a file of the table that nobody sees before it is committed; without rows, no file."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        return None
+        return Written(query, "", 0, 0, b"")
     schema = pa.schema([field.with_nullable(True) for field in first.schema])
     file, rows = f"{path}/{uuid4().hex}.parquet", 0
     storage.make_folder(path)

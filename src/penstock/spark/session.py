@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ExtraMissing
 from penstock.spark.java import java_home
+from penstock.spark.shipping import shipping_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +61,10 @@ def session(
     if master.startswith("local"):
         # A shuffle into 200 parts, Spark's default, makes a small machine busy with nothing.
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
-    for name, value in (settings | dict(config or {})).items():
+    settings |= dict(config or {})
+    if not master.startswith(("local", CONNECT)):
+        settings = shipping_settings(settings)
+    for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

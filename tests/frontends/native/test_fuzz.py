@@ -40,7 +40,7 @@ class Nonsense:
         self.makers: list[Callable[[int], bytes]] = [
             self.publish, self.publish_messages, self.open, self.receive, self.credit, self.ack, self.nack,
             self.reject, self.extend, self.commit, self.heartbeat, self.ack_and_publish, self.close,
-            self.call, self.call, self.call,
+            self.fetch, self.call, self.call, self.call,
         ]  # fmt: skip
 
     def request(self, correlation: int) -> bytes:
@@ -151,6 +151,11 @@ class Nonsense:
 
     def close(self, correlation: int) -> bytes:
         return native.encode_consumer(native.CLOSE_CONSUMER, correlation, self.consumer())
+
+    def fetch(self, correlation: int) -> bytes:
+        offset, most = self.number() % 2**63, self.number() % 2**32
+        topic = self.source.choice(("orders", "nobody", ""))
+        return native.encode_fetch(correlation, topic, self.partition(), offset, most, most % 2 == 0)
 
     def call(self, correlation: int) -> bytes:
         name = self.source.choice([*CALLS])

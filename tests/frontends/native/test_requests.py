@@ -579,3 +579,53 @@ async def test_a_connection_that_comes_while_the_server_drains_is_closed() -> No
         peer = await place.connect()
 
         assert await peer.rest() == b""
+
+
+# Fetching.
+
+
+@both_loops
+async def test_a_fetch_is_answered_with_what_lies_in_the_log(tmp_path: Path) -> None:
+    async with serving(str(tmp_path)) as place:
+        peer = await with_topic(place, durability="os", partitions=1)
+        version = (await peer.metadata("orders")).version
+        large = [batch(b"%d" % number * 50_000) for number in range(5)]
+        for each in large:
+            await peer.ask(native.encode_publish(7, "orders", version, 2, [(0, each)]))
+
+        body = await peer.ask(native.encode_fetch(9, "orders", 0, 1, 2**32 - 1, False))
+        start, end, following, found = native.decode_fetched(body)
+
+        assert (start, end, following) == (0, 5, 5)
+        assert len(found) == sum(map(len, large[1:]))
+        assert [found.count(each[-40_000:]) for each in large] == [0, 1, 1, 1, 1]
+
+
+@both_loops
+async def test_the_answer_to_a_fetch_fits_into_a_frame(tmp_path: Path) -> None:
+    async with serving(str(tmp_path), frame_bytes_max=100_000) as place:
+        peer = await with_topic(place, partitions=1)
+        version = (await peer.metadata("orders")).version
+        for _ in range(5):
+            await peer.ask(native.encode_publish(7, "orders", version, 2, [(0, batch(b"x" * 40_000))]))
+
+        body = await peer.ask(native.encode_fetch(9, "orders", 0, 0, 2**32 - 1, False))
+
+    assert native.decode_fetched(body)[2] == 2
+    assert len(body) < 100_000
+
+
+@both_loops
+async def test_many_fetches_in_flight_are_all_answered(tmp_path: Path) -> None:
+    async with serving(str(tmp_path)) as place:
+        peer = await with_topic(place, partitions=1)
+        version = (await peer.metadata("orders")).version
+        for _ in range(20):
+            await peer.ask(native.encode_publish(7, "orders", version, 2, [(0, batch(b"x" * 500_000))]))
+
+        for correlation in range(100, 120):
+            peer.send(native.encode_fetch(correlation, "orders", 0, correlation - 100, 4 << 20, False))
+        answers = [await peer.frame() for _ in range(20)]
+
+    assert sorted(native.correlation_of(body) for _, body in answers) == list(range(100, 120))
+    assert {opcode for opcode, _ in answers} == {native.OK}

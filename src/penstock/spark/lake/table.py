@@ -41,6 +41,8 @@ from penstock.spark.lake import storage
 from penstock.spark.lake.layout import COLUMNS, LakeFile, file_of, statistics_of
 
 COMMITS_MAX: Final = 20  # How often a commit is tried when others, of other partitions, are in its way.
+ARCHIVED: Final = "penstock.archived"  # In what the history tells of a commit: so many ranges ...
+COMPACTED: Final = "penstock.compacted"  # ... or so many files.
 LOST: Final = "penstock.lost"  # The table property that holds what was never archived.
 SETTINGS: Final = {
     "delta.checkpointInterval": "20",  # Opening a table reads its last checkpoint and what follows.
@@ -174,7 +176,7 @@ class LakeTable:
             reached = self.next_offsets()
             if any(reached.get(each.partition, each.start) != each.start for each in ranges):
                 return False
-            if self._try(delta, adds, self._moves(ranges), {"penstock.archived": len(ranges)}):
+            if self._try(delta, adds, self._moves(ranges), {ARCHIVED: len(ranges)}):
                 return True
         raise LakeUnusable(lake=self.path, why=f"{COMMITS_MAX} commits met others; try again")
 
@@ -186,7 +188,7 @@ class LakeTable:
         adds = [_add(self.path, file, now_ms, changes=False) for file in new]
         removes = [_remove(self.path, file, now_ms) for file in old]
         turn = Transaction(_app("compacted"), (self._version("compacted") or 0) + 1)
-        return self._try(self._delta, [*adds, *removes], [turn], {"penstock.compacted": len(old)})
+        return self._try(self._delta, [*adds, *removes], [turn], {COMPACTED: len(old)})
 
     def vacuum(self, unused_hours: int) -> int:
         """Delete files that have not been the table's for so long, and what killed writers left behind.

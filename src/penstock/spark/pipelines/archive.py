@@ -34,9 +34,11 @@ import msgspec
 
 from penstock.config import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, PenstockError
+from penstock.info import PartitionInfo
 from penstock.spark.jobs import run_tasks
 from penstock.spark.lake import storage
 from penstock.spark.lake.archiving import Failed, Todo, Writer, Written, joined, planned
+from penstock.spark.lake.logged import Logged, differing
 from penstock.spark.lake.table import LakeTable, LostRange
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.upkeep import Upkeep
@@ -190,7 +192,9 @@ class Archive:
         partitions = self._broker.describe_topic(topic).partitions
         table = self._tables.get(topic)
         if table is None:
-            table = self._tables[topic] = LakeTable.open(self._lake, topic)
+            table = LakeTable.open(self._lake, topic)
+            self._check_same(table, partitions)
+            self._tables[topic] = table
         elif any(table.next_offsets().get(each.partition, each.start) != each.end for each in partitions):
             table.refresh()  # Somebody else may have been here.
         todo = []
@@ -200,17 +204,22 @@ class Archive:
             todo.append(Todo(topic, table.path, each.partition, start, each.end, record_bytes))
         return todo
 
+    def _check_same(self, table: LakeTable, partitions: list[PartitionInfo]) -> None:
+        """Refuse a table of another topic, such as one that was deleted and had the same name."""
+        for each in partitions:
+            logged = Logged(self._broker, table.topic, each.partition, each.start, each.end)
+            offset = differing(table, each.partition, logged)
+            if offset is not None:
+                raise _of_another(table, f"the log has another record at offset {offset} of {each.partition}")
+
     def _start(self, table: LakeTable, partition: int, start: int, end: int) -> int:
         """Where to go on with a partition whose log has offsets from ``start`` up to before ``end``."""
         reached = table.next_offsets().get(partition)
         if reached is None:
             return start
         if reached > end:
-            why = (
-                f"it has {table.topic}:{partition} up to offset {reached}, and the log ends at {end}, so the "
-                f"topic was made anew; move the table away, and it begins anew, too"
-            )
-            raise LakeUnusable(lake=table.path, why=why)
+            has = f"it has partition {partition} up to offset {reached}, and the log ends at {end}"
+            raise _of_another(table, has)
         if reached >= start:
             return reached
         if self._settings.on_gap == "error":
@@ -247,3 +256,8 @@ class Archive:
             if reached and not complete:
                 lag_seconds = max(lag_seconds, self._broker.describe_group(topic, ARCHIVE_GROUP).lag_seconds)
         self._context.progress.advance(lag_seconds=lag_seconds)
+
+
+def _of_another(table: LakeTable, evidence: str) -> LakeUnusable:
+    why = f"{evidence}, so the topic was made anew; move the table away, and it begins anew, too"
+    return LakeUnusable(lake=table.path, why=why)

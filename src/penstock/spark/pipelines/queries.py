@@ -16,14 +16,24 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 LOOK_S: Final = 0.5
+INITIALIZING: Final = "Initializing"  # How the status of a query begins that is not ready yet.
 PATIENCE_LOOKS: Final = 20  # How often a stop looks for a moment without a batch.
 
 
 def begin(writer: "DataStreamWriter", context: Context, interval_ms: int) -> "StreamingQuery":
-    """Start a query: for what there is now, or for as long as the run goes on."""
+    """Start a query: for what there is now, or for as long as the run goes on.
+
+    Returns when its Python workers are there: Spark gives each ten seconds to start, which may be too little
+    on a busy machine for those of several queries at once.
+    """
     if context.once:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+        query = writer.trigger(availableNow=True).start()
+    else:
+        query = writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+    while query.isActive and query.status["message"].startswith(INITIALIZING):
+        if context.stopping.wait(LOOK_S / 5):
+            break
+    return query
 
 
 def follow(queries: "list[StreamingQuery]", context: Context, *, group: str, topics: list[str]) -> int:

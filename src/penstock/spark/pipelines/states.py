@@ -70,9 +70,13 @@ def claim(broker: "Broker", state: PipelineRun, now_ms: int) -> int:
     _check_free(state, runs(broker).get(state.name), now_ms)
     receipt = report(broker, state)
     offset = receipt.offset or 0
-    for message in _messages(broker, 0):  # Both may have found it free: the first in the log has it.
+    earlier: dict[str, PipelineRun] = {}  # Both may have found it free: the first in the log has it.
+    for message in _messages(broker, 0):
         if message.offset < offset and message.key == state.name.encode():
-            _check_free(state, msgspec.json.decode(message.value, type=PipelineRun), now_ms)
+            other = msgspec.json.decode(message.value, type=PipelineRun)
+            earlier[other.run] = other  # Only the last word of a run counts: it may have ended since.
+    for other in earlier.values():
+        _check_free(state, other, now_ms)
     return offset + 1
 
 
@@ -110,7 +114,7 @@ def stop_asked(broker: "Broker", state: PipelineRun, offset: int) -> tuple[bool,
 
 def _make_topic(broker: "Broker") -> None:
     with suppress(TopicExists):  # Somebody else was the first.
-        broker.create_topic(TOPIC, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
+        broker.create_topic(TOPIC, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
 
 
 def _messages(broker: "Broker", offset: int) -> "Iterator[StoredMessage]":

@@ -3,15 +3,15 @@
     every minute   tables that have changed: join what is worth it (``lake/compaction.py``)
     every hour     vacuum what has not been a table's for long enough
 
-A file that cannot be read is told of and left alone.  Everything here can be
-left out, killed, or done by several at once: a join that comes second is thrown
-away.
+What goes wrong here (a file that cannot be read, a full disk) is told of and left
+alone: archiving is more important.  Everything here can be left out, killed, or
+done by several at once: a join that comes second is thrown away.
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from penstock.errors import LakeDamaged
+from penstock.errors import LakeDamaged, PenstockError
 from penstock.spark.jobs import run_tasks
 from penstock.spark.lake.compaction import Joint, join, plan, replace
 from penstock.spark.lake.layout import DAY_MS, LakeFile
@@ -43,10 +43,12 @@ class Upkeep:
     def work(self, tables: Iterable[LakeTable], *, vacuum: bool = True) -> None:
         """Join what is worth it, and delete what nobody uses."""
         for table in tables:
-            if table.exists:
+            try:
                 self._join(table)
                 if vacuum:
                     table.vacuum(self._unused_hours)
+            except PenstockError as error:  # There may be no room; the archive itself may still find some.
+                self._context.progress.note(str(error))
         self._joined_ms = self._context.clock.steady_ms()
         if vacuum:
             self._vacuumed_ms = self._joined_ms

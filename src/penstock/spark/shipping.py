@@ -1,0 +1,79 @@
+"""Penstock on its way to the executors of a cluster: one archive, which Spark carries and unpacks.
+
+    driver:  penstock-<digest>.zip in the user's cache ── spark.archives ──> every executor's folder
+             penstock, pyspark_penstock, and the compiled packages they need
+
+Spark's other way, ``addPyFile``, imports from the zip itself, which compiled
+packages cannot be; so the nodes would need them.  With the archive they need
+what Spark's own Arrow functions need: the same version of Python as the driver,
+PySpark and PyArrow, and the same kind of machine.  A node that has Penstock
+installed uses the shipped one all the same: driver and executors are always of
+one version.
+
+Making the archive takes a tenth of a second, once for each version: its name
+has the digest of what is in it.
+"""
+
+import hashlib
+import os
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import penstock.wire.records  # Compiled or not: with it comes the library of all compiled modules.
+
+PACKAGES: Final = ("penstock", "pyspark_penstock")
+DEPENDENCIES: Final = ("msgspec", "crc32c", "cramjam", "librt")  # Compiled, and not of Spark's.
+FOLDER: Final = "penstock_shipped"  # The archive's name on an executor.
+LIBRARY: Final = "__mypyc"  # How the name of such a library ends.
+LEFT_OUT: Final = (".pyc", ".pyi", ".c")
+PYTHONPATH: Final = "spark.executorEnv.PYTHONPATH"
+ARCHIVES: Final = "spark.archives"
+
+
+def shipping_settings(config: dict[str, str]) -> dict[str, str]:
+    """Spark's settings with the archive added to what they say already."""
+    archives = [each for each in (config.get(ARCHIVES), f"{archive()}#{FOLDER}") if each]
+    paths = [each for each in (FOLDER, config.get(PYTHONPATH)) if each]
+    return config | {ARCHIVES: ",".join(archives), PYTHONPATH: os.pathsep.join(paths)}
+
+
+def archive() -> Path:
+    """The archive, made if there is none of this content."""
+    entries = dict(sorted((name, path.read_bytes()) for name, path in _files()))
+    digest = hashlib.sha256()
+    for name, content in entries.items():
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+    target = cache / f"penstock-{digest.hexdigest()[:16]}.zip"
+    if not target.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f"{target.name}.{os.getpid()}")  # Another process may be at it, too.
+        with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
+            for name, content in entries.items():
+                made.writestr(name, content)
+        fresh.replace(target)
+    return target
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    """What goes into the archive: names there, and where they are here."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+            for path in Path(folder).rglob("*"):
+                if path.is_file() and path.suffix not in LEFT_OUT:
+                    yield f"{package}/{path.relative_to(folder)}", path
+    for dependency in DEPENDENCIES:
+        for file in distribution(dependency).files or []:  # With what it says of itself: some look that up.
+            if file.suffix not in LEFT_OUT and ".." not in file.parts:
+                yield str(file), Path(str(file.locate()))
+    beside = Path(penstock.wire.records.__file__).parents[2]
+    for name, module in list(sys.modules.items()):
+        if name.endswith(LIBRARY) and module.__file__ and Path(module.__file__).parent == beside:
+            yield Path(module.__file__).name, Path(module.__file__)

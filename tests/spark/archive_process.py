@@ -1,0 +1,53 @@
+"""An archiver in a process of its own, to be killed: the pipeline as it is, but with threads for Spark.
+
+    python archive_process.py SERVERS LAKE TOPIC [once]
+
+Starting a JVM takes longer than a kill needs, and what is to be proved is between
+the archiver, the broker and the table.  Batches are tiny and files are joined
+after every pass, so that wherever a kill comes there is something to break.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import penstock
+from penstock.clock import SystemClock
+from penstock.spark.lake import archiving, compaction
+from penstock.spark.pipelines import archive, upkeep
+from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.progress import Progress
+from penstock.spark.pipelines.settings import RunSettings
+
+
+class WithoutSpark(Context):
+    """A context whose tasks run in this process."""
+
+    @property
+    def spark(self) -> Any:
+        return None
+
+
+def run_tasks(_spark: Any, work: Any, tasks: Any) -> list[Any]:
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(work, tasks))
+
+
+def run(servers: str, lake: str, topic: str, *, once: bool, range_bytes: int = 20_000) -> None:
+    for module, name, value in [
+        (archive, "run_tasks", run_tasks),
+        (upkeep, "run_tasks", run_tasks),
+        (upkeep, "JOIN_MS", 0),
+        (compaction, "FILES_MIN", 3),
+        (archiving, "RANGE_BYTES", range_bytes),
+    ]:
+        setattr(module, name, value)
+    settings = archive.Settings(topic=[topic], interval_ms=1, batch_bytes=4 * range_bytes)
+    clock = SystemClock()
+    with penstock.connect(servers) as broker:
+        told = RunSettings(name="archive", lake=lake)
+        archive.run(settings, WithoutSpark(told, broker, servers, clock, Progress(clock), once=once))
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:4], once=sys.argv[4:] == ["once"])

@@ -1,0 +1,196 @@
+"""Archivers and their broker are killed at random moments, again and again: the lake has each record once.
+
+Two archivers run at once all the time, so they also meet each other.  At the end
+one of them finishes undisturbed; then the lake must be what the log is, record by
+record, and the check must find nothing.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from tests.server.process import PATIENCE_S, Server, until
+from tests.spark import archive_process
+
+import penstock
+from penstock.errors import DiskFull, PenstockError, ServerUnreachable
+from penstock.spark.arrays import rows_of
+from penstock.spark.lake.layout import DAY_MS, ROWS
+from penstock.spark.lake.logged import checked
+from penstock.spark.lake.reading import read_range
+from penstock.spark.lake.table import LakeTable
+from penstock.wire.records import BatchBuilder
+
+if TYPE_CHECKING:
+    pass
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 15
+PARTITIONS = 2
+MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
+
+
+class Publisher(threading.Thread):
+    """Publishes around midnight, so that dates interleave, until it is told to stop."""
+
+    def __init__(self, servers: str, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._servers = servers
+        self._random = random.Random(seed)
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        with penstock.connect(self._servers) as broker:
+            while not self.stopping.is_set():
+                with suppress(PenstockError):  # The server is being killed; what it has, the log tells.
+                    broker.append("orders", self._random.randrange(PARTITIONS), self._batch())
+
+    def _batch(self) -> bytes:
+        builder = BatchBuilder()
+        for _ in range(self._random.randrange(1, 100)):
+            late = self._random.random() < 0.3
+            builder.add(None, self._random.randbytes(20), [("a", b"1")], DAY_MS if late else 0)
+        return bytes(builder.build(MIDNIGHT_MS, MIDNIGHT_MS + DAY_MS))
+
+
+def archiver(servers: str, lake: Path, *words: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, archive_process.__file__, servers, str(lake), "orders", *words]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+
+
+def log_rows(broker: penstock.Broker, partition: int) -> pa.Table:
+    batches: list[pa.RecordBatch] = []
+    offset = broker.offsets("orders", "earliest")[partition]
+    end = broker.offsets("orders", "latest")[partition]
+    while offset < end:
+        fetched = broker.fetch("orders", partition, offset)
+        batches += rows_of(fetched.batches, "orders", partition, offset, end, ROWS.names)
+        offset = fetched.next_offset
+    return pa.Table.from_batches(batches, ROWS)
+
+
+def assert_same(broker: penstock.Broker, lake: Path) -> int:
+    """The lake is what the log is; returns how many records that are."""
+    table = LakeTable.open(str(lake), "orders")
+    records = 0
+    for check in checked(broker, table):
+        assert (check.findings, check.next) == ([], check.log_end)
+        logged = log_rows(broker, check.partition)
+        lake_rows = read_range(table.files(), check.partition, 0, 1 << 60)
+        assert pa.Table.from_batches(lake_rows, ROWS).equals(logged)
+        records += logged.num_rows
+    return records
+
+
+def test_archivers_and_a_broker_that_are_killed_leave_each_record_once(tmp_path: Path) -> None:
+    chance = random.Random(2026)
+    lake = tmp_path / "lake"
+    with Server(tmp_path) as server:
+        servers = f"127.0.0.1:{server.ports['native']}"
+        with penstock.connect(servers) as broker:
+            broker.create_topic("orders", partitions=PARTITIONS)
+        publisher = Publisher(servers, seed=7)
+        publisher.start()
+        running = [archiver(servers, lake) for _ in range(2)]
+        until(lambda: LakeTable.open(str(lake), "orders").version > 0)
+        for _ in range(ROUNDS):
+            threading.Event().wait(chance.random())
+            victim = chance.randrange(4)
+            if victim == 3:
+                server.kill()
+                server.start()
+            for number in {0, 1} if victim == 2 else {victim} & {0, 1}:
+                kill(running[number])
+                running[number] = archiver(servers, lake)
+        publisher.stopping.set()
+        publisher.join(timeout=PATIENCE_S)
+        for process in running:
+            kill(process)
+        last = archiver(servers, lake, "once")
+        _, errors = last.communicate(timeout=PATIENCE_S)
+        assert last.returncode == 0, errors[-2000:]
+
+        with penstock.connect(servers) as broker:
+            assert assert_same(broker, lake) > 10 * ROUNDS
+        history = LakeTable.open(str(lake), "orders").history(1000)
+        assert any("penstock.compacted" in commit for commit in history)
+
+
+def test_a_dead_broker_is_one_sentence_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.pipelines.archive.RETRIES", 0)
+    with Server(tmp_path) as server:
+        servers = f"127.0.0.1:{server.ports['native']}"
+        with penstock.connect(servers) as broker:
+            broker.create_topic("orders", partitions=1)
+            broker.publish_batch("orders", [b"%d" % number for number in range(100)])
+            server.kill()
+            with pytest.raises(ServerUnreachable, match="penstock serve is running"):
+                archive_process.run(servers, str(tmp_path / "lake"), "orders", once=True)
+            server.start()
+            archive_process.run(servers, str(tmp_path / "lake"), "orders", once=True)
+            assert assert_same(broker, tmp_path / "lake") == 100
+
+
+@contextmanager
+def tiny_disk(place: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command")
+    if done.returncode:
+        pytest.skip(f"this user may not mount a small file system: {done.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True, timeout=10)
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.pipelines.archive.RETRIES", 0)
+    with Server(tmp_path) as server, tiny_disk(tmp_path / "tiny") as tiny:
+        servers = f"127.0.0.1:{server.ports['native']}"
+        with penstock.connect(servers) as broker:
+            broker.create_topic("orders", partitions=1)
+            ballast = tiny / "ballast"
+            ballast.write_bytes(bytes(1_800_000))
+            values = [random.Random(number).randbytes(500) for number in range(1000)]
+            broker.publish_batch("orders", values)
+
+            with pytest.raises(DiskFull, match="no room on the disk"):
+                archive_process.run(servers, str(tiny / "lake"), "orders", once=True)
+            ballast.unlink()
+            archive_process.run(servers, str(tiny / "lake"), "orders", once=True)
+
+            assert assert_same(broker, tiny / "lake") == 1000
+
+
+def workers_of(jvm: int) -> list[int]:
+    """The Python workers of a JVM: the children of its daemon."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    daemons = {process for process, parent in parents.items() if parent == jvm}
+    return [process for process, parent in parents.items() if parent in daemons]

@@ -1,0 +1,175 @@
+"""Planning without a broker: where offsets are, how they are split, how far a micro-batch goes."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import datasource as spark
+
+from penstock.spark.filters import Bounds, Interval, narrowed
+from penstock.spark.planning import Reached, Span, admitted, archived, parts, records_for, spans, split
+
+
+def places(start: int, end: int, log_start: int, *lake: tuple[int, int]) -> list[tuple[str, int, int]]:
+    found = parts(Span("orders", 0, start, end), log_start, lake)
+    return [(where, span.start, span.end) for where, span in found]
+
+
+def test_the_log_is_read_as_far_back_as_it_goes_and_the_lake_before() -> None:
+    assert places(0, 100, 0) == [("log", 0, 100)]
+    assert places(0, 100, 40, (0, 70)) == [("lake", 0, 40), ("log", 40, 100)]
+    assert places(10, 30, 40, (0, 70)) == [("lake", 10, 30)]
+    assert places(50, 60, 40, (0, 70)) == [("log", 50, 60)]
+
+
+def test_what_is_in_neither_is_a_gap() -> None:
+    assert places(0, 100, 40) == [("gap", 0, 40), ("log", 40, 100)]
+    assert places(0, 100, 40, (10, 30)) == [
+        ("gap", 0, 10),
+        ("lake", 10, 30),
+        ("gap", 30, 40),
+        ("log", 40, 100),
+    ]
+    assert places(0, 30, 40, (5, 10), (20, 25)) == [
+        ("gap", 0, 5),
+        ("lake", 5, 10),
+        ("gap", 10, 20),
+        ("lake", 20, 25),
+        ("gap", 25, 30),
+    ]
+    assert places(7, 7, 40) == []
+
+
+offsets = st.integers(0, 60)
+
+
+@given(offsets, offsets, offsets, st.lists(st.tuples(offsets, offsets), max_size=4))
+def test_the_parts_are_the_span(start: int, size: int, log_start: int, lake: list[tuple[int, int]]) -> None:
+    found = places(start, start + size, log_start, *lake)
+
+    assert [offset for _, low, high in found for offset in range(low, high)] == list(
+        range(start, start + size)
+    )
+    for where, low, high in found:
+        for offset in range(low, high):
+            in_lake = any(begin <= offset < end for begin, end in lake)
+            assert where == ("log" if offset >= log_start else "lake" if in_lake else "gap")
+
+
+def test_what_the_archive_lost_is_not_in_the_lake() -> None:
+    assert archived(5, 100, []) == [(5, 100)]
+    assert archived(5, 100, [(40, 50), (20, 30)]) == [(5, 20), (30, 40), (50, 100)]
+    assert archived(5, 30, [(20, 30)]) == [(5, 20)]
+
+
+@given(st.integers(0, 1000), st.integers(1, 300))
+def test_pieces_are_equal_and_not_too_large(size: int, records: int) -> None:
+    pieces = list(split(Span("orders", 0, 17, 17 + size), records))
+
+    assert [offset for each in pieces for offset in range(each.start, each.end)] == list(range(17, 17 + size))
+    assert all(1 <= len(each) <= records for each in pieces)
+    assert max(map(len, pieces), default=0) - min(map(len, pieces), default=0) <= 1
+
+
+def test_every_partition_is_read_by_its_share_of_what_waits() -> None:
+    start: Reached = {"a": {0: 100, 1: 0}}
+    end: Reached = {"a": {0: 400, 1: 100}, "b": {0: 600}}
+
+    assert admitted(start, end, 100) == {"a": {0: 130, 1: 10}, "b": {0: 60}}
+    assert admitted(start, end, 1000) == end
+
+
+reached = st.dictionaries(st.integers(0, 3), st.integers(0, 50), min_size=1)
+
+
+@given(reached, reached, st.floats(0.1, 300))
+def test_a_limit_is_kept_and_the_stream_gets_on(
+    begin: dict[int, int], more: dict[int, int], records: float
+) -> None:
+    start = {"a": begin}
+    end = {"a": {each: begin.get(each, 0) + more.get(each, 0) for each in begin | more}}
+
+    found = admitted(start, end, records)
+    read = sum(len(span) for span in spans(start, found))
+    waiting = sum(len(span) for span in spans(start, end))
+
+    assert found.keys() == end.keys()
+    assert read == min(waiting, max(int(records), 1)) or (waiting <= records and read == waiting)
+
+
+def test_a_partition_that_has_no_start_is_read_from_its_beginning() -> None:
+    assert spans({"a": {0: 5}}, {"a": {0: 5, 1: 3}, "b": {0: 2}}) == [Span("a", 1, 0, 3), Span("b", 0, 0, 2)]
+
+
+def test_bytes_are_as_many_records_as_they_are_on_average() -> None:
+    assert records_for(1000, [(100, 10_000), (100, 30_000)]) == 5
+    assert records_for(1000, []) == float("inf")
+
+
+# Conditions.
+
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+NOON_MS = 1_794_830_400_000
+
+
+def narrowed_by(*conditions: spark.Filter) -> Bounds:
+    bounds = Bounds()
+    for condition in conditions:
+        found = narrowed(bounds, condition)
+        assert found is not None
+        bounds = found
+    return bounds
+
+
+def test_conditions_narrow_what_is_read() -> None:
+    bounds = narrowed_by(
+        spark.IsNotNull(("offset",)),
+        spark.GreaterThan(("offset",), 10),
+        spark.LessThanOrEqual(("offset",), 20),
+        spark.GreaterThanOrEqual(("offset",), 5),
+        spark.In(("partition",), (1, 2, 3)),
+        spark.LessThan(("partition",), 3),
+        spark.EqualTo(("topic",), "orders"),
+    )
+
+    assert bounds.offset == Interval(11, 20)
+    assert [each for each in range(5) if bounds.has("orders", each)] == [1, 2]
+    assert not bounds.has("refunds", 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "from_ms", "to_ms"),
+    [
+        (spark.EqualTo(("timestamp",), NOON), NOON_MS, NOON_MS + 1),
+        (spark.GreaterThanOrEqual(("timestamp",), NOON), NOON_MS, None),
+        (spark.GreaterThan(("timestamp",), NOON), NOON_MS + 1, None),
+        (spark.GreaterThanOrEqual(("timestamp",), NOON.replace(microsecond=1)), NOON_MS + 1, None),
+        (spark.LessThan(("timestamp",), NOON), None, NOON_MS),
+        (spark.LessThan(("timestamp",), NOON.replace(microsecond=1)), None, NOON_MS + 1),
+        (spark.LessThanOrEqual(("timestamp",), NOON), None, NOON_MS + 1),
+    ],
+)
+def test_times_are_whole_milliseconds(
+    condition: spark.Filter, from_ms: int | None, to_ms: int | None
+) -> None:
+    bounds = narrowed_by(condition)
+
+    assert (bounds.from_ms, bounds.to_ms) == (from_ms, to_ms)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        spark.EqualTo(("key",), b"k"),
+        spark.EqualTo(("value", "partition"), 1),
+        spark.Not(spark.EqualTo(("offset",), 1)),
+        spark.IsNull(("offset",)),
+        spark.In(("offset",), (1, 2)),
+        spark.EqualNullSafe(("topic",), None),
+        spark.GreaterThan(("timestamp",), datetime(2026, 1, 1)),  # noqa: DTZ001 - Of a column without time zone.
+        spark.StringStartsWith(("topic",), "or"),
+    ],
+)
+def test_other_conditions_are_left_to_spark(condition: spark.Filter) -> None:
+    assert narrowed(Bounds(), condition) is None

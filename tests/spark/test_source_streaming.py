@@ -1,0 +1,175 @@
+"""Topics as streams, in this process: where a query begins, how far a batch goes, what the broker is told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from tests.spark.sources import schema_of
+
+import penstock
+from penstock.errors import OffsetOutOfRange
+from penstock.spark import connections
+from penstock.spark.slices import Slice
+from penstock.spark.source import PenstockSource
+from penstock.spark.stream import StreamReader
+
+
+@pytest.fixture(autouse=True)
+def _hang_up() -> Iterator[None]:
+    yield
+    connections.close_all()
+
+
+def stream(servers: str, **options: object) -> StreamReader:
+    texts = {name: str(value) for name, value in options.items()}
+    return PenstockSource({"servers": servers} | texts).streamReader(
+        schema_of("topic", "partition", "offset")
+    )
+
+
+def read(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int, int]]:
+    """The rows of a micro-batch."""
+    found: list[tuple[str, int, int]] = []
+    for work in reader.partitions(start, end):
+        assert isinstance(work, Slice)
+        for batch in reader.read(work):
+            found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return found
+
+
+def fill(broker: penstock.Broker, topic: str, *counts: int) -> None:
+    """So many messages into each partition."""
+    for partition, count in enumerate(counts):
+        for number in range(count):
+            broker.publish(topic, b"%d" % number, partition=partition)
+
+
+def test_a_query_begins_where_the_options_say(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("begun", partitions=2)
+    fill(broker, "begun", 3, 2)
+
+    assert stream(servers, topic="begun").initialOffset() == {"begun": {"0": 3, "1": 2}}
+    assert stream(servers, topic="begun", starting="earliest").initialOffset() == {"begun": {"0": 0, "1": 0}}
+    told = stream(servers, topic="begun", starting='{"1": 1}').initialOffset()
+    assert told == {"begun": {"0": 0, "1": 1}}
+    late = stream(servers, topic="begun", from_time="2999-01-01T00:00:00Z").initialOffset()
+    assert late == {"begun": {"0": 3, "1": 2}}
+
+
+def test_batches_follow_each_other_without_overlap(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("steps", partitions=2)
+    fill(broker, "steps", 8, 4)
+    reader = stream(servers, topic="steps", starting="earliest", max_records_per_trigger=3)
+    limit = reader.getDefaultReadLimit()
+
+    place = reader.initialOffset()
+    rows: list[tuple[str, int, int]] = []
+    sizes = []
+    while (end := reader.latestOffset(place, limit)) != place:
+        batch = read(reader, place, end)
+        sizes.append(len(batch))
+        rows += batch
+        place = end
+
+    assert limit == ReadMaxRows(3)
+    assert sizes == [3, 3, 3, 3]
+    assert sorted(rows) == [("steps", p, o) for p, n in ((0, 8), (1, 4)) for o in range(n)]
+
+
+def test_all_that_waits_is_one_batch_if_spark_says_so(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("whole", partitions=1)
+    fill(broker, "whole", 5)
+    reader = stream(servers, topic="whole", starting="earliest", max_records_per_trigger=2)
+
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"whole": {"0": 5}}
+    assert stream(servers, topic="whole").getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_a_batch_can_be_limited_in_bytes(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("heavy", partitions=1)
+    for _ in range(10):
+        broker.publish("heavy", bytes(1000))
+    reader = stream(servers, topic="heavy", starting="earliest", max_bytes_per_trigger=3500)
+
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(3500)
+    assert end == {"heavy": {"0": 3}}
+
+
+def test_pyspark_4_1_gives_neither_start_nor_limit(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("former", partitions=1)
+    fill(broker, "former", 5)
+    reader = stream(servers, topic="former", starting="earliest", max_records_per_trigger=2)
+    reader.initialOffset()
+    restarted = stream(servers, topic="former", starting="earliest", max_records_per_trigger=2)
+
+    ends = [reader.latestOffset()["former"]["0"] for _ in range(4)]
+
+    assert ends == [2, 4, 5, 5]
+    assert restarted.latestOffset() == {"former": {"0": 5}}
+
+
+def test_an_available_now_query_ends_where_the_topic_did_when_it_began(
+    broker: penstock.Broker, servers: str
+) -> None:
+    broker.create_topic("now", partitions=1)
+    fill(broker, "now", 5)
+    reader = stream(servers, topic="now", starting="earliest", max_records_per_trigger=3)
+    reader.prepareForTriggerAvailableNow()
+    fill(broker, "now", 5)
+
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
+    second = reader.latestOffset(first, ReadMaxRows(3))
+
+    assert (first, second) == ({"now": {"0": 3}}, {"now": {"0": 5}})
+    assert reader.latestOffset(second, ReadMaxRows(3)) == second
+    assert reader.reportLatestOffset() == {"now": {"0": 10}}
+
+
+def test_progress_is_a_group_whose_lag_is_seen(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("seen", partitions=1)
+    fill(broker, "seen", 5)
+    reader = stream(servers, topic="seen", starting="earliest", max_records_per_trigger=3, group="analytics")
+
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
+    before = broker.describe_group("seen", "analytics")
+    second = reader.latestOffset(first, ReadMaxRows(3))
+    between = broker.describe_group("seen", "analytics")
+    reader.latestOffset(second, ReadMaxRows(3))
+    after = broker.describe_group("seen", "analytics")
+
+    assert (before.kind, before.lag, between.lag, after.lag) == ("stream", 5, 2, 0)
+    reader.commit(first)
+    assert broker.describe_group("seen", "analytics").lag == 0
+
+
+def test_new_partitions_and_topics_are_read_from_their_beginning(
+    broker: penstock.Broker, servers: str
+) -> None:
+    broker.create_topic("grow-a", partitions=1)
+    fill(broker, "grow-a", 2)
+    reader = stream(servers, topic_pattern="grow-.*")
+    start = reader.initialOffset()
+    broker.alter_topic("grow-a", partitions=3)
+    broker.create_topic("grow-b", partitions=1)
+    broker.publish("grow-a", b"new", partition=2)
+    fill(broker, "grow-b", 2)
+
+    end = reader.latestOffset(start, ReadAllAvailable())
+
+    assert start == {"grow-a": {"0": 2}}
+    assert end == {"grow-a": {"0": 2, "1": 0, "2": 1}, "grow-b": {"0": 2}}
+    assert read(reader, start, end) == [("grow-a", 2, 0), ("grow-b", 0, 0), ("grow-b", 0, 1)]
+    broker.delete_topic("grow-b")
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_place_that_the_log_does_not_have_is_an_error(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("short", partitions=1)
+    fill(broker, "short", 2)
+    reader = stream(servers, topic="short")
+
+    with pytest.raises(OffsetOutOfRange, match="offset 7 is outside the log"):
+        reader.latestOffset({"short": {"0": 7}}, ReadAllAvailable())

@@ -1,0 +1,238 @@
+"""``transform``: from topics to a topic and a table, with bad and late records set aside."""
+
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+import penstock
+from penstock.clock import SystemClock
+from penstock.errors import InvalidConfiguration, PenstockError
+from penstock.info import PipelineRun
+from penstock.spark import results
+from penstock.spark.pipelines import running, transform
+from penstock.spark.pipelines.settings import load
+
+RunTransform = Callable[..., PipelineRun]
+
+
+@pytest.fixture
+def run(spark: SparkSession, broker: penstock.Broker, servers: str, tmp_path: Path) -> RunTransform:
+    """Run a transform once, by its TOML; its checkpoint is the test's own."""
+
+    def run_once(text: str, **given: str) -> PipelineRun:
+        given = {"checkpoint": str(tmp_path / "checkpoint"), "lake": str(tmp_path / "lake")} | given
+        run_settings, settings = load(transform.Settings, text=text, file="x.toml", given=given, now_ms=0)
+        return running.run("transform", transform, run_settings, settings, broker, servers=servers, once=True)
+
+    return run_once
+
+
+@pytest.fixture
+def topic(broker: penstock.Broker) -> Callable[..., str]:
+    """A topic of a name nobody else has, with these documents."""
+
+    def make(name: str, *documents: Any) -> str:
+        unique = f"{name}_{uuid.uuid4().hex[:8]}"
+        broker.create_topic(unique, partitions=2)
+        publish(broker, unique, *documents)
+        return unique
+
+    return make
+
+
+def publish(broker: penstock.Broker, topic: str, *documents: Any) -> None:
+    values = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in documents]
+    broker.publish_batch(topic, [penstock.Message(value, key=f"k{n}") for n, value in enumerate(values)])
+
+
+def documents(broker: penstock.Broker, topic: str) -> list[Any]:
+    return [json.loads(message.value) for message in broker.read(topic, limit=1000)]
+
+
+def test_sql_makes_messages_and_table_rows_of_json_and_sets_aside_what_is_none(
+    run: RunTransform, broker: penstock.Broker, topic: Callable[..., str], tmp_path: Path, spark: SparkSession
+) -> None:
+    source = topic(
+        "orders", {"customer": "anna", "amount": 3}, b"no json", {"customer": "ben", "amount": "x"}
+    )
+    text = f"""
+        name = "{source}-big"
+        topic = "{source}-out"
+        table = "big"
+        sql = "select key, customer, amount * 2 as twice from orders where amount > 1"
+        [sources.orders]
+        topic = "{source}"
+        schema = "customer string, amount int"
+    """
+
+    first = run(text)
+    publish(broker, source, {"customer": "carl", "amount": 5})
+    second = run(text)
+    third = run(text)
+
+    assert [(each.state, each.records) for each in (first, second, third)] == [
+        ("done", 3),
+        ("done", 1),
+        ("done", 0),
+    ]
+    out = broker.read(f"{source}-out")
+    assert sorted((message.key, message.value) for message in out) == [
+        (b"k0", b'{"customer":"anna","twice":6}'),
+        (b"k0", b'{"customer":"carl","twice":10}'),
+    ]
+    path = results.path_of(str(tmp_path / "lake"), "big")
+    rows = DeltaTable(path).to_pyarrow_table().select(["customer", "twice"]).to_pylist()
+    assert sorted(row["customer"] for row in rows) == ["anna", "carl"]
+    assert results.read(spark, path).count() == 2
+    bad = broker.read(f"{source}-big.bad")
+    assert sorted((each.value, each.headers["x-reason"]) for each in bad) == [
+        (b"no json", "its value is no JSON of the schema"),
+        (b'{"customer": "ben", "amount": "x"}', "its value is no JSON of the schema"),
+    ]
+    assert {each.headers["x-source"].rpartition(":")[0] for each in bad} <= {f"{source}:0", f"{source}:1"}
+    assert broker.describe_group(source, f"{source}-big").kind == "stream"
+
+
+def test_windows_count_by_the_records_own_time_and_late_ones_are_set_aside(
+    run: RunTransform, broker: penstock.Broker, topic: Callable[..., str]
+) -> None:
+    now = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
+    start = now - timedelta(minutes=50)
+
+    def at(minutes: float) -> dict[str, Any]:
+        return {"page": "home", "at": (start + timedelta(minutes=minutes)).isoformat()}
+
+    source = topic("clicks", at(0), at(1), at(30), at(-60), at(500), {"page": "home"})
+    text = f"""
+        name = "{source}-counts"
+        topic = "{source}-out"
+        mode = "update"
+        sql = '''select page, window.start as start, count(*) as clicks
+                 from clicks group by page, window(at, '10 minutes', '10 minutes')'''
+        [sources.clicks]
+        topic = "{source}"
+        schema = "page string, at timestamp"
+        time = "at"
+        watermark = "1h"
+    """
+
+    run(text)
+    publish(broker, source, at(31))
+    run(text)
+
+    counts: dict[str, int] = {}
+    for document in documents(broker, f"{source}-out"):
+        counts[document["start"]] = document["clicks"]
+    assert sorted(counts.values()) in ([2, 2], [1, 1, 2], [1, 1, 1, 1])  # By where the windows begin.
+    assert sum(counts.values()) == 4
+    reasons = [message.headers["x-reason"] for message in broker.read(f"{source}-counts.bad")]
+    assert sorted(reasons) == [
+        "it has no at",
+        "its at is after it was published",
+        "late: it was published more than 1h after its at",
+    ]
+
+
+def test_two_topics_are_joined_and_enriched_from_a_table(
+    run: RunTransform, broker: penstock.Broker, topic: Callable[..., str], tmp_path: Path, spark: SparkSession
+) -> None:
+    customers = str(tmp_path / "customers")
+    spark.createDataFrame([("anna", "Berlin"), ("ben", "Rome")], "name string, city string").write.parquet(
+        customers
+    )
+    orders = topic("orders", {"id": 1, "customer": "anna"}, {"id": 2, "customer": "ben"})
+    payments = topic("payments", {"order": 1, "paid": 9.5})
+
+    run(
+        f"""
+        name = "{orders}-paid"
+        topic = "{orders}-out"
+        sql = '''select o.id, c.city, p.paid from orders o
+                 join payments p on o.id = p.order and p.timestamp between o.timestamp - interval 1 hour
+                                                                        and o.timestamp + interval 1 hour
+                 join customers c on c.name = o.customer'''
+        [tables]
+        customers = "{customers}"
+        [sources.orders]
+        topic = "{orders}"
+        schema = "id int, customer string"
+        watermark = "1h"
+        [sources.payments]
+        topic = "{payments}"
+        schema = "`order` int, paid double"
+        watermark = "1h"
+        """
+    )
+
+    assert documents(broker, f"{orders}-out") == [{"id": 1, "city": "Berlin", "paid": 9.5}]
+
+
+def shout(orders: DataFrame, greetings: DataFrame) -> DataFrame:
+    """A user's function: what it asks for by name, it gets."""
+    return orders.crossJoin(greetings).selectExpr("key", "concat(word, ' ', upper(name)) as value")
+
+
+def test_a_function_is_called_with_the_frames_it_names(
+    run: RunTransform, broker: penstock.Broker, topic: Callable[..., str], tmp_path: Path, spark: SparkSession
+) -> None:
+    greetings = str(tmp_path / "greetings")
+    spark.createDataFrame([("hello",)], "word string").write.parquet(greetings)
+    source = topic("names", {"name": "anna"})
+
+    run(
+        f"""
+        name = "{source}-shout"
+        topic = "{source}-out"
+        function = "tests.spark.test_transform:shout"
+        [tables]
+        greetings = "{greetings}"
+        [sources.orders]
+        topic = "{source}"
+        schema = "name string"
+        """
+    )
+
+    assert [message.value for message in broker.read(f"{source}-out")] == [b"hello ANNA"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("sources = {}\nsql='x'\ntopic='t'", "there must be one"),
+        ("[sources.a]", "sql cannot be '': give it, or function"),
+        ("sql='x'\n[sources.a]", "the rows must go somewhere"),
+        ("sql='x'\ntopic='t'\n[sources.a]\ntime='at'", "needs a watermark"),
+        ("sql='x'\ntopic='t'\n[sources.a]\nwatermark='soon'", "sources.a.watermark cannot be 'soon'"),
+        ("sql='x'\ntable='t'\nmode='update'\n[sources.a]", "a table only gets rows that are final"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=sentence):
+        load(transform.Settings, text=text, file="x.toml", given={}, now_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ('sql = "select nothing from orders"', "nothing"),
+        ('function = "tests.spark.test_transform:shout"', "it asks for greetings, and there are orders"),
+        ('function = "tests.spark.test_transform:none"', "has no 'none'"),
+        ('sql = "select * from orders"', "drop topic"),
+    ],
+)
+def test_what_is_wrong_with_the_users_part_is_one_sentence(
+    run: RunTransform, topic: Callable[..., str], change: str, sentence: str
+) -> None:
+    source = topic("orders")
+
+    with pytest.raises(PenstockError, match=sentence) as failure:
+        run(f'name = "{source}"\ntopic = "{source}-out"\n{change}\n[sources.orders]\ntopic = "{source}"')
+
+    assert "\n" not in str(failure.value)
