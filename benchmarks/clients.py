@@ -8,6 +8,7 @@ Times are of the monotonic clock, which all processes of a machine share.
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -51,30 +52,64 @@ async def drain(broker: AsyncBroker, topic: str, size: int, number: int) -> dict
     return {"started": started, "ended": time.monotonic(), "cpu": time.process_time()}
 
 
+async def publish(broker: AsyncBroker, topic: str, size: int, rate: int) -> dict[str, Any]:
+    """Publish at an even rate, whether the messages before were answered or not.
+
+    Each carries when it should have been sent, and when ``publish_nowait`` was called for it.
+    """
+    remote = cast(RemoteAsyncBroker, broker)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, ready)
+    start = time.monotonic() + 0.2
+    ended = asyncio.Event()
+    sent = 0
+
+    def tick() -> None:
+        nonlocal sent
+        while sent < size and (now := time.monotonic()) >= (due := start + sent / rate):
+            remote.publish_nowait(topic, b"%.9f %.9f" % (due, now))
+            sent += 1
+        if sent == size:
+            ended.set()
+
+    # A timer of the kernel: those of the event loop know no less than a millisecond.
+    loop.add_signal_handler(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, start - time.monotonic(), 1 / rate)
+    await ended.wait()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    await remote.flush()
+    return {"seconds": time.monotonic() - start}
+
+
 async def follow(broker: AsyncBroker, topic: str, size: int, number: int) -> dict[str, Any]:
-    """Receive messages that carry the time they should have been sent at; how late each one came, in ms."""
+    """Receive what ``publish`` sends; in ms, how long each took from either time it carries."""
     consumer = await cast(RemoteAsyncBroker, broker).consumer(
         topic, group=f"follower-{number}", prefetch=PREFETCH
     )
     await asyncio.get_running_loop().run_in_executor(None, ready)
-    late: list[float] = []
+    from_intended: list[float] = []
+    from_call: list[float] = []
     unacked: list[AsyncReceivedMessage] = []
     async with asyncio.TaskGroup() as tasks:
-        while len(late) < size:
+        while len(from_call) < size:
             messages = await consumer.receive(100, wait="5s")
             now = time.monotonic()
             assert messages, "the publisher has gone"
-            late += [(now - float(message.value)) * 1000 for message in messages]
+            for message in messages:
+                intended, called = map(float, message.value.split())
+                from_intended.append((now - intended) * 1000)
+                from_call.append((now - called) * 1000)
             unacked += messages
-            if len(unacked) >= ACK or len(late) >= size:
+            if len(unacked) >= ACK or len(from_call) >= size:
                 tasks.create_task(consumer.ack(unacked))
                 unacked = []
-    return {"late": sorted(late)}
+    return {"from_intended": from_intended, "from_call": from_call}
 
 
 WORK: dict[str, Callable[[AsyncBroker, str, int, int], Awaitable[dict[str, Any]]]] = {
     "drain": drain,
     "follow": follow,
+    "publish": publish,
 }
 
 

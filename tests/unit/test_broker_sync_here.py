@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.broker import driver
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.log.files import SystemFile
+from penstock.message import Message
 
 
 @pytest.fixture
@@ -68,3 +71,26 @@ async def test_much_at_once_is_for_the_disk_thread(
                 tasks.create_task(broker.publish("orders", b"x", partition=partition))
 
         assert set(syncs) == {"penstock-disk"}
+
+
+async def test_a_reader_has_the_message_before_the_writer_has_the_receipt(tmp_path: Path) -> None:
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        consumer = await broker.consumer("orders", group="g")
+        ended: list[str] = []
+        both = asyncio.Event()
+
+        def then(name: str) -> Callable[[Any, BaseException | None], None]:
+            def told(_: Any, error: BaseException | None) -> None:
+                assert error is None
+                ended.append(name)
+                if len(ended) == 2:
+                    both.set()
+
+            return told
+
+        broker.start(consumer._operations.receive(1, 60_000), then("reader"))
+        broker.start(broker.operations.publish("orders", Message(b"x")), then("writer"))
+        await both.wait()
+
+        assert ended == ["reader", "writer"]

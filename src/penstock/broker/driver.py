@@ -21,6 +21,7 @@ caller does not stop it.
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
@@ -205,7 +206,7 @@ class Running:
         self._then = then
         self._topic: Place | None = None  # Where it waits for something to happen.
         self._timer: Alarm | None = None  # What ends that wait.
-        self._woken = False  # It has waited there, and will look in the next turn of the loop.
+        self._woken = False  # It has waited there, and will look soon.
         self._ended = False
 
     def advance(self) -> None:
@@ -223,7 +224,7 @@ class Running:
                     self._timer = self._driver.alarm(wanted.until_ms, self)
                     return
                 else:
-                    self._driver.soon(self._go_on)
+                    self._driver.soon(self.go_on)
                     return
         except StopIteration as end:
             self._end(end.value, None)
@@ -231,13 +232,14 @@ class Running:
             self._end(None, error)
 
     def wake(self) -> None:
-        """Something happened where it waits, or the wait is over: go on in the next turn of the loop."""
+        """Something happened where it waits, or the wait is over: go on soon, not in the middle of that."""
         if self._topic is not None:
             self._stop_waiting()
             self._woken = True
-            self._driver.soon(self._go_on)
+            self._driver.woken(self)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Look at what has happened."""
         self._woken = False
         if not self._ended:
             self.advance()
@@ -311,6 +313,7 @@ class LoopDriver:
         self._core = core
         self._state = core.state
         self._durable: list[tuple[Durable, DiskWaiter]] = []
+        self._woken: deque[Running] = deque()
         self._kick_coming = False
         self._thread_until = 0.0  # On the loop's clock: until then the disk counts as slow ...
         self._pause_s = PAUSE_S_MIN  # ... and for so long if it is slow again.
@@ -415,6 +418,15 @@ class LoopDriver:
         """Call it in the next turn of the loop."""
         self._loop.call_soon(function)
 
+    def woken(self, running: Running) -> None:
+        """Let it go on in the next turn of the loop, or in this one when a sync ends."""
+        self._woken.append(running)
+        self._loop.call_soon(self._run_woken)
+
+    def _run_woken(self) -> None:
+        for _ in range(len(self._woken)):
+            self._woken.popleft().go_on()
+
     def alarm(self, until_ms: int, waiter: Waiter) -> Alarm:
         """Wake ``waiter`` at that time of the steady clock, unless it is called off."""
         wait_ms = max(until_ms - self._state.clock.steady_ms(), 0)
@@ -465,6 +477,7 @@ class LoopDriver:
 
     def _heard(self) -> None:
         self._state.hear()
+        self._run_woken()  # Before the writers: whoever waits for a message has waited for longer.
         waiting, self._durable = self._durable, []
         still: list[tuple[Durable, DiskWaiter]] = []
         for wanted, waiter in waiting:

@@ -15,6 +15,7 @@ from penstock.errors import (
     NotAssigned,
     Overloaded,
 )
+from penstock.frontends.native.connection import Connection
 from penstock.message import Message
 from penstock.wire import native
 from penstock.wire.native import DeliveredBatch
@@ -27,7 +28,7 @@ from penstock.wire.native_bodies import (
     decode_consumer_closed,
     encode_body,
 )
-from penstock.wire.records import decode_batch, read_header
+from penstock.wire.records import decode_batch, encode_values, read_header
 
 
 async def with_topic(place: Place, **options: object) -> Peer:
@@ -56,6 +57,20 @@ async def pushed(peer: Peer) -> list[DeliveredBatch]:
     opcode, body = await peer.frame()
     assert opcode == native.DELIVERY
     return native.decode_delivery(body)[1]
+
+
+def record_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the server writes from now on, on all connections, write by write."""
+    wrote: list[bytes] = []
+    flush = Connection._flush
+
+    def recorded(connection: Connection) -> None:
+        if connection._out:
+            wrote.append(b"".join(connection._out))
+        flush(connection)
+
+    monkeypatch.setattr(Connection, "_flush", recorded)
+    return wrote
 
 
 # Asked.
@@ -364,6 +379,46 @@ async def test_credit_that_is_left_is_used_when_messages_come() -> None:
         await peer.ask(native.frame(native.PING, 91))
 
     assert (values(one), values(two)) == ([b"a"], [b"b"])
+
+
+@pytest.mark.parametrize("durability", ["memory", "fsync"])
+@both_loops
+async def test_a_message_goes_out_before_the_receipt_of_its_publisher(
+    durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(str(tmp_path)) as place:
+        publisher = await with_topic(place, durability=durability)
+        version = (await publisher.metadata("orders")).version
+        reader = await place.client()
+        consumer = (await reader.open("orders")).consumer
+        reader.send(native.encode_credit(consumer, 2))
+        await reader.ask(native.frame(native.PING, 90))
+        wrote = record_writes(monkeypatch)
+
+        batch = bytes(encode_values([b"a"], 0, 0))
+        await publisher.ask(native.encode_publish(91, "orders", version, native.ACKS_DURABLE, [(0, batch)]))
+        await pushed(reader)
+
+    assert [data[0] for data in wrote] == [native.DELIVERY, native.OK]
+
+
+@both_loops
+async def test_what_is_pushed_in_one_turn_of_the_loop_takes_two_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as place:
+        peer = await with_topic(place)
+        consumers = [(await peer.open("orders", f"group-{number}")).consumer for number in range(5)]
+        for consumer in consumers:
+            peer.send(native.encode_credit(consumer, 2))
+        await peer.ask(native.frame(native.PING, 90))
+        wrote = record_writes(monkeypatch)
+
+        await place.broker.publish("orders", b"for all of them")
+        for _ in consumers:
+            await pushed(peer)
+
+    assert [data.count(b"for all of them") for data in wrote] == [1, 4]
 
 
 @both_loops

@@ -1,8 +1,12 @@
 """One connection of the native protocol: bytes in, frames to a speaker, answers out.
 
     data_received ──> FrameSplitter ──> frames ──> speaker.handle(opcode, body)
-                                          │             │ at once, or when the broker calls back
-    transport.write <── joined, once a turn of the loop ─┘ send / answer
+                                                        │ at once, or when the broker calls back
+    transport.write <── joined, once a turn of the loop ┤ send / answer
+                    <── the first of a turn at once ────┘ push
+
+A message goes out before the receipt of its publisher: a push is written at
+once, and answers at the end of the turn, behind those that the turn has woken.
 
 The first byte decides who speaks (``speakers``): KQueue's commands or
 Penstock's.  What they say is their business; this class keeps the limits:
@@ -112,7 +116,8 @@ class Connection(asyncio.Protocol):
         self._frames: deque[Frame] = deque()  # Complete, and not handled because of a limit.
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._flush_coming = False  # Somebody will flush before this turn of the loop is over.
+        self._flush_coming = False  # At the end of this turn of the loop.
+        self._pushed = False  # Something was written in this turn; what follows goes at its end.
         self._work_coming = False
         self._reading = True
         self._ending = False  # Refused, or drained: nothing that arrives is looked at.
@@ -144,13 +149,10 @@ class Connection(asyncio.Protocol):
         frames = splitter.feed(data)
         if splitter.buffered != before:
             self._host.half_frame_bytes += splitter.buffered - before
-        self._flush_coming = True
         if self._frames:
             self._frames.extend(frames)
         else:
             self._handle(frames)
-        self._flush_coming = False
-        self._flush()
         if splitter.refusal is not None or self._host.half_frame_bytes > self._host.half_frame_bytes_max:
             self._refuse_frames()
 
@@ -184,7 +186,7 @@ class Connection(asyncio.Protocol):
     # The speaker's calls.
 
     def send(self, data: bytes) -> None:
-        """Send, together with what else is sent in this turn of the loop."""
+        """Send at the end of this turn of the loop, together with what else is sent in it."""
         if self._ending:  # The last words are said, and nothing can be written behind them.
             return
         self._out.append(data)
@@ -193,7 +195,14 @@ class Connection(asyncio.Protocol):
             self._flush()
         elif not self._flush_coming:
             self._flush_coming = True
-            self._loop.call_soon(self._flush_now)
+            self._loop.call_soon(self._end_turn)
+
+    def push(self, data: bytes) -> None:
+        """Send at once, unless something was pushed in this turn of the loop already."""
+        self.send(data)
+        if self._flush_coming and not self._pushed:
+            self._pushed = True
+            self._flush()
 
     def send_alone(self, data: bytes) -> None:
         """Send now, before anything that is sent in a later turn of the loop."""
@@ -315,8 +324,8 @@ class Connection(asyncio.Protocol):
             self._reading = False
             transport.pause_reading()
 
-    def _flush_now(self) -> None:
-        self._flush_coming = False
+    def _end_turn(self) -> None:
+        self._flush_coming = self._pushed = False
         self._flush()
 
     def _flush(self) -> None:

@@ -21,6 +21,7 @@ are no UTF-8 arrive with replacement characters.
 
 import logging
 import uuid
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -242,6 +243,12 @@ class Subscription:
             logger.info("a KQueue subscription has ended: %s", error)
             self._session.ended(self)
             self.close()
+            return
+        # In a turn of its own: the answer to a publish of the same client is written first, and alone.
+        self._session.connection.later(partial(self._push, messages))
+
+    def _push(self, messages: list[ReceivedMessage]) -> None:
+        if self._closed:
             return
         for message in messages:
             name = message_id(message.topic, message.partition, message.offset)

@@ -187,7 +187,7 @@ class Session:
 
     def push(self, consumer: WireConsumer, batches: Any) -> None:
         """Send what was not asked for."""
-        self.connection.send(native.encode_delivery(consumer.number, batches))
+        self.connection.push(native.encode_delivery(consumer.number, batches))
 
     def consumer_failed(self, consumer: WireConsumer, error: BaseException) -> None:
         """The broker has closed it: its group or its topic is gone."""
