@@ -8,16 +8,22 @@ after every pass, so that wherever a kill comes there is something to break.
 """
 
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import penstock
+from penstock.client.sync import RemoteBroker
 from penstock.clock import SystemClock
+from penstock.errors import ServerUnreachable
 from penstock.spark.lake import archiving, compaction
 from penstock.spark.pipelines import archive, upkeep
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.progress import Progress
 from penstock.spark.pipelines.settings import RunSettings
+
+RANGE_BYTES = 20_000
 
 
 class WithoutSpark(Context):
@@ -33,18 +39,27 @@ def run_tasks(_spark: Any, work: Any, tasks: Any) -> list[Any]:
         return list(threads.map(work, tasks))
 
 
-def run(servers: str, lake: str, topic: str, *, once: bool, range_bytes: int = 20_000) -> None:
+def connected(servers: str) -> RemoteBroker:
+    """A broker, which may be down just now."""
+    for _ in range(9):
+        with suppress(ServerUnreachable):
+            return penstock.connect(servers)
+        threading.Event().wait(1)
+    return penstock.connect(servers)
+
+
+def run(servers: str, lake: str, topic: str, *, once: bool, run_tasks: Any = run_tasks) -> None:
     for module, name, value in [
         (archive, "run_tasks", run_tasks),
         (upkeep, "run_tasks", run_tasks),
         (upkeep, "JOIN_MS", 0),
         (compaction, "FILES_MIN", 3),
-        (archiving, "RANGE_BYTES", range_bytes),
+        (archiving, "RANGE_BYTES", RANGE_BYTES),
     ]:
         setattr(module, name, value)
-    settings = archive.Settings(topic=[topic], interval_ms=1, batch_bytes=4 * range_bytes)
+    settings = archive.Settings(topic=[topic], interval_ms=1, batch_bytes=4 * RANGE_BYTES)
     clock = SystemClock()
-    with penstock.connect(servers) as broker:
+    with connected(servers) as broker:
         told = RunSettings(name="archive", lake=lake)
         archive.run(settings, WithoutSpark(told, broker, servers, clock, Progress(clock), once=once))
 

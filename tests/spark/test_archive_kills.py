@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -69,7 +69,8 @@ def archiver(servers: str, lake: Path, *words: str) -> "subprocess.Popen[bytes]"
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=PATIENCE_S)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -signal.SIGKILL, errors[-3000:].decode()  # It had not ended by itself.
 
 
 def log_rows(broker: penstock.Broker, partition: int) -> pa.Table:
@@ -139,9 +140,16 @@ def test_a_dead_broker_is_one_sentence_and_nothing_is_lost(
         with penstock.connect(servers) as broker:
             broker.create_topic("orders", partitions=1)
             broker.publish_batch("orders", [b"%d" % number for number in range(100)])
-            server.kill()
+
+            def killed_first(spark: None, work: Any, tasks: Any) -> list[Any]:
+                server.kill()
+                return archive_process.run_tasks(spark, work, tasks)
+
             with pytest.raises(ServerUnreachable, match="penstock serve is running"):
-                archive_process.run(servers, str(tmp_path / "lake"), "orders", once=True)
+                archive_process.run(
+                    servers, str(tmp_path / "lake"), "orders", once=True, run_tasks=killed_first
+                )
+            assert not list(tmp_path.rglob("*.parquet"))
             server.start()
             archive_process.run(servers, str(tmp_path / "lake"), "orders", once=True)
             assert assert_same(broker, tmp_path / "lake") == 100

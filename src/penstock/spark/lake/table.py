@@ -230,14 +230,14 @@ class LakeTable:
 
     def _create(self) -> DeltaTable:
         with _telling(self.path):
-            DeltaTable.create(
-                self.path,
-                COLUMNS,
-                mode="ignore",
-                partition_by=["date"],
-                name=self.topic,
-                configuration=SETTINGS,
-            )
+            try:
+                DeltaTable.create(
+                    self.path, COLUMNS, partition_by=["date"], name=self.topic, configuration=SETTINGS
+                )
+            except DeltaError:  # Unless somebody else has made it at the same moment.
+                self.refresh()
+                if self._delta is None:
+                    raise
         self.refresh()
         assert self._delta is not None, "it was made just now"
         return self._delta
