@@ -89,7 +89,7 @@ def test_every_number_is_of_its_minute(spark: "SparkSession") -> None:
 
     counts = ("delivered", "redelivered", "acked", "failed", "dead_lettered", "expired")
     times = ("ack_p50_ms", "ack_p99_ms", "ack_max_ms", "oldest_unacked_seconds")
-    assert sorted(rows, key=str) == [(0, None), (0, "g"), (0, "stream"), (1, "g"), (1, "stream")]
+    assert set(rows) == {(0, None), (0, "g"), (0, "stream"), (1, "g"), (1, "stream")}
     assert facts(0, None, "published", *counts) == [9, *[None] * 6]
     assert facts(0, "g", *counts) == [4, 0, 2, 1, 0, 0]
     assert facts(0, "g", *times) == [10_000, 11_000, 11_000, 58.0]  # Offset 2, of 10:00:02.
