@@ -15,19 +15,22 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pyspark
-from tests.server.process import environment, free_port, until
+from tests.server.process import environment, free_port
 
 from penstock.spark.java import java_home
 from penstock.spark.shipping import DEPENDENCIES, PACKAGES
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = 2
+PATIENCE_S = 200.0  # JVMs are slow to start on a machine that does much else.
 
 # Which of the two it is, executors know by their environment (``Cluster.settings``).
 PYTHON = """\
@@ -53,11 +56,11 @@ class Cluster:
         port = self.url.rpartition(":")[2]
         at = ("--host", "127.0.0.1", "--webui-port", "0")
         self._start("master.Master", *at, "--port", port)
-        until(lambda: "I have been elected leader" in self.log("master.Master"))
+        eventually(lambda: "I have been elected leader" in self.log("master.Master"))
         for number in range(WORKERS):
             work = ("--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{number}"))
             self._start("worker.Worker", *at, *work, self.url)
-        until(lambda: self.log("worker.Worker").count("Successfully registered") == WORKERS)
+        eventually(lambda: self.log("worker.Worker").count("Successfully registered") == WORKERS)
         return self
 
     def _start(self, name: str, *arguments: str) -> None:
@@ -96,6 +99,14 @@ class Cluster:
         python = [pid for pid in below(set(self.executors())) if "pyspark" in command(pid)]
         daemons = {parent(pid) for pid in python}
         return [pid for pid in python if pid not in daemons]
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Look again and again, until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.05)
 
 
 def bare_python(folder: Path) -> Path:

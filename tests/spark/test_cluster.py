@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.server.process import Server, environment, until
-from tests.spark.cluster import Cluster
+from tests.server.process import Server, environment
+from tests.spark.cluster import Cluster, eventually
 
 import penstock
 
@@ -128,7 +128,7 @@ def test_whatever_is_killed_every_record_arrives_once(
     marks = sorted(chance.sample(range(1, RECORDS * 9 // 10), len(kills)))
     try:
         for mark, kill in zip(marks, kills, strict=True):
-            until(lambda mark=mark: arrived(server) >= mark)  # type: ignore[misc]
+            eventually(lambda mark=mark: arrived(server) >= mark)  # type: ignore[misc]
             kill()
         driver.finish()
     finally:
@@ -148,7 +148,7 @@ def arrived(server: Server) -> int:
 
 def kill_one(chance: random.Random, processes: Callable[[], list[int]]) -> None:
     """SIGKILL for one of them, when there is one."""
-    until(lambda: bool(processes()))
+    eventually(lambda: bool(processes()))
     for pid in chance.sample(processes(), 1):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

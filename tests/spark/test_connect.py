@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.server.process import Server, environment, free_port, until
-from tests.spark.cluster import SPARK_CLASS, bare_python
+from tests.server.process import Server, environment, free_port
+from tests.spark.cluster import SPARK_CLASS, bare_python, eventually
 
 import penstock
 from penstock.spark.java import java_home
@@ -46,7 +46,7 @@ def remote(tmp_path: Path) -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        until(lambda: "Spark Connect server started" in log_path.read_text(errors="replace"))
+        eventually(lambda: "Spark Connect server started" in log_path.read_text(errors="replace"))
         yield f"sc://127.0.0.1:{port}"
     finally:
         with suppress(ProcessLookupError):
