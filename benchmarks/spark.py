@@ -218,7 +218,7 @@ def _batch_ms(stream: "DataFrame", place: Place, count: int, feed: Callable[[], 
                     found[each["batchId"]] = each["durationMs"]["triggerExecution"]
     finally:
         query.stop()
-    return median(list(found.values())[2:])  # The first ones start the Python workers.
+    return median(ms for number, ms in sorted(found.items())[2:])  # The first ones start the Python workers.
 
 
 def latency(size: int) -> Rounds:

@@ -131,6 +131,7 @@ class Shell:
         people = self._output == "table"
         with Progress("asking", unit=""):
             frame = self._tables.sql(query)
+            self._tables.narrow(frame)
             limit = TABLE_ROWS + 1 if people and self._plot is None else None
             answer = answers.answer_of(frame, limit)
         if self._plot is not None:

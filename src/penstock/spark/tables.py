@@ -8,16 +8,21 @@
     __gaps               ranges that readers had to skip, because neither log nor lake has them
     any other name       a table of the lake that no topic has made, such as a roll-up
 
-A view of messages reads up to the newest there is when a query runs.  A topic
-that has the name of another's view comes first.  Names are SQL's: upper and
+A topic that has the name of another's view comes first.  Names are SQL's: upper and
 lower case are one, and what is no plain word (dots, dashes) is written in
 backticks.
 
 Making a view costs some 50 ms, most of it a question to a Python worker.  So
 ``Tables.sql`` makes only the views that a query names, and makes them for each
 query anew: it asks Spark, and makes what Spark says is missing.  ``tables``
-makes all of them once, for programs that say ``spark.sql`` themselves; a topic
-that is new, or has its first dead letter, is seen after the next call of it.
+makes all of them once, for programs that say ``spark.sql`` themselves; Spark
+settles what such a view reads when it is first used, so what is newer is seen
+after the next call of it.
+
+Spark 4.3 keeps what it has planned of a source, conditions included, for all
+scans of it, so a frame that was filtered once stays filtered.  Where conditions
+are pushed down, they may only be in a query that scans its source once, and
+whose source is new: ``narrow``.
 """
 
 from collections import Counter
@@ -43,6 +48,10 @@ GROUPS: Final = "__groups"
 SCHEDULES: Final = "__schedules"
 GAPS: Final = "__gaps"
 MADE: Final = "_tables"  # The folder of the lake where pipelines put tables that are no topic's.
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+# In Spark's text of a plan: a source that is read, and a part of a query that may be used several times.
+SCAN: Final = "RelationV2["
+SHARED: Final = "CTERelation"
 VIEWS_MAX: Final = 100  # That one query may name.
 
 # Of a dead letter: the columns that its headers give, after its own.
@@ -140,6 +149,13 @@ class Tables:
             )
         makers[same[0]]().createOrReplaceTempView(f"`{name}`")
         self._made.add(name)
+
+    def narrow(self, frame: "DataFrame") -> None:
+        """Have the conditions of a frame that ``sql`` gave, and that runs next, choose what is read."""
+        if hasattr(self._spark, "_jsc"):  # Spark Connect does not show its plans.
+            plan = frame._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - there is no other way.
+            once = plan.count(SCAN) == 1 and SHARED not in plan
+            self._spark.conf.set(PUSHDOWN, str(once).lower())
 
     def _forget(self) -> None:
         """Drop what was made for the query before: its dead letters may have been none, and are some now."""
