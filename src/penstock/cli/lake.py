@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli import connecting, screen
+from penstock.cli import connecting, screen, snapshots
 from penstock.cli.arguments import SERVER, MaybeTopic, OutputOption, Server
 from penstock.cli.commands import example, new_app
 from penstock.cli.progress import Progress
@@ -155,3 +155,6 @@ def _tables(broker: "Broker", lake: str, topic: str | None) -> list["LakeTable"]
     if not table.exists and topic not in broker.topics():
         raise TopicNotFound(topic=topic)
     return [table]
+
+
+snapshots.add_to(app)
