@@ -16,11 +16,8 @@ group gets the whole range from a time on, so there is nothing to filter.
 ``dry_run`` counts, and changes nothing.
 """
 
-import json
-import pickle
-from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, cast
 from uuid import uuid4
 
@@ -33,23 +30,17 @@ from penstock.spark.pipelines.context import Context
 from penstock.spark.planning import spans
 from penstock.spark.replays import Replay
 from penstock.spark.restoring import counts, restore
-from penstock.spark.scan import Scan
 from penstock.types import DURATION_MS_MAX
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
     from penstock.client.sync import RemoteBroker
     from penstock.spark.planning import Span
-    from penstock.spark.sink import SinkOptions, Staged
+    from penstock.spark.replaying import Chunk
 
 DAY_MS: Final = 24 * 3600 * 1000
 CHUNK_RECORDS: Final = 1_000_000  # Some seconds of work: a job is worth it, and little is done again.
 TASKS: Final = 8  # Of a chunk: more than most machines that run Spark by themselves have cores for.
 BURST_S: Final = 5  # A replay with a rate goes in chunks of so many seconds.
-# Headers that the broker adds: without its mark, which only it can give, they mean nothing.
-BROKERS: Final = frozenset({"x-expires-at", "x-dedup-id", "x-schedule-id", "x-redrive-group"})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,29 +117,26 @@ def _to_group(settings: Settings, context: Context) -> None:
 
 
 def _to_topic(settings: Settings, context: Context) -> None:
-    from penstock.spark.sink import SinkOptions, make_staging, publish
+    from penstock.spark.replaying import publisher
+    from penstock.spark.sink import make_staging
 
     broker = context.broker
     replays.make_target(broker, settings.to, like=settings.topic)
     make_staging(broker)
     replay = replays.begun(broker, _wanted(settings, context))
     done = broker.published_version(settings.to, replay.application)
-    sink = SinkOptions(servers=context.servers, topic=settings.to, write_id=None)
+    publish = publisher(settings.where)
     context.progress.expect(replay.records)
-    published = 0
     pace = _Pace(settings.rate, context)
-    for number, chunk in enumerate(replay.chunks()):
+    for number, some in enumerate(replay.chunks()):
         if done is None or number > done:
-            staged = _staged(_chosen(settings, context, chunk), sink, replay.application)
-            publish(sink, staged, replay.application, number)
-            count = sum(each.rows for each in staged)
-            published += count
-            pace.keep(count)
-        context.progress.advance(records=sum(map(len, chunk)), batches=1)
+            chunk = _chunk(settings, context, replay.application, number, some)
+            pace.keep(publish(context.spark, broker, chunk))
+        context.progress.advance(records=sum(map(len, some)), batches=1)
         if context.stopping.is_set():
             return
     replays.finished(broker, replay)
-    context.tell(f"{published:,} of {replay.records:,} messages were published to {settings.to}")
+    context.tell(f"{pace.count:,} of {replay.records:,} messages were published to {settings.to}")
 
 
 def _wanted(settings: Settings, context: Context) -> Replay:
@@ -165,84 +153,41 @@ def _wanted(settings: Settings, context: Context) -> Replay:
 
 def _range(settings: Settings, context: Context) -> tuple[dict[int, int], dict[int, int]]:
     """Where the times begin and end, by partition; a little too early is fine, rows are tested again."""
-    options = SourceOptions(
-        servers=context.servers,
-        topics=(settings.topic,),
-        from_ms=_ms(settings.from_time),
-        to_ms=_ms(settings.to_time),
-        lake=context.lake,
-    )
+    from penstock.spark.scan import Scan
+
+    from_ms, to_ms = _ms(settings.from_time), _ms(settings.to_time)
+    options = replace(_source(settings, context), from_ms=from_ms, to_ms=to_ms)
     scan = Scan(options, cast("RemoteBroker", context.broker))
     return scan.starting("earliest")[settings.topic], scan.ending()[settings.topic]
+
+
+def _source(settings: Settings, context: Context) -> SourceOptions:
+    return SourceOptions(
+        servers=context.servers, topics=(settings.topic,), lake=context.lake, on_gap=settings.on_gap
+    )
 
 
 def _ms(time: datetime | None) -> int | None:
     return None if time is None else round(time.timestamp() * 1000)
 
 
-def _chosen(settings: Settings, context: Context, chunk: "list[Span]") -> "DataFrame":
-    """The rows of a chunk that are wanted."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
+def _chunk(
+    settings: Settings, context: Context, application: str, number: int, some: "list[Span]"
+) -> "Chunk":
+    from penstock.spark.replaying import Chunk
+    from penstock.spark.sink import SinkOptions
 
-    # A partition that is not named would be read from its beginning to its end: name them all.
-    nothing = dict.fromkeys(context.broker.offsets(settings.topic, "earliest"), 0)
-    starts = nothing | {span.partition: span.start for span in chunk}
-    ends = nothing | {span.partition: span.end for span in chunk}
-    rows = (
-        context.spark.read.format("penstock")
-        .option("servers", context.servers)
-        .option("topic", settings.topic)
-        .option("starting", json.dumps(starts))
-        .option("ending", json.dumps(ends))
-        .option("lake", context.lake)
-        .option("on_gap", settings.on_gap)
-        .option("partition_records", max(sum(map(len, chunk)) // TASKS, 1))
-        .load()
-        .where(F.col("partition").isin([span.partition for span in chunk]))
+    records = max(sum(map(len, some)) // TASKS, 1)
+    return Chunk(
+        source=replace(_source(settings, context), partition_records=records),
+        sink=SinkOptions(servers=context.servers, topic=settings.to, write_id=None),
+        application=application,
+        number=number,
+        spans=tuple(some),
+        key=settings.key.encode() or None,
+        from_ms=_ms(settings.from_time),
+        to_ms=_ms(settings.to_time),
     )
-    if settings.from_time is not None:
-        rows = rows.where(F.col("timestamp") >= F.lit(settings.from_time))
-    if settings.to_time is not None:
-        rows = rows.where(F.col("timestamp") < F.lit(settings.to_time))
-    if settings.key:
-        rows = rows.where(F.col("key") == F.lit(settings.key.encode()))
-    return rows.where(settings.where) if settings.where else rows
-
-
-def _staged(rows: "DataFrame", sink: "SinkOptions", application: str) -> "list[Staged]":
-    """Have tasks encode and stage the rows; what they have staged, in the order of the rows."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    messages = rows.select("key", "value", "headers", F.col("lane").alias("priority"))
-    outcomes = messages.mapInArrow(partial(_stage, sink, application), "staged binary").collect()
-    return [pickle.loads(row.staged) for row in outcomes]
-
-
-def _stage(
-    sink: "SinkOptions", application: str, batches: "Iterable[pa.RecordBatch]"
-) -> "Iterator[pa.RecordBatch]":
-    """In a task."""
-    import pyarrow as pa
-
-    from penstock.spark.sink import stage
-
-    staged = stage(sink, application, map(_without_brokers, batches))
-    yield pa.RecordBatch.from_pydict({"staged": [pickle.dumps(staged)]})
-
-
-def _without_brokers(rows: "pa.RecordBatch") -> "pa.RecordBatch":
-    """The rows without the headers that the broker had added."""
-    import pyarrow as pa
-
-    at = rows.schema.get_field_index("headers")
-    headers = rows.column(at)
-    if not any(name in BROKERS for name in set(headers.keys.unique().to_pylist())):
-        return rows
-    kept = [
-        None if each is None else [(name, value) for name, value in each if name not in BROKERS]
-        for each in headers.to_pylist()
-    ]
-    return rows.set_column(at, rows.schema.field(at), pa.array(kept, headers.type))
 
 
 class _Pace:
@@ -252,13 +197,13 @@ class _Pace:
         self._rate = rate
         self._context = context
         self._begun_ms = context.clock.steady_ms()
-        self._count = 0
+        self.count = 0  # So far.
 
     def keep(self, count: int) -> None:
         """So many more are done: wait until that is not too early, or the run shall end."""
-        self._count += count
+        self.count += count
         if self._rate is not None:
-            due_ms = self._begun_ms + self._count * 1000 / self._rate
+            due_ms = self._begun_ms + self.count * 1000 / self._rate
             self._context.stopping.wait(max(due_ms - self._context.clock.steady_ms(), 0) / 1000)
 
 
@@ -267,13 +212,15 @@ class _Pace:
 
 def _count(settings: Settings, context: Context) -> None:
     """Tell how many messages match, by partition."""
+    from penstock.spark.replaying import chosen
+
     start, end = _range(settings, context)
-    chunk = spans({settings.topic: start}, {settings.topic: end})
+    some = spans({settings.topic: start}, {settings.topic: end})
     found = {}
-    if chunk:
-        rows = _chosen(settings, context, chunk).groupBy("partition").count().collect()
-        found = {row["partition"]: row["count"] for row in rows}
-    read = sum(map(len, chunk))
+    if some:
+        rows = chosen(context.spark, context.broker, _chunk(settings, context, "", 0, some), settings.where)
+        found = {row["partition"]: row["count"] for row in rows.groupBy("partition").count().collect()}
+    read = sum(map(len, some))
     context.tell(f"{sum(found.values()):,} of {read:,} messages of {settings.topic} match")
     for partition, count in sorted(found.items()):
         context.tell(f"  partition {partition}: {count:,}")
