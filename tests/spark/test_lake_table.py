@@ -4,8 +4,10 @@ import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
 from penstock.errors import LakeDamaged, LakeUnusable
@@ -113,6 +115,20 @@ def test_only_wanted_columns_are_read(table: LakeTable) -> None:
 
     assert batch.schema.names == ["timestamp", "value"]
     assert batch["value"].to_pylist() == [b"value-3", b"value-4"]
+
+
+def test_others_read_the_table_too(table: LakeTable) -> None:
+    archive(table, rows(range(10)), 0, 10)
+    archive(table, rows(range(5), partition=1), 0, 5)
+
+    orders = DeltaTable(table.path).to_pyarrow_dataset()
+    found = duckdb.execute(
+        "select partition, count(*), max(\"offset\"), first(headers['a']) filter (headers['a'] is not null) "
+        "from orders where date = '2026-11-16' group by partition order by partition"
+    ).fetchall()
+
+    assert orders.count_rows() == 15
+    assert found == [(0, 10, 9, b"1"), (1, 5, 4, b"1")]
 
 
 def test_files_that_fail_leave_nothing_behind(table: LakeTable, tmp_path: Path) -> None:
