@@ -43,8 +43,7 @@ def ask(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
-    request: pytest.FixtureRequest,
-) -> Ask:
+) -> Iterator[Ask]:
     """``ask("select 1", "-o", "json")``: the command as a user types it."""
 
     @contextmanager
@@ -52,11 +51,7 @@ def ask(
         yield spark
 
     monkeypatch.setattr(sql, "started", started)
-    filters = spark.conf.get(PUSHDOWN)
-    request.addfinalizer(lambda: spark.conf.set(PUSHDOWN, filters or "false"))
-    request.addfinalizer(
-        lambda: [spark.catalog.dropTempView(view.name) for view in spark.catalog.listTables()]
-    )
+    before = spark.conf.get(PUSHDOWN)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
@@ -65,14 +60,15 @@ def ask(
         kind = io.TextIOWrapper if keyboard is None else Keyboard
         monkeypatch.setattr(sys, "stdin", kind(io.BytesIO(typed)))
         capfdbinary.readouterr()
-        for view in spark.catalog.listTables():  # Each command has a session of its own, as it were.
-            spark.catalog.dropTempView(view.name)
         code = main(["sql", *arguments, "--server", f"penstock://{servers}"])
         sys.stdout.flush()
         shown = capfdbinary.readouterr()
+        for view in spark.catalog.listTables():  # Each command has a session of its own, as it were.
+            spark.catalog.dropTempView(view.name)
         return Done(code, shown.out.decode("utf-8", "surrogateescape"), shown.err.decode())
 
-    return run
+    yield run
+    spark.conf.set(PUSHDOWN, before or "false")
 
 
 def test_an_answer_is_a_table_csv_json_or_parquet(ask: Ask, tmp_path: Path) -> None:

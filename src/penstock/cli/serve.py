@@ -94,8 +94,8 @@ def serve(
         "listen.http": http, "listen.kafka": kafka,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)
-    if archive and loaded.config.listen.native == "off":
-        raise WrongUse("--archive needs the native listener; do not turn it off")
+    if archive:
+        _check_archive(loaded.config)
     begin_log(loaded.config)
     beside = PipelineBeside("archive") if archive else None
     from penstock.frontends.serve import run, shown  # Only now: a wrong configuration is told without it.
@@ -112,6 +112,20 @@ def serve(
         screen.note(f"penstock serve: {words}; it is server.data (--data DIR) [{error.code}]")
         return 1
     return 0
+
+
+def _check_archive(config: "ServerConfig") -> None:
+    if config.listen.native == "off":
+        raise WrongUse("--archive talks to the native listener; do not turn it off")
+    if not _lake(config):
+        raise WrongUse("--archive needs a lake, and this server keeps nothing on disk; set lake.path")
+
+
+def _lake(config: "ServerConfig") -> str:
+    """Where the lake is; empty if there is none."""
+    if config.lake.path != "auto":
+        return config.lake.path
+    return "" if config.server.data == ":memory:" else os.path.join(config.server.data, "lake")
 
 
 def load(flags: dict[str, str], file: str | None) -> "Loaded":
@@ -136,13 +150,15 @@ def show(config: "ServerConfig", addresses: "Addresses", *, archive: bool = Fals
     if sys.stdout.isatty():
         _show_table(config, addresses, archive=archive)
     else:
-        for name, value, _ in facts(config, addresses):
+        for name, value, _ in facts(config, addresses, archive=archive):
             screen.line(f"{name} {value}")
         screen.line("ready")
     screen.flush()
 
 
-def facts(config: "ServerConfig", addresses: "Addresses") -> Iterator[tuple[str, str, str]]:
+def facts(
+    config: "ServerConfig", addresses: "Addresses", *, archive: bool = False
+) -> Iterator[tuple[str, str, str]]:
     """Name and value of what a client needs to know, and what it means."""
     from penstock.frontends.serve import shown
 
@@ -154,6 +170,8 @@ def facts(config: "ServerConfig", addresses: "Addresses") -> Iterator[tuple[str,
     yield "data", data, ""
     durability = "memory" if memory else config.topic.durability
     yield "durability", durability, DURABILITY[durability]
+    if archive:
+        yield "lake", _lake(config), "topics go on there as soon as Spark has started"
 
 
 def _show_table(config: "ServerConfig", addresses: "Addresses", *, archive: bool) -> None:
@@ -161,7 +179,7 @@ def _show_table(config: "ServerConfig", addresses: "Addresses", *, archive: bool
 
     rows = [
         (name, _near(value) if name == "data" else value, words)
-        for name, value, words in facts(config, addresses)
+        for name, value, words in facts(config, addresses, archive=archive)
     ]
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, words in rows if words)
@@ -201,9 +219,9 @@ def first_commands(addresses: "Addresses", *, archive: bool = False) -> Iterator
         yield "Send a first message, and receive it, from another terminal:", commands
     if archive:
         yield (
-            "Ask for it in SQL, over the log and the lake alike (Spark takes some seconds to start):",
+            "Ask for it in SQL, over log and lake alike (Spark takes some seconds to start):",
             [
-                f'{program} sql "select key, value, timestamp from {FIRST_TOPIC}"{server}',
+                f'{program} sql "select partition, offset, timestamp, value from {FIRST_TOPIC}"{server}',
                 f"{program} lake info{server}",
             ],
         )
