@@ -25,7 +25,7 @@ ZSTD: Final = WriterProperties(compression="ZSTD")
 
 def last_version(path: str, application: str) -> int | None:
     """The version that an application has written last; None: nothing yet."""
-    table = _opened(path)
+    table = opened(path)
     return None if table is None else table.transaction_version(application)
 
 
@@ -46,14 +46,15 @@ def replace(path: str, rows: pa.Table) -> None:
 
 def read(path: str) -> pa.Table:
     """All rows; raises ``LakeUnusable`` if there is no such table."""
-    table = _opened(path)
+    table = opened(path)
     if table is None:
         raise LakeUnusable(lake=path, why="there is no such table")
     with storage.reading(path):
         return table.to_pyarrow_table()
 
 
-def _opened(path: str) -> DeltaTable | None:
+def opened(path: str) -> DeltaTable | None:
+    """The table, or None if there is none."""
     try:
         return DeltaTable(path)
     except TableNotFoundError:
