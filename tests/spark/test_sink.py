@@ -204,3 +204,13 @@ def test_a_stream_that_repeats_its_last_batch_adds_nothing(
     found = sorted((message.value or b"").decode() for message in broker.read("streamed", limit=5000))
     assert found == sorted(["3-0", *(f"{number}-{row}" for number in range(3) for row in range(50))])
     assert broker.published_version("streamed", f"query:{query}") == 3
+
+
+def test_a_stream_to_nowhere_ends_with_one_sentence(
+    spark: "SparkSession", broker: Broker, servers: str, tmp_path: Path
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "0.txt").write_text("row\n")
+    with pytest.raises(PySparkException) as caught:
+        run_once(spark, tmp_path / "source", tmp_path / "checkpoint", servers, "nowhere")
+    assert "there is no topic 'nowhere'" in sentence(caught.value)

@@ -85,8 +85,9 @@ def rows_of(batch: pa.RecordBatch, now_ms: int) -> Rows:
 
 
 def _bytes(column: Any) -> list[bytes | None]:
+    column = column.cast(pa.binary())  # Text, and what has 64-bit offsets by some setting.
     if column.null_count:
-        found: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        found: list[bytes | None] = column.to_pylist()
         return found
     _, bounds, data = column.buffers()
     begin = column.offset
