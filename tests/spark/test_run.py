@@ -10,7 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.server.process import PATIENCE_S, environment, until
+from tests.server.process import environment
+from tests.spark.cluster import PATIENCE_S, eventually
 
 from penstock.cli.main import main
 from penstock.spark.lake.table import LakeTable
@@ -71,13 +72,15 @@ def test_a_newcomer_publishes_consumes_and_asks_the_lake_and_ctrl_c_ends_it_all(
     listen = ("--native", "127.0.0.1:0", "--text", "off", "--status", "off")
     terminal = Terminal(program, "serve", "--data", str(tmp_path / "data"), "--archive", *listen)
     try:
-        until(lambda: " demo" in terminal.screen)
+        eventually(lambda: " demo" in terminal.screen)
         lines = [line.strip() for line in terminal.screen.splitlines()]
         produce, consume, ask, info = [line for line in lines if " --server " in line]
 
         assert typed(produce).startswith("orders:")
         assert "two books" in typed(consume)
-        until(lambda: sum(LakeTable.open(str(tmp_path / "data/lake"), "orders").row_counts().values()) > 0)
+        eventually(
+            lambda: sum(LakeTable.open(str(tmp_path / "data/lake"), "orders").row_counts().values()) > 0
+        )
         assert "two books" in typed(ask)
         assert "orders" in typed(info)
         maps = Path(f"/proc/{terminal.process.pid}/maps")
