@@ -66,6 +66,10 @@ def typed(command: str) -> str:
     return done.stdout
 
 
+def archived(lake: Path) -> int:
+    return sum(LakeTable.open(str(lake), "orders").row_counts().values())
+
+
 @pytest.mark.slow
 def test_a_newcomer_publishes_consumes_and_asks_the_lake_and_ctrl_c_ends_it_all(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("penstock"))
