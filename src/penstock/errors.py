@@ -616,8 +616,8 @@ class PipelineRunning(RequestError):
     """Somebody runs a pipeline of this name already.
 
     Cause: two runs of one name would do the same work twice, so the second is refused.
-    Do: stop the first one, or give this one a name of its own; a run that was killed frees its name after
-        30 seconds.
+    Do: stop the first one, or give this one a name of its own; a run that was killed frees its name at
+        once on its own machine, and after 30 seconds on others.
     """
 
     code = "PIPELINE_RUNNING"

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -168,6 +169,25 @@ def test_a_run_that_says_nothing_is_lost_after_a_while_and_its_name_is_free(pens
     assert states.shown_state(first, now_ms) == "lost"
     states.claim(penstock, second, now_ms)
     assert states.runs(penstock)["toy"].run == "run-2"
+
+
+def test_a_run_whose_process_is_gone_is_lost_at_once_on_its_own_machine(penstock: TestBroker) -> None:
+    ended = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, "-c", ""])
+    os.waitpid(ended, 0)
+    here = {"host": socket.gethostname(), "state": "running"}
+    now_ms = penstock.clock.wall_ms()
+
+    assert states.is_live(state_of(penstock, pid=os.getpid(), **here), now_ms)
+    assert not states.is_live(state_of(penstock, pid=ended, **here), now_ms)
+    assert states.is_live(state_of(penstock, pid=ended), now_ms)
+
+
+def test_what_is_no_state_is_passed_over(penstock: TestBroker) -> None:
+    states.report(penstock, state_of(penstock))
+    penstock.publish(states.TOPIC, b"{}", key="other")
+    penstock.publish(states.TOPIC, b"no json")
+
+    assert list(states.runs(penstock)) == ["toy"]
 
 
 def test_of_two_that_claim_a_name_at_once_the_first_in_the_log_has_it(

@@ -6,7 +6,8 @@
 
 Whoever runs a pipeline writes its state every few seconds and looks for requests
 meanwhile; whoever wants to know reads the topic.  Both may be on any machine.
-A run that was killed says nothing more: after ``SILENT_MS`` it counts as lost.
+A run that was killed says nothing more: after ``SILENT_MS`` it counts as lost, on
+its own machine at once.
 
 Two runs of one name would do the same work twice.  A second one is refused: it
 finds the first one's state, and if both begin at once, the one whose state is
@@ -16,6 +17,8 @@ Cost: half a kilobyte every few seconds for each run, of which compaction keeps
 the last.
 """
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -60,8 +63,9 @@ def runs(broker: "Broker") -> dict[str, PipelineRun]:
     """The last state of every pipeline that has run, by name."""
     found: dict[str, PipelineRun] = {}
     for message in _messages(broker, 0):
-        if message.key is not None and not message.key.startswith(STOP.encode()):
-            found[message.key.decode()] = msgspec.json.decode(message.value, type=PipelineRun)
+        state = _state_in(message)
+        if state is not None:
+            found[state.name] = state
     return dict(sorted(found.items()))
 
 
@@ -87,7 +91,20 @@ def _check_free(state: PipelineRun, other: PipelineRun | None, now_ms: int) -> N
 
 def is_live(state: PipelineRun, now_ms: int) -> bool:
     """True if the run goes on, as far as anybody can tell."""
-    return state.state in LIVE and now_ms - state.updated_ms < SILENT_MS
+    return state.state in LIVE and now_ms - state.updated_ms < SILENT_MS and not _is_gone(state)
+
+
+def _is_gone(state: PipelineRun) -> bool:
+    """True if the run was on this machine, and its process is no more."""
+    if state.host != socket.gethostname():
+        return False
+    try:
+        os.kill(state.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # It is there, and somebody else's.
+    return False
 
 
 def shown_state(state: PipelineRun, now_ms: int) -> str:
@@ -110,6 +127,16 @@ def stop_asked(broker: "Broker", state: PipelineRun, offset: int) -> tuple[bool,
         if message.key == key:
             asked |= msgspec.json.decode(message.value, type=StopRequest).run == state.run
     return asked, offset
+
+
+def _state_in(message: "StoredMessage") -> PipelineRun | None:
+    """The state that a message tells; None: it tells something else, or in words of another version."""
+    if message.key is None or message.key.startswith(STOP.encode()):
+        return None
+    try:
+        return msgspec.json.decode(message.value, type=PipelineRun)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _make_topic(broker: "Broker") -> None:
