@@ -1,6 +1,7 @@
 """Programs for a cluster, run in a process of their own: ``python driver.py NAME MASTER SERVERS FOLDER``.
 
     everything    writes a table to a topic, reads it back, streams it on to another topic
+    shipped       the same, and says where tasks find Penstock
     stream        streams topic "in" to topic "out" until it has all of it, whatever happens meanwhile
 
 ``SETTINGS`` in the environment has Spark's settings as JSON.
@@ -25,10 +26,16 @@ def everything(spark: "SparkSession", servers: str, folder: str) -> None:
     rows = spark.range(0, 1000, 1, 4).selectExpr("cast(id as string) as key", "concat('v', id) as value")
     rows.write.format("penstock").options(servers=servers, topic="table").mode("append").save()
     table = spark.read.format("penstock").options(servers=servers, topic="table").load()
-    places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string").distinct().collect()
     [[total]] = table.selectExpr("sum(cast(key as string))").collect()
-    say(table.count(), total, *sorted(place for (place,) in places))
+    say(table.count(), total)
     stream(spark, servers, folder, "table")
+
+
+def shipped(spark: "SparkSession", servers: str, folder: str) -> None:
+    """All of that, and the folder that Spark unpacked Penstock to."""
+    everything(spark, servers, folder)
+    places = spark.range(0, 8, 1, 8).mapInArrow(where, "place string").distinct().collect()
+    say(*sorted(place for (place,) in places))
 
 
 def say(*words: object) -> None:
@@ -70,6 +77,6 @@ def stream(spark: "SparkSession", servers: str, folder: str, source: str = "in")
 if __name__ == "__main__":
     program, master, servers, folder = sys.argv[1:]
     session = penstock.spark.session(master, config=json.loads(os.environ.get("SETTINGS", "{}")))
-    {"everything": everything, "stream": stream}[program](session, servers, folder)
+    {"everything": everything, "shipped": shipped, "stream": stream}[program](session, servers, folder)
     session.stop()
     say("done")

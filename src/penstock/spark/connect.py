@@ -1,25 +1,28 @@
 """Penstock for a Spark Connect server that does not have it.
 
-    client ── addArtifacts(pyfile) ──> its planners and executors
-           └─ register(source) ──────> the processes that run a stream's driver part, which get no files
+    client ── register(source) ──> planner ── reader, writer ──> executors
+              each of these is pickled with the archive of Penstock in it, and unpacks it where it arrives
 
-A pyfile is a zip that Python imports from, and compiled packages cannot be
-imported so.  What is in this one is therefore a package ``penstock`` of a few
-lines that unpacks the real one beside the zip and takes its place.  The data
-source is pickled by value, with the zip in it: whoever gets it can go on.
+Files that a client adds to its session do not reach the tasks of a stream, nor
+its driver part.  What does reach all of them are the source and the readers and
+writers that it makes.  So they carry the archive (``shipping.py``, 4 MB), and
+before one of them comes to life in a process, Penstock is unpacked there, once
+for each machine, and can be imported.
 
-The server's Python must have what Spark's own Arrow functions need, and be of
-the client's version.  Leaves out: a server that has Penstock already keeps its
-own until this session asks for the shipped one; they may be of different versions.
+The server's Python must be of the client's version, and have what Spark's own
+Arrow functions need.
 """
 
+import hashlib
+import io
+import os
 import sys
 import tempfile
 import zipfile
-from functools import cache
-from io import BytesIO
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource
@@ -30,55 +33,52 @@ from penstock.spark.shipping import archive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONTENT: Final = "content.zip"
-STAND_IN: Final = f'''\
-"""Unpacks Penstock beside the zip that this is in, and takes its place."""
-
-import io, os, sys, zipfile
-
-_zip = __loader__.archive
-_folder = _zip + ".unpacked"
-if not os.path.exists(_folder):
-    _fresh = f"{{_folder}}.{{os.getpid()}}"
-    zipfile.ZipFile(io.BytesIO(__loader__.get_data(os.path.join(_zip, "{CONTENT}")))).extractall(_fresh)
-    try:
-        os.rename(_fresh, _folder)
-    except OSError:  # Another process was quicker.
-        pass
-sys.path.insert(0, _folder)
-del sys.modules["penstock"]
-import penstock
-'''
-
 
 def ship(spark: "SparkSession") -> None:
     """Give a session of Spark Connect the format ``penstock``, whatever its server has."""
-    spark.addArtifacts(str(stand_in()), pyfile=True)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    source = type("ShippedSource", (ShippedSource,), {"zip": stand_in().read_bytes()})
+    source = type("ShippedSource", (ShippedSource,), {"archive": archive().read_bytes()})
     spark.dataSource.register(source)
 
 
-@cache
-def stand_in() -> Path:
-    """The zip that unpacks itself, in the user's cache."""
-    content = archive()
-    target = content.with_name(content.name.replace("penstock-", "penstock-connect-"))
-    if not target.exists():
-        made = BytesIO()
-        with zipfile.ZipFile(made, "w") as pyfile:
-            pyfile.writestr("penstock/__init__.py", STAND_IN)
-            pyfile.writestr(CONTENT, content.read_bytes())
-        fresh = Path(tempfile.mkstemp(dir=target.parent)[1])
-        fresh.write_bytes(made.getvalue())
-        fresh.replace(target)
-    return target
+def unpack(content: bytes) -> None:
+    """Make what is in the archive importable in this process."""
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir(), f"penstock-{os.getuid()}-{digest}")
+    if not folder.exists():
+        fresh = tempfile.mkdtemp(prefix="penstock-")
+        zipfile.ZipFile(io.BytesIO(content)).extractall(fresh)
+        with suppress(OSError):  # Another process was quicker.
+            os.rename(fresh, folder)
+    assert folder.stat().st_uid == os.getuid(), f"{folder} is somebody else's"
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def revive(content: bytes, pickled: bytes) -> Any:
+    """What was pickled, in a process that may not have had Penstock before."""
+    unpack(content)
+    return cloudpickle.loads(pickled)
+
+
+def carrying(made: Any, content: bytes) -> Any:
+    """A reader or writer that brings the archive along wherever it is sent."""
+    kind: type = type(made)
+    revived = revive
+
+    def reduced(self: Any) -> tuple[Callable[..., Any], tuple[bytes, bytes]]:
+        plain: Any = object.__new__(kind)
+        plain.__dict__.update(self.__dict__)
+        return revived, (content, cloudpickle.dumps(plain))  # type: ignore[no-untyped-call]
+
+    made.__class__ = type(kind.__name__, (kind,), {"__reduce__": reduced})
+    return made
 
 
 class ShippedSource(DataSource):
     """``PenstockSource``, for processes that may not have it yet."""
 
-    zip: ClassVar[bytes] = b""
+    archive: ClassVar[bytes] = b""
 
     @classmethod
     def name(cls) -> str:
@@ -86,13 +86,9 @@ class ShippedSource(DataSource):
         return "penstock"
 
     def _source(self) -> DataSource:
-        try:
-            from penstock.spark.source import PenstockSource
-        except ImportError:
-            place = Path(tempfile.mkdtemp(prefix="penstock-"), "penstock.zip")
-            place.write_bytes(self.zip)
-            sys.path.insert(0, str(place))
-            from penstock.spark.source import PenstockSource
+        unpack(self.archive)
+        from penstock.spark.source import PenstockSource
+
         return PenstockSource(self.options)
 
     def schema(self) -> Any:
@@ -101,16 +97,16 @@ class ShippedSource(DataSource):
 
     def reader(self, schema: StructType) -> Any:
         """One read."""
-        return self._source().reader(schema)
+        return carrying(self._source().reader(schema), self.archive)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name.
         """A read that goes on."""
-        return self._source().streamReader(schema)
+        return carrying(self._source().streamReader(schema), self.archive)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """One write."""
-        return self._source().writer(schema, overwrite)
+        return carrying(self._source().writer(schema, overwrite), self.archive)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name.
         """A write that goes on."""
-        return self._source().streamWriter(schema, overwrite)
+        return carrying(self._source().streamWriter(schema, overwrite), self.archive)
