@@ -7,6 +7,8 @@ published under the replay's id and the chunk's number (``publish_staged``).  Th
 chunks follow from the plan alone.  So after a kill at any point the next run
 finds the plan, asks how far the topic is, and goes on with the chunk after that.
 
+Its times are settled, too: "an hour ago" is what it was when the replay began.  A
+plan of which nothing was published yet is nobody's loss, and gives way to another.
 A run that was finished leaves no plan: the same settings run again replay again.
 """
 
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import InvalidValue, TopicExists
+from penstock.errors import InvalidValue, TopicExists, TopicNotFound
 from penstock.spark.planning import Span, admitted, spans
 from penstock.spark.snapshots import REPLAY, TOPIC, entries, make_topic
 
@@ -29,8 +31,11 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # Of the run.
     id: str  # Its own, for ever.
-    what: str  # The settings that say what is read, to tell this one from another of the same name.
+    what: str  # The settings but for the times, to tell this one from another of the same name.
     topic: str
+    to: str  # The topic that gets it.
+    from_ms: int | None
+    to_ms: int | None
     start: dict[int, int]  # By partition ...
     end: dict[int, int]  # ... up to before.
     chunk_records: int
@@ -56,7 +61,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 def begun(broker: "Broker", wanted: Replay) -> Replay:
     """The replay of that name that was not finished; if there is none, the wanted one, from now on."""
     known = _under_way(broker, wanted.name)
-    if known is None:
+    if known is None or published(broker, known) is None:
         make_topic(broker)
         broker.publish(TOPIC, msgspec.json.encode(wanted), key=REPLAY + wanted.name)
         return wanted
@@ -64,6 +69,14 @@ def begun(broker: "Broker", wanted: Replay) -> Replay:
         why = "a replay of that name, with other settings, is not finished; finish it, or take another name"
         raise InvalidValue(name="name", value=wanted.name, why=why)
     return known
+
+
+def published(broker: "Broker", replay: Replay) -> int | None:
+    """The number of the last chunk that was published; None if none was."""
+    try:
+        return broker.published_version(replay.to, replay.application)
+    except TopicNotFound:
+        return None
 
 
 def finished(broker: "Broker", replay: Replay) -> None:

@@ -124,13 +124,13 @@ def _to_topic(settings: Settings, context: Context) -> None:
     replays.make_target(broker, settings.to, like=settings.topic)
     make_staging(broker)
     replay = replays.begun(broker, _wanted(settings, context))
-    done = broker.published_version(settings.to, replay.application)
+    done = replays.published(broker, replay)
     publish = publisher(settings.where)
     context.progress.expect(replay.records)
     pace = _Pace(settings.rate, context)
     for number, some in enumerate(replay.chunks()):
         if done is None or number > done:
-            chunk = _chunk(settings, context, replay.application, number, some)
+            chunk = _chunk(settings, context, replay, number, some)
             pace.keep(publish(context.spark, broker, chunk))
         context.progress.advance(records=sum(map(len, some)), batches=1)
         if context.stopping.is_set():
@@ -143,11 +143,11 @@ def _wanted(settings: Settings, context: Context) -> Replay:
     """The plan, if there is none yet."""
     start, end = _range(settings, context)
     chunk = CHUNK_RECORDS if settings.rate is None else int(settings.rate * BURST_S)
-    told = {"rate": None, "dry_run": False}  # These do not change what is replayed.
-    what = msgspec.json.encode(msgspec.structs.replace(settings, **told)).decode()
+    what = [settings.topic, settings.to, settings.key, settings.where, settings.on_gap]
     return Replay(
-        name=context.name, id=uuid4().hex, what=what, topic=settings.topic, start=start, end=end,
-        chunk_records=max(min(chunk, CHUNK_RECORDS), 1),
+        name=context.name, id=uuid4().hex, what=msgspec.json.encode(what).decode(),
+        topic=settings.topic, to=settings.to, from_ms=_ms(settings.from_time), to_ms=_ms(settings.to_time),
+        start=start, end=end, chunk_records=max(min(chunk, CHUNK_RECORDS), 1),
     )  # fmt: skip
 
 
@@ -171,9 +171,7 @@ def _ms(time: datetime | None) -> int | None:
     return None if time is None else round(time.timestamp() * 1000)
 
 
-def _chunk(
-    settings: Settings, context: Context, application: str, number: int, some: "list[Span]"
-) -> "Chunk":
+def _chunk(settings: Settings, context: Context, replay: Replay, number: int, some: "list[Span]") -> "Chunk":
     from penstock.spark.replaying import Chunk
     from penstock.spark.sink import SinkOptions
 
@@ -181,12 +179,12 @@ def _chunk(
     return Chunk(
         source=replace(_source(settings, context), partition_records=records),
         sink=SinkOptions(servers=context.servers, topic=settings.to, write_id=None),
-        application=application,
+        application=replay.application,
         number=number,
         spans=tuple(some),
         key=settings.key.encode() or None,
-        from_ms=_ms(settings.from_time),
-        to_ms=_ms(settings.to_time),
+        from_ms=replay.from_ms,
+        to_ms=replay.to_ms,
     )
 
 
@@ -214,11 +212,12 @@ def _count(settings: Settings, context: Context) -> None:
     """Tell how many messages match, by partition."""
     from penstock.spark.replaying import chosen
 
-    start, end = _range(settings, context)
-    some = spans({settings.topic: start}, {settings.topic: end})
+    replay = _wanted(settings, context)
+    some = spans({settings.topic: replay.start}, {settings.topic: replay.end})
     found = {}
     if some:
-        rows = chosen(context.spark, context.broker, _chunk(settings, context, "", 0, some), settings.where)
+        chunk = _chunk(settings, context, replay, 0, some)
+        rows = chosen(context.spark, context.broker, chunk, settings.where)
         found = {row["partition"]: row["count"] for row in rows.groupBy("partition").count().collect()}
     read = sum(map(len, some))
     context.tell(f"{sum(found.values()):,} of {read:,} messages of {settings.topic} match")
