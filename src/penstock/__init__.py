@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import penstock.errors as errors
     import penstock.spark as spark
     import penstock.testing as testing
+    from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
     from penstock.api.broker import Broker, Queue, TopicHandle
     from penstock.api.handles import Consumer, Producer
     from penstock.broker.broker import EmbeddedBroker
@@ -52,15 +53,19 @@ _PLACES = {
     "Consumer": "api.handles",
     "DeadLetter": "info",
     "DeadLetterErrors": "info",
+    "Grant": "access",
     "GroupInfo": "info",
     "GroupOptions": "config",
     "GroupRates": "info",
     "GroupSettings": "config",
+    "KeyInfo": "access",
     "Message": "message",
+    "NewKey": "access",
     "PartitionInfo": "info",
     "PartitionLag": "info",
     "Producer": "api.handles",
     "Queue": "api.broker",
+    "Quota": "access",
     "Receipt": "message",
     "ReceivedMessage": "message",
     "Redrive": "info",
@@ -75,9 +80,10 @@ _PLACES = {
     "Trace": "trace",
     "TraceEvent": "trace",
     "Unacked": "info",
+    "UserInfo": "access",
     "Verdict": "info",
-    "connect": "client.sync",
     "WorkerMessage": "workers.message",
+    "connect": "client.sync",
 }
 _MODULES = ("aio", "errors", "spark", "testing")
 
@@ -90,16 +96,20 @@ __all__ = [
     "Consumer",
     "DeadLetter",
     "DeadLetterErrors",
+    "Grant",
     "GroupInfo",
     "GroupOptions",
     "GroupRates",
     "GroupSettings",
+    "KeyInfo",
     "Message",
+    "NewKey",
     "PartitionInfo",
     "PartitionLag",
     "PenstockError",
     "Producer",
     "Queue",
+    "Quota",
     "Receipt",
     "ReceivedMessage",
     "Redrive",
@@ -114,6 +124,7 @@ __all__ = [
     "Trace",
     "TraceEvent",
     "Unacked",
+    "UserInfo",
     "Verdict",
     "WorkerMessage",
     "__version__",

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.errors import ProtocolViolation
 from penstock.info import (
     BrokerInfo,
@@ -231,6 +232,35 @@ class RedriveSome(msgspec.Struct, frozen=True):
     group: str | None = None
 
 
+class KeyToMake(msgspec.Struct, frozen=True):
+    """An API key, and what it may do."""
+
+    name: str
+    grants: list[Grant]
+    quota: Quota | None = None
+
+
+class KeyId(msgspec.Struct, frozen=True):
+    """An API key."""
+
+    key_id: str
+
+
+class UserToSet(msgspec.Struct, frozen=True):
+    """A user, and what that one may do."""
+
+    name: str
+    password: str
+    grants: list[Grant]
+    quota: Quota | None = None
+
+
+class UserName(msgspec.Struct, frozen=True):
+    """A user."""
+
+    name: str
+
+
 class Call(msgspec.Struct, frozen=True):
     """One operation: the struct of its arguments and the type of its answer."""
 
@@ -267,6 +297,12 @@ CALLS: Final[Mapping[str, Call]] = {
     "dead_letters": Call(Listing, list[DeadLetter]),
     "dead_letter_errors": Call(AnyTopic, list[DeadLetterErrors]),
     "redrive": Call(RedriveSome, Redrive),
+    "create_key": Call(KeyToMake, NewKey),
+    "keys": Call(Nothing, list[KeyInfo]),
+    "revoke_key": Call(KeyId, None),
+    "set_user": Call(UserToSet, None),
+    "users": Call(Nothing, list[UserInfo]),
+    "delete_user": Call(UserName, None),
     "stats": Call(Nothing, BrokerInfo),
 }
 

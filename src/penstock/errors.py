@@ -35,6 +35,9 @@
     │   ├── ProtocolViolation     PROTOCOL_VIOLATION
     │   ├── VersionUnsupported    VERSION_UNSUPPORTED
     │   ├── OperationUnknown      OPERATION_UNKNOWN
+    │   ├── Unauthenticated       UNAUTHENTICATED
+    │   ├── Forbidden             FORBIDDEN
+    │   ├── IdentityNotFound      IDENTITY_NOT_FOUND
     │   ├── PipelineRunning       PIPELINE_RUNNING
     │   ├── PipelineFailed        PIPELINE_FAILED
     │   ├── QueryInvalid          QUERY_INVALID
@@ -45,6 +48,7 @@
     │   ├── DiskFull              DISK_FULL
     │   ├── MetadataStale         METADATA_STALE
     │   ├── Overloaded            OVERLOADED
+    │   ├── QuotaExceeded         QUOTA_EXCEEDED
     │   ├── ShuttingDown          SHUTTING_DOWN
     │   └── ServerUnreachable     SERVER_UNREACHABLE
     ├── OutcomeUnknown            the connection broke before the answer came; it may have been done
@@ -612,6 +616,50 @@ class OperationUnknown(RequestError):
         super().__init__(operation=operation)
 
 
+class Unauthenticated(RequestError):
+    """The server wants to know who comes, and was not told, or not in a way that it could believe.
+
+    Cause: no API key and no user was given, or the key was revoked, or the password is another one.
+    Do: give a key: ``penstock.connect(url, key=...)``, or the variable ``PENSTOCK_KEY``. An admin makes one
+        with ``penstock key create``.
+    """
+
+    code = "UNAUTHENTICATED"
+    sentence = "{why}; give a key that is valid here: key=..., or PENSTOCK_KEY in the environment"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
+
+
+class Forbidden(RequestError):
+    """Whoever asks is known, and may not do this.
+
+    Cause: none of the grants of the key or the user has the role that it needs, on that topic and group.
+    Do: use another key, or have an admin grant the role that the sentence names (``penstock key create``,
+        ``penstock user set``).
+    """
+
+    code = "FORBIDDEN"
+    sentence = "{who} may not do {operation} on {on}: it needs the role {role} there; ask an admin for it"
+
+    def __init__(self, *, who: str, operation: str, on: str, role: str) -> None:
+        super().__init__(who=who, operation=operation, on=on, role=role)
+
+
+class IdentityNotFound(RequestError):
+    """There is no API key, or no user, of that name.
+
+    Cause: it was revoked or deleted, or the name is misspelt; a key is named by its id.
+    Do: look at what there is: ``penstock key list``, ``penstock user list``.
+    """
+
+    code = "IDENTITY_NOT_FOUND"
+    sentence = "there is no {kind} {name!r}; see: penstock {kind} list"
+
+    def __init__(self, *, kind: str, name: str) -> None:
+        super().__init__(kind=kind, name=name)
+
+
 class PipelineRunning(RequestError):
     """Somebody runs a pipeline of this name already.
 
@@ -753,6 +801,21 @@ class Overloaded(UnavailableError):
 
     def __init__(self, *, what: str, limit: int) -> None:
         super().__init__(what=what, limit=limit)
+
+
+class QuotaExceeded(UnavailableError):
+    """A key or a user does more than its quota allows; or logs in too often with a wrong secret.
+
+    Cause: it publishes faster than its quota, or has as many connections as it may have; or logins have
+        failed, and the next one has to wait.
+    Do: wait for ``retry_after`` seconds and try again; an admin can raise the quota.
+    """
+
+    code = "QUOTA_EXCEEDED"
+    sentence = "{who} has used up its quota: {limit} {what}; try again in {retry_after} seconds"
+
+    def __init__(self, *, who: str, what: str, limit: int, retry_after: int) -> None:
+        super().__init__(who=who, what=what, limit=limit, retry_after=retry_after)
 
 
 class ShuttingDown(UnavailableError):

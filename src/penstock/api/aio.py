@@ -14,10 +14,11 @@ cancelled while it waits has either not happened or happens all the same: what
 was written stays written.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
@@ -320,6 +321,34 @@ class AsyncBroker:
         ``rate`` is messages a second; a dry run only counts.
         """
         return await self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
+
+    # Who may come, by the listeners of a server that asks for keys.
+
+    async def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
+        """Make an API key; what is returned is the only place where its secret ever is."""
+        return await self._driver.run(self._operations.create_key(name, grants, quota))
+
+    async def keys(self) -> list[KeyInfo]:
+        """The API keys there are, the oldest first."""
+        return await self._driver.run(self._operations.keys())
+
+    async def revoke_key(self, key_id: str) -> None:
+        """End an API key, by its id; whoever is connected with it is cut off."""
+        await self._driver.run(self._operations.revoke_key(key_id))
+
+    async def set_user(
+        self, name: str, password: str, grants: Sequence[Grant], *, quota: Quota | None = None
+    ) -> None:
+        """Make a user, or give one another password and other grants; whoever has logged in is cut off."""
+        await self._driver.run(self._operations.set_user(name, password, grants, quota))
+
+    async def users(self) -> list[UserInfo]:
+        """The users there are."""
+        return await self._driver.run(self._operations.users())
+
+    async def delete_user(self, name: str) -> None:
+        """End a user; whoever has logged in is cut off."""
+        await self._driver.run(self._operations.delete_user(name))
 
     # The broker itself.
 

@@ -14,10 +14,11 @@ gives the same class over a connection, and ``penstock.aio`` its twin for
 asyncio, with the same names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.handles import Consumer, Producer
 from penstock.api.operations import Driver, Operations
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
@@ -320,6 +321,34 @@ class Broker:
         ``rate`` is messages a second; a dry run only counts.
         """
         return self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
+
+    # Who may come, by the listeners of a server that asks for keys.
+
+    def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
+        """Make an API key; what is returned is the only place where its secret ever is."""
+        return self._driver.run(self._operations.create_key(name, grants, quota))
+
+    def keys(self) -> list[KeyInfo]:
+        """The API keys there are, the oldest first."""
+        return self._driver.run(self._operations.keys())
+
+    def revoke_key(self, key_id: str) -> None:
+        """End an API key, by its id; whoever is connected with it is cut off."""
+        self._driver.run(self._operations.revoke_key(key_id))
+
+    def set_user(
+        self, name: str, password: str, grants: Sequence[Grant], *, quota: Quota | None = None
+    ) -> None:
+        """Make a user, or give one another password and other grants; whoever has logged in is cut off."""
+        self._driver.run(self._operations.set_user(name, password, grants, quota))
+
+    def users(self) -> list[UserInfo]:
+        """The users there are."""
+        return self._driver.run(self._operations.users())
+
+    def delete_user(self, name: str) -> None:
+        """End a user; whoever has logged in is cut off."""
+        self._driver.run(self._operations.delete_user(name))
 
     # The broker itself.
 

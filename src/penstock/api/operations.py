@@ -14,9 +14,10 @@ Arguments arrive as the program gave them, unchecked; the answers are the
 values of ``message``, ``info`` and ``trace``.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
 from penstock.info import (
     BrokerInfo,
@@ -218,6 +219,22 @@ class Operations(Protocol):
         error: str | None,
         group: str | None,
     ) -> Work[Redrive]: ...
+
+    # Who may come.
+
+    def create_key(self, name: str, grants: Sequence[Grant], quota: Quota | None) -> Work[NewKey]: ...
+
+    def keys(self) -> Work[list[KeyInfo]]: ...
+
+    def revoke_key(self, key_id: str) -> Work[None]: ...
+
+    def set_user(
+        self, name: str, password: str, grants: Sequence[Grant], quota: Quota | None
+    ) -> Work[None]: ...
+
+    def users(self) -> Work[list[UserInfo]]: ...
+
+    def delete_user(self, name: str) -> Work[None]: ...
 
     # The broker itself.
 

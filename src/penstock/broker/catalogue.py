@@ -12,11 +12,9 @@ at the next open.  The rest of the broker gets topics from here and never
 builds a path.
 """
 
-from typing import TypeVar
-
 import msgspec
-from crc32c import crc32c
 
+from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State, Topic
 from penstock.config import TopicSettings
 from penstock.errors import DirectoryUnusable, InvalidValue, TopicExists
@@ -25,9 +23,6 @@ from penstock.types import check_name
 
 FORMAT_VERSION = 1
 PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
-
-
-T = TypeVar("T")
 
 
 class Manifest(msgspec.Struct):
@@ -78,7 +73,7 @@ class Catalogue:
 
     def _read_manifest(self) -> Manifest:
         try:
-            manifest = _unsealed(self._files.read_file(self._manifest_path), Manifest)
+            manifest = unsealed(self._files.read_file(self._manifest_path), Manifest)
         except (msgspec.MsgspecError, InvalidValue) as error:
             raise DirectoryUnusable(
                 directory=self._state.directory,
@@ -92,12 +87,12 @@ class Catalogue:
         return manifest
 
     def _save_manifest(self, manifest: Manifest) -> None:
-        self._files.write_file(self._manifest_path, _sealed(manifest))
+        self._files.write_file(self._manifest_path, sealed(manifest))
 
     def _read_settings(self, name: str) -> TopicSettings:
         path = f"{self._topics_path}/{name}/topic.json"
         try:
-            return _unsealed(self._files.read_file(path), TopicSettings)
+            return unsealed(self._files.read_file(path), TopicSettings)
         except (msgspec.MsgspecError, InvalidValue) as error:
             raise DirectoryUnusable(
                 directory=self._state.directory,
@@ -120,7 +115,7 @@ class Catalogue:
         if self._files.exists(making):
             self._files.remove_tree(making)
         self._files.make_directory(making)
-        self._files.write_file(f"{making}/topic.json", _sealed(settings))
+        self._files.write_file(f"{making}/topic.json", sealed(settings))
         self._clear_away(name)  # What a disk that was full may have left of an earlier try.
         self._files.rename(making, f"{self._topics_path}/{name}")
         self._files.sync_directory(self._topics_path)
@@ -138,7 +133,7 @@ class Catalogue:
             raise InvalidValue(
                 name="durability", value=settings.durability, why="it is fixed when a topic is created"
             )
-        self._files.write_file(f"{topic.directory}/topic.json", _sealed(settings))
+        self._files.write_file(f"{topic.directory}/topic.json", sealed(settings))
         topic.version = self._state.new_version()
         topic.settings = settings
 
@@ -173,16 +168,3 @@ class Catalogue:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _sealed(value: msgspec.Struct) -> bytes:
-    """A line of JSON, and a line with its checksum: a digit that changed on disk is no longer the setting."""
-    text = msgspec.json.encode(value)
-    return text + b"\ncrc32c %08x\n" % crc32c(text)
-
-
-def _unsealed(data: bytes, kind: type[T]) -> T:
-    text, _, seal = data.partition(b"\n")
-    if seal != b"crc32c %08x\n" % crc32c(text):
-        raise msgspec.DecodeError("its checksum does not match")
-    return msgspec.json.decode(text, type=kind)

@@ -9,6 +9,7 @@
     fetching       logs as they are         deliveries     what became of messages
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
+    access         API keys and users       audit          what admins did
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when
@@ -21,6 +22,8 @@ from random import Random
 
 import msgspec
 
+from penstock.broker.access import Access
+from penstock.broker.audit import Audit
 from penstock.broker.browsing import Browsing
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.dead_letters import DeadLetters
@@ -63,6 +66,8 @@ class Core:
     ) -> None:
         self.state = State(directory=directory, files=files, clock=clock, config=config, random=random)
         self.catalogue = Catalogue(self.state)
+        self.access = Access(self.state)
+        self.audit = Audit(self.state)
         self.groups = Groups(self.state)
         self.publishing = Publishing(self.state)
         self.dead_letters = DeadLetters(self.state, self.catalogue, self.publishing, self.groups)
@@ -90,6 +95,7 @@ class Core:
                 for number in range(topic.settings.partitions):
                     topic.partitions.append(open_partition(self.state, topic, number))
                 self._revive(topic)
+            self.access.open()
         except BaseException:
             self._abandon()
             raise
@@ -145,6 +151,7 @@ class Core:
         finally:
             self.state.closed = True
             self.state.commit.close()
+            self.audit.close()
             self.catalogue.close()
 
     def _close_partition(self, partition: Partition) -> None:

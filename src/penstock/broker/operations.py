@@ -1,6 +1,6 @@
 """The operations of a broker in this process: each one finds its service.
 
-    LocalOperations ──> catalogue, publishing, groups, schedules, dead letters, tracing
+    LocalOperations ──> catalogue, publishing, groups, schedules, dead letters, tracing, access
     LocalConsumer   ──> queues, or streams
 
 It decides nothing.  What waits is a generator of steps already; what does not
@@ -10,6 +10,7 @@ is made one, so that it runs under the lock like the others.
 from collections.abc import Callable
 from typing import Any
 
+from penstock.access import KeyInfo, NewKey, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
@@ -294,6 +295,38 @@ class LocalOperations:
         return self._core.dead_letters.redrive(
             topic, limit=limit, per_second=rate, dry_run=dry_run, error=error, group=group
         )
+
+    # Who may come.
+
+    @at_once
+    def create_key(self, name: str, grants: Any, quota: Any) -> NewKey:
+        """Make an API key."""
+        return self._core.access.create_key(name, grants, quota)
+
+    @at_once
+    def keys(self) -> list[KeyInfo]:
+        """The API keys there are."""
+        return self._core.access.keys()
+
+    @at_once
+    def revoke_key(self, key_id: str) -> None:
+        """End an API key."""
+        self._core.access.revoke_key(key_id)
+
+    @at_once
+    def set_user(self, name: str, password: str, grants: Any, quota: Any) -> None:
+        """Make a user, or change one."""
+        self._core.access.set_user(name, password, grants, quota)
+
+    @at_once
+    def users(self) -> list[UserInfo]:
+        """The users there are."""
+        return self._core.access.users()
+
+    @at_once
+    def delete_user(self, name: str) -> None:
+        """End a user."""
+        self._core.access.delete_user(name)
 
     # The broker itself.
 

@@ -12,11 +12,12 @@ What may be sent again after a lost connection is decided here, by name:
     the rest   are not repeated: ``OutcomeUnknown``
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.calls import CALLS, decode_answer, plain, wire_message
 from penstock.client.consumer import RemoteConsumer
@@ -26,7 +27,7 @@ from penstock.client.receiver import Receiver
 from penstock.client.session import NOTHING, Session
 from penstock.client.work import work
 from penstock.config import PARTITIONS_MAX, Compression, GroupOptions, Start, TopicOptions
-from penstock.errors import GroupNotFound, InvalidValue, TopicExists, TopicNotFound
+from penstock.errors import GroupNotFound, IdentityNotFound, InvalidValue, TopicExists, TopicNotFound
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -51,15 +52,18 @@ from penstock.wire.native_bodies import OpenConsumer, encode_call
 LOOKS: Final = frozenset({
     "topics", "describe_topic", "describe_group", "read", "peek", "trace", "scheduled", "scheduled_count",
     "dead_letters", "dead_letter_errors", "stats", "published_version", "offsets", "delivery_states",
+    "keys", "users",
 })  # fmt: skip
 TWICE: Final = frozenset({
     "alter_topic", "create_group", "seek", "reschedule", "publish_staged", "commit_offsets", "begin_restore",
-    "restore",
+    "restore", "set_user",
 })  # fmt: skip
 DONE: Final = {
     "create_topic": frozenset({TopicExists.code}),
     "delete_topic": frozenset({TopicNotFound.code}),
     "delete_group": frozenset({GroupNotFound.code}),
+    "revoke_key": frozenset({IdentityNotFound.code}),
+    "delete_user": frozenset({IdentityNotFound.code}),
 }
 STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
@@ -395,6 +399,41 @@ class RemoteOperations:
             group=group,
         )
         return redriven
+
+    # Who may come.
+
+    @work
+    async def create_key(self, name: str, grants: Sequence[Grant], quota: Quota | None) -> NewKey:
+        """Make an API key."""
+        made: NewKey = await self._call("create_key", name=name, grants=grants, quota=quota)
+        return made
+
+    @work
+    async def keys(self) -> list[KeyInfo]:
+        """The API keys there are."""
+        keys: list[KeyInfo] = await self._call("keys")
+        return keys
+
+    @work
+    async def revoke_key(self, key_id: str) -> None:
+        """End an API key."""
+        await self._call("revoke_key", key_id=key_id)
+
+    @work
+    async def set_user(self, name: str, password: str, grants: Sequence[Grant], quota: Quota | None) -> None:
+        """Make a user, or change one."""
+        await self._call("set_user", name=name, password=password, grants=grants, quota=quota)
+
+    @work
+    async def users(self) -> list[UserInfo]:
+        """The users there are."""
+        users: list[UserInfo] = await self._call("users")
+        return users
+
+    @work
+    async def delete_user(self, name: str) -> None:
+        """End a user."""
+        await self._call("delete_user", name=name)
 
     # The broker itself.
 

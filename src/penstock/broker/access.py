@@ -1,0 +1,202 @@
+"""The API keys and users of one broker.
+
+    data/access.json     who there is, what each may do, and a salted scrypt hash of each secret
+
+A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``;
+it is told once, when the key is made.  What is stored is a hash: whoever
+has the file has no key.
+
+Nothing is enforced here, and a program with the broker in its own process is
+the operator.  The front ends find who comes (``key``, ``user``), check the secret
+beside the event loop, because that is slow on purpose, and guard what they
+call; see ``frontends/security``.  They hear of every change by ``changed``.
+
+Cost: the secret of a key is 256 random bits, which nobody guesses, so its hash
+is a cheap one (5 ms).  A password is worth guessing, so its hash is slow (60 ms),
+and for so long ``set_user`` keeps the broker: it is called a few times a year.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from penstock.access import KeyInfo, NewKey, UserInfo, grants_of, quota_of
+from penstock.broker.sealed import sealed, unsealed
+from penstock.broker.state import State
+from penstock.errors import DirectoryUnusable, IdentityNotFound, InvalidValue, Overloaded
+from penstock.types import check_name
+
+KEY_MARK: Final = "pk"  # Begins every key, so that one that leaked is found by a search.
+ID_BYTES: Final = 6
+SECRET_BYTES: Final = 32
+SALT_BYTES: Final = 16
+PASSWORD_LENGTH_MIN: Final = 8
+PASSWORD_LENGTH_MAX: Final = 1000
+IDENTITIES_MAX: Final = 10_000  # Keys and users together: they are one file, which is written as a whole.
+
+# scrypt's n: memory is n KiB, and time grows with it.
+KEY_COST: Final = 1 << 10
+PASSWORD_COST: Final = 1 << 14
+MEMORY_MAX: Final = 256 * 1024 * 1024
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    """A secret as it is stored."""
+
+    cost: int
+    salt: bytes
+    digest: bytes
+
+    @classmethod
+    def of(cls, secret: str, cost: int) -> "Credential":
+        """Salt and hash a new secret."""
+        salt = secrets.token_bytes(SALT_BYTES)
+        return cls(cost=cost, salt=salt, digest=_digest(secret, salt, cost))
+
+    def fits(self, secret: str) -> bool:
+        """Whether this is the secret; takes its time, so not on an event loop."""
+        return hmac.compare_digest(_digest(secret, self.salt, self.cost), self.digest)
+
+
+def _digest(secret: str, salt: bytes, cost: int) -> bytes:
+    text = secret.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(text, salt=salt, n=cost, r=8, p=1, maxmem=MEMORY_MAX)
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key and its credential."""
+
+    info: KeyInfo
+    credential: Credential
+
+
+class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
+    """A user and the credential."""
+
+    info: UserInfo
+    credential: Credential
+
+
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of access.json."""
+
+    keys: dict[str, StoredKey] = {}
+    users: dict[str, StoredUser] = {}
+
+
+class Access:
+    """The keys and users of a data directory."""
+
+    def __init__(self, state: State) -> None:
+        self.changed: Callable[[str, str], None] = lambda _kind, _name: None  # Front ends put theirs here.
+        self._state = state
+        self._path = f"{state.directory}/access.json"
+        self._book = Book()
+
+    def open(self) -> None:
+        """Read what there is."""
+        files = self._state.files
+        if not files.exists(self._path):
+            return
+        try:
+            self._book = unsealed(files.read_file(self._path), Book)
+        except (msgspec.MsgspecError, InvalidValue) as error:
+            raise DirectoryUnusable(
+                directory=self._state.directory,
+                why=f"access.json is damaged ({error}); restore it from a copy",
+            ) from None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nobody yet."""
+        return not self._book.keys and not self._book.users
+
+    # Keys.
+
+    def create_key(self, name: Any, grants: Any, quota: Any) -> NewKey:
+        """Make a key; the answer is the only place where its secret ever is."""
+        check_name("key", name)
+        info = KeyInfo(
+            id=secrets.token_hex(ID_BYTES),
+            name=name,
+            grants=grants_of(grants),
+            quota=quota_of(quota),
+            created_ms=self._now(),
+        )
+        self._check_room()
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        stored = StoredKey(info=info, credential=Credential.of(secret, KEY_COST))
+        self._save(keys=self._book.keys | {info.id: stored})
+        return NewKey(id=info.id, name=name, key=f"{KEY_MARK}_{info.id}_{secret}")
+
+    def keys(self) -> list[KeyInfo]:
+        """All keys, the oldest first."""
+        return sorted((stored.info for stored in self._book.keys.values()), key=lambda info: info.created_ms)
+
+    def revoke_key(self, key_id: Any) -> None:
+        """It is no key any more, and whoever is connected with it is cut off."""
+        if key_id not in self._book.keys:
+            raise IdentityNotFound(kind="key", name=str(key_id))
+        self._save(keys={one: stored for one, stored in self._book.keys.items() if one != key_id})
+        self.changed("key", key_id)
+
+    def key(self, key_id: str) -> StoredKey | None:
+        """A key, to check a secret against."""
+        return self._book.keys.get(key_id)
+
+    # Users.
+
+    def set_user(self, name: Any, password: Any, grants: Any, quota: Any) -> None:
+        """Make a user, or give one another password, other grants and another quota."""
+        check_name("user", name)
+        check_password(password)
+        before = self._book.users.get(name)
+        if before is None:
+            self._check_room()
+        info = UserInfo(
+            name=name,
+            grants=grants_of(grants),
+            quota=quota_of(quota),
+            created_ms=self._now() if before is None else before.info.created_ms,
+        )
+        stored = StoredUser(info=info, credential=Credential.of(password, PASSWORD_COST))
+        self._save(users=self._book.users | {name: stored})
+        self.changed("user", name)
+
+    def users(self) -> list[UserInfo]:
+        """All users, by name."""
+        return sorted((stored.info for stored in self._book.users.values()), key=lambda info: info.name)
+
+    def delete_user(self, name: Any) -> None:
+        """Nobody logs in by that name any more, and whoever has is cut off."""
+        if name not in self._book.users:
+            raise IdentityNotFound(kind="user", name=str(name))
+        self._save(users={one: stored for one, stored in self._book.users.items() if one != name})
+        self.changed("user", name)
+
+    def user(self, name: str) -> StoredUser | None:
+        """A user, to check a password against."""
+        return self._book.users.get(name)
+
+    def _save(self, **changes: Any) -> None:
+        book = msgspec.structs.replace(self._book, **changes)
+        self._state.files.write_file(self._path, sealed(book))
+        self._book = book  # Only now: what is not on disk did not happen.
+
+    def _check_room(self) -> None:
+        if len(self._book.keys) + len(self._book.users) >= IDENTITIES_MAX:
+            raise Overloaded(what="keys and users", limit=IDENTITIES_MAX)
+
+    def _now(self) -> int:
+        return self._state.clock.wall_ms()
+
+
+def check_password(password: Any) -> None:
+    """Refuse what is no password, without ever showing it."""
+    if not isinstance(password, str) or not PASSWORD_LENGTH_MIN <= len(password) <= PASSWORD_LENGTH_MAX:
+        why = f"it has {PASSWORD_LENGTH_MIN} to {PASSWORD_LENGTH_MAX} characters"
+        raise InvalidValue(name="password", value="...", why=why)

@@ -1,0 +1,67 @@
+"""The book of what admins did: a line of JSON for each act, also for those that were refused.
+
+    data/audit.log      {"time":"2026-11-16T03:12:45.120Z","who":"user anna","operation":"delete_topic",
+                         "on":"orders","outcome":"done"}
+    data/audit.log.1    what was there before it had 16 MiB; what was before that is gone
+
+An act that was done is on disk before it is answered.  One that was refused is
+written and not synced: who may do nothing must not keep the disk busy.  What a
+crash leaves of half a line is ended, so that every other line stays a document.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from penstock.broker.state import State
+from penstock.log.files import File
+
+BYTES_MAX: Final = 16 * 1024 * 1024  # About 100,000 acts.
+DONE: Final = "done"
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One act."""
+
+    time: str  # RFC 3339, UTC.
+    who: str
+    operation: str
+    on: str  # The topic, group, key or user.
+    outcome: str  # "done", or the code of the error.
+
+
+class Audit:
+    """The book of one broker; there is no file until there is something to write."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._path = f"{state.directory}/audit.log"
+        self._file: File | None = None
+
+    def note(self, who: str, operation: str, on: str, outcome: str) -> None:
+        """Write down one act."""
+        wall = datetime.fromtimestamp(self._state.clock.wall_ms() / 1000, UTC)
+        time = wall.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        entry = AuditEntry(time=time, who=who, operation=operation, on=on, outcome=outcome)
+        file = self._opened()
+        file.append((msgspec.json.encode(entry) + b"\n",))
+        if outcome == DONE:
+            file.sync()
+
+    def _opened(self) -> File:
+        if self._file is not None and self._file.size >= BYTES_MAX:
+            self.close()
+            self._state.files.rename(self._path, f"{self._path}.1")
+        if self._file is None:
+            self._file = self._state.files.open(self._path, create=True)
+            self._state.files.sync_directory(self._state.directory)
+            if self._file.size and self._file.read(self._file.size - 1, 1) != b"\n":
+                self._file.append((b"\n",))
+        return self._file
+
+    def close(self) -> None:
+        """No more acts; the next one opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

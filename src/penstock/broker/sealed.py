@@ -1,0 +1,22 @@
+"""Small files of JSON with a checksum: a digit that changed on disk is no longer the setting."""
+
+from typing import TypeVar
+
+import msgspec
+from crc32c import crc32c
+
+T = TypeVar("T")
+
+
+def sealed(value: msgspec.Struct) -> bytes:
+    """A line of JSON, and a line with its checksum."""
+    text = msgspec.json.encode(value)
+    return text + b"\ncrc32c %08x\n" % crc32c(text)
+
+
+def unsealed(data: bytes, kind: type[T]) -> T:
+    """The value; ``msgspec.DecodeError`` if something was changed."""
+    text, _, seal = data.partition(b"\n")
+    if seal != b"crc32c %08x\n" % crc32c(text):
+        raise msgspec.DecodeError("its checksum does not match")
+    return msgspec.json.decode(text, type=kind)
