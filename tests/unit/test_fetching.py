@@ -170,6 +170,9 @@ def test_what_is_not_on_disk_yet_is_not_fetched() -> None:
     assert log.fetch(1, 1000) == (b"", 1)
     with pytest.raises(OffsetOutOfRange):
         log.fetch(2, 1000)
+    for _ in range(200):  # More than a page, so that the index has places that nobody may see yet.
+        log.append(bytearray(encode_values([b"c"], 0)))
+    assert log.fetch(0, 1 << 20)[1] == 1
 
 
 def test_a_damaged_header_at_the_end_of_a_fetch_is_found() -> None:

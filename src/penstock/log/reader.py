@@ -245,23 +245,21 @@ class LogReader:
         if offset == self.high:
             return b"", offset
         segment, position, base = self._locate(offset)
-        end, following = self._reach(segment, position, base, position + max_bytes)
+        end, following = self._reach(segment, position + max_bytes)
         if end == position:  # The first batch alone is longer.
             head = self._use(segment).read(position, HEADER_BYTES)
             size = 12 + int.from_bytes(head[8:12], "big")
-            end, following = self._reach(segment, position, base, position + size)
+            end, following = self._reach(segment, position + size)
         data = self._use(segment).read(position, end - position)
         if not data or len(data) != end - position:
             raise_corruption(segment, position, f"the batch of offset {base} is not whole")
         self._hint(following, segment, end)
         return data, following
 
-    def _reach(self, segment: Segment, position: int, base: int, limit: int) -> tuple[int, int]:
+    def _reach(self, segment: Segment, limit: int) -> tuple[int, int]:
         """Where the last batch that ends within ``limit`` and begins below ``high`` ends; what follows it."""
         limit = min(limit, segment.size)
         offset, at = self._index(segment).find_mark(limit, self.high)
-        if at < position:
-            offset, at = base, position
         file = self._use(segment)
         while True:
             data = file.read(at, min(SEEK_BYTES, limit - at))
