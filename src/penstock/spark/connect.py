@@ -67,9 +67,11 @@ def carrying(made: Any, content: bytes) -> Any:
     revived = revive
 
     def reduced(self: Any) -> tuple[Callable[..., Any], tuple[bytes, bytes]]:
-        plain: Any = object.__new__(kind)
-        plain.__dict__.update(self.__dict__)
-        return revived, (content, cloudpickle.dumps(plain))  # type: ignore[no-untyped-call]
+        carrier, self.__class__ = self.__class__, kind  # As it was made, so that it pickles as itself.
+        try:
+            return revived, (content, cloudpickle.dumps(self))  # type: ignore[no-untyped-call]
+        finally:
+            self.__class__ = carrier
 
     made.__class__ = type(kind.__name__, (kind,), {"__reduce__": reduced})
     return made
