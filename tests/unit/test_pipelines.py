@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms: int = 5000
     file_bytes: int = 1
     limit: int | None = None
+    tables: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.limit == 0:
@@ -101,11 +102,13 @@ def test_settings_are_read_from_toml_each_in_the_way_of_its_name() -> None:
 
 def test_flags_come_after_the_file_and_text_is_enough_for_all_kinds() -> None:
     run, settings = settings_of(
-        'source = "orders"', source="7", topics="a, b", from_time="1h", limit="3", ui="true", name="n"
-    )
+        'source = "orders"', source="7", topics="a, b", from_time="1h", limit="3", ui="true", name="n",
+        tables='{a="b"}',
+    )  # fmt: skip
 
     assert (run.ui, run.name) == (True, "n")
     assert (settings.source, settings.topics, settings.limit) == ("7", ["a", "b"], 3)
+    assert settings.tables == {"a": "b"}
     assert settings.from_time == datetime.fromtimestamp(NOW_MS / 1000 - 3600, UTC)
 
 

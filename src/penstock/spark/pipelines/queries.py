@@ -5,6 +5,7 @@ stopped in a moment without a batch under way if there is one soon: stopping it
 in the middle is safe, and only costs the batch.
 """
 
+import threading
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
@@ -17,65 +18,83 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.5
 INITIALIZING: Final = "Initializing"  # How the status of a query begins that is not ready yet.
+WORKER_LATE: Final = "Python worker failed to connect back"
+STARTS_MAX: Final = 4
 PATIENCE_LOOKS: Final = 20  # How often a stop looks for a moment without a batch.
 
 
-def begin(writer: "DataStreamWriter", context: Context, interval_ms: int) -> "StreamingQuery":
-    """Start a query: for what there is now, or for as long as the run goes on.
-
-    Returns when its Python workers are there: Spark gives each ten seconds to start, which may be too little
-    on a busy machine for those of several queries at once.
-    """
-    if context.once:
-        query = writer.trigger(availableNow=True).start()
-    else:
-        query = writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
-    while query.isActive and query.status["message"].startswith(INITIALIZING):
-        if context.stopping.wait(LOOK_S / 5):
-            break
-    return query
-
-
-def follow(queries: "list[StreamingQuery]", context: Context, *, group: str, topics: list[str]) -> int:
-    """Return when all queries have ended, with how many rows the first one's watermark has left out.
+def run_queries(
+    writers: "list[DataStreamWriter]", context: Context, *, interval_ms: int, group: str, topics: list[str]
+) -> int:
+    """Run queries until all have ended; returns how many rows the first one's watermark has left out.
 
     What the first one does is what the run does.  The lag is that of ``group``, in which the first query
     commits its place in ``topics``.
     """
-    counter = Counter(queries[0], context, group, topics)
+    running: list[Running] = []
     try:
-        while any(query.isActive for query in queries) and not context.stopping.is_set():
-            context.stopping.wait(LOOK_S)
+        for writer in writers:
+            running.append(Running(writer, context, interval_ms))  # noqa: PERF401 - if one fails, all end.
+        counter = Counter(running[0], context, group, topics)
+        while any([query.goes_on() for query in running]) and not context.stopping.wait(LOOK_S):  # noqa: C419 - all.
             counter.count()
-            _check(queries)
-        _check(queries)
     finally:
-        for query in queries:
-            _end(query)
+        for query in running:
+            query.end()
     counter.count()
     return counter.dropped
 
 
-def _check(queries: "list[StreamingQuery]") -> None:
-    for query in queries:
-        error = query.exception()
-        if error is not None:
+class Running:
+    """A query, which is started when it is made: for what there is now, or for as long as the run goes on.
+
+    Spark gives a Python worker ten seconds to start, which may be too little on a busy machine.  So one
+    query is started after the other, and one that fails for that reason is started again.
+    """
+
+    def __init__(self, writer: "DataStreamWriter", context: Context, interval_ms: int) -> None:
+        every = f"{interval_ms} milliseconds"
+        self._writer = (
+            writer.trigger(availableNow=True) if context.once else writer.trigger(processingTime=every)
+        )
+        self._context = context
+        self._starts = 0
+        self.query = self._started()
+
+    def _started(self) -> "StreamingQuery":
+        self._starts += 1
+        query = self._writer.start()
+        while query.isActive and query.status["message"].startswith(INITIALIZING):
+            if self._context.stopping.wait(LOOK_S / 5):
+                break
+        return query
+
+    def goes_on(self) -> bool:
+        """True until the query has done what there was; raises what it has failed with."""
+        if self.query.isActive:
+            return True
+        error = self.query.exception()
+        if error is None:
+            return False
+        if WORKER_LATE not in str(error) or self._starts == STARTS_MAX:
             raise error
+        self.query = self._started()
+        return True
 
-
-def _end(query: "StreamingQuery") -> None:
-    for _ in range(PATIENCE_LOOKS):
-        if not query.isActive or not query.status["isTriggerActive"]:
-            break
-        query.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # Half a second is fine, it says inside.
-    query.stop()
+    def end(self) -> None:
+        """Stop the query, if possible between two batches."""
+        for _ in range(PATIENCE_LOOKS):
+            if not self.query.isActive or not self.query.status["isTriggerActive"]:
+                break
+            threading.Event().wait(LOOK_S)
+        self.query.stop()
 
 
 class Counter:
     """Tells the run's progress what a query has done."""
 
-    def __init__(self, query: "StreamingQuery", context: Context, group: str, topics: list[str]) -> None:
-        self._query = query
+    def __init__(self, running: Running, context: Context, group: str, topics: list[str]) -> None:
+        self._running = running
         self._context = context
         self._group = group
         self._topics = topics
@@ -84,7 +103,7 @@ class Counter:
 
     def count(self) -> None:
         """Count the batches since the last time."""
-        for progress in self._query.recentProgress:
+        for progress in self._running.query.recentProgress:
             if progress.batchId > self._batch:
                 self._batch = progress.batchId
                 self.dropped += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)

@@ -18,7 +18,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple, TypeVar, get_args
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -26,6 +27,7 @@ from penstock.errors import InvalidConfiguration, InvalidValue, PenstockError
 from penstock.types import check_name, duration_ms, instant_ms, size_bytes
 
 LISTS: Final = (list, tuple)
+UNIONS: Final = (Union, UnionType)  # Such as "int | None".
 FLAG: Final = "--set"
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -129,7 +131,7 @@ def _instead(name: str, names: list[str]) -> str:
 
 
 def _read(field: msgspec.structs.FieldInfo, name: str, value: Any, is_flag: bool, now_ms: int) -> Any:
-    kinds = (field.type, *get_args(field.type))  # Of "int | None", the int.
+    kinds = get_args(field.type) if get_origin(field.type) in UNIONS else (field.type,)
     if is_flag and str not in kinds:
         value = _value(value)
     if field.name.endswith("_ms"):
@@ -138,7 +140,7 @@ def _read(field: msgspec.structs.FieldInfo, name: str, value: Any, is_flag: bool
         return size_bytes(name, value)
     if datetime in kinds:
         return _time(name, value, now_ms)
-    if isinstance(value, str) and any(getattr(kind, "__origin__", kind) in LISTS for kind in kinds):
+    if isinstance(value, str) and any(get_origin(kind) in LISTS for kind in kinds):
         value = [part.strip() for part in value.split(",")]
     try:
         return msgspec.convert(value, field.type, strict=False)

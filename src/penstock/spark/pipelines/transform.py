@@ -44,10 +44,10 @@ from penstock.spark.functions import load_function, ship
 from penstock.spark.pipelines import queries
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.rejects import Source, split
+from penstock.spark.pipelines.updates import Updates
 from penstock.types import duration_ms
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 MESSAGE: Final = ("key", "headers", "partition", "timestamp", "delay", "priority", "ttl")
@@ -100,22 +100,33 @@ def _check_source(name: str, source: Source) -> None:
 
 def run(settings: Settings, context: Context) -> None:
     """Run the queries until they have ended, or are stopped."""
-    started = []
-    if settings.topic:
-        rows = outgoing(_result(settings, context, context.name))
-        started.append(_publish(rows, "rows", settings.topic, settings, context))
-    if settings.table:
-        group = None if settings.topic else context.name  # Only one of them tells how far the run is.
-        started.append(_keep(_result(settings, context, group), settings, context))
-    if bad := _rejects(settings, context):
-        side = settings.side or f"{context.name}.bad"
-        started.append(_publish(reduce(DataFrame.unionByName, bad), "side", side, settings, context))
-    topics = [source.topic or name for name, source in settings.sources.items()]
     before = _files(settings, context)
-    dropped = queries.follow(started, context, group=context.name, topics=topics)
+    topics = [source.topic or name for name, source in settings.sources.items()]
+    writers = [
+        writer.option("checkpointLocation", f"{settings.checkpoint or context.checkpoint}/{name}")
+        for name, writer in _writers(settings, context).items()
+    ]
+    dropped = queries.run_queries(
+        writers, context, interval_ms=settings.interval_ms, group=context.name, topics=topics
+    )
     context.progress.advance(files=_files(settings, context) - before)
     if dropped:
         context.tell(f"{dropped:,} rows were left out by Spark's watermark: partitions were read far apart")
+
+
+def _writers(settings: Settings, context: Context) -> "dict[str, DataStreamWriter]":
+    """What is written where; each becomes a query, with a checkpoint of this name."""
+    writers = {}
+    if settings.topic:
+        rows = outgoing(_result(settings, context, context.name))
+        writers["rows"] = _to_topic(rows, settings.topic, settings.mode, context)
+    if settings.table:
+        group = None if settings.topic else context.name  # Only one of them tells how far the run is.
+        writers["table"] = _to_table(_result(settings, context, group), settings.table, context)
+    if bad := _rejects(settings, context):
+        side = settings.side or f"{context.name}.bad"
+        writers["side"] = _to_topic(reduce(DataFrame.unionByName, bad), side, "append", context)
+    return writers
 
 
 # Reading.
@@ -170,30 +181,21 @@ def _called(target: str, frames: dict[str, DataFrame]) -> DataFrame:
 # Writing.
 
 
-def _keep(rows: DataFrame, settings: Settings, context: Context) -> "StreamingQuery":
-    """Start a query that writes to the table."""
+def _to_table(rows: DataFrame, table: str, context: Context) -> "DataStreamWriter":
     context.spark.dataSource.register(results.ResultTable)
-    path = results.path_of(context.lake, settings.table)
-    return _begin(rows.writeStream.format(results.FORMAT).option("path", path), "table", settings, context)
+    return rows.writeStream.format(results.FORMAT).option("path", results.path_of(context.lake, table))
+
+
+def _to_topic(rows: DataFrame, topic: str, mode: str, context: Context) -> "DataStreamWriter":
+    with suppress(TopicExists):
+        context.broker.create_topic(topic)
+    if mode == "update":
+        return rows.writeStream.outputMode(mode).foreachBatch(Updates(context.servers, topic))
+    return rows.writeStream.format("penstock").options(servers=context.servers, topic=topic)
 
 
 def _files(settings: Settings, context: Context) -> int:
     return results.file_count(results.path_of(context.lake, settings.table)) if settings.table else 0
-
-
-def _publish(
-    rows: DataFrame, what: str, topic: str, settings: Settings, context: Context
-) -> "StreamingQuery":
-    """Start a query that writes to a topic."""
-    with suppress(TopicExists):
-        context.broker.create_topic(topic)
-    stream = rows.writeStream.format("penstock").option("servers", context.servers).option("topic", topic)
-    return _begin(stream.outputMode(settings.mode), what, settings, context)
-
-
-def _begin(stream: "DataStreamWriter", what: str, settings: Settings, context: Context) -> "StreamingQuery":
-    place = f"{settings.checkpoint or context.checkpoint}/{what}"
-    return queries.begin(stream.option("checkpointLocation", place), context, settings.interval_ms)
 
 
 def outgoing(rows: DataFrame) -> DataFrame:

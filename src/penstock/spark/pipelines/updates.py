@@ -1,0 +1,69 @@
+"""Rows that change, to a topic: what Spark's *update* mode needs, which a Python sink cannot do by itself.
+
+    each batch ──> foreachBatch ──> an ordinary write, numbered as the stream's own would be
+
+Spark refuses the mode for sinks written in Python, and asks nothing of a function
+that it calls for each batch.  So the batch is written as a table, by the writer of
+streams: it stages in the tasks, and publishes under the query's id and the batch's
+number, so that a batch that is repeated is there once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+from penstock.spark.sink import TopicStreamWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+FORMAT: Final = "penstock_update"
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Publishes one batch after the other; what ``foreachBatch`` calls."""
+
+    servers: str
+    topic: str
+
+    def __call__(self, batch: "DataFrame", version: int) -> None:
+        """Publish the batch of this number, once."""
+        batch.sparkSession.dataSource.register(UpdateSink)
+        writer = batch.write.format(FORMAT).mode("append")
+        writer.options(servers=self.servers, topic=self.topic, version=version).save()
+
+
+class UpdateSink(DataSource):
+    """The data source; its options are ours, and are not checked for people."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "UpdateWriter":
+        """One batch."""
+        options = {name: self.options[name] for name in ("servers", "topic")}
+        stream = TopicStreamWriter(options, schema, overwrite=overwrite)
+        return UpdateWriter(stream, int(self.options["version"]))
+
+
+class UpdateWriter(DataSourceArrowWriter):
+    """Writes a batch as its stream would."""
+
+    def __init__(self, stream: TopicStreamWriter, version: int) -> None:
+        self._stream = stream
+        self._version = version
+
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> Any:
+        """In a task."""
+        return self._stream.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, when all tasks are done."""
+        self._stream.commit(messages, self._version)
