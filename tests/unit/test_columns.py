@@ -133,6 +133,15 @@ def test_of_headers_with_one_name_the_last_wins() -> None:
     assert row[4] == {"a": b"3", "c": None, "b": None}
 
 
+@pytest.mark.parametrize("count", [2, 8, 9, 40])
+def test_a_record_may_have_many_headers(count: int) -> None:
+    headers: Headers = [(f"n{each}", b"%d" % each) for each in range(count)]
+
+    rows_of_two = rows(batch_of(0, [(None, b"v", headers), (None, b"w", [*headers, ("n1", b"last")])]))
+
+    assert [row[4] for row in rows_of_two] == [dict(headers), dict(headers) | {"n1": b"last"}]
+
+
 def test_the_time_of_appending_is_that_of_every_record() -> None:
     assert [row[1] for row in rows(batch_of(0, some(3), APPEND_TIME))] == [1_003_000] * 3
 
