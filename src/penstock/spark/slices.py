@@ -12,6 +12,7 @@ Only the wanted columns are decoded, or read from files.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
 
 FETCH_BYTES: Final = 4 * 1024 * 1024  # Tens of thousands of rows: little memory, and worth an Arrow batch.
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """What Spark expects in Arrow for its own types; PySpark 4.1 and 4.3 are asked in different ways."""
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # UTC always.
 
 
 class Slice(InputPartition):
@@ -65,7 +73,7 @@ class SliceReader:
 
     def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in the order of their offsets."""
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         extras = Extras(self._options, work.span)
         conversion = Conversion(self._options)
         for batch in self._lake(work) if work.files else self._log(work.span):
