@@ -2,8 +2,14 @@
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import redirect_stdout
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +26,7 @@ from penstock.spark.lake import archiving
 from penstock.spark.lake.table import LakeTable, LostRange
 from penstock.spark.pipelines import archive, running
 from penstock.spark.pipelines.settings import RunSettings
+from penstock.wire.records import encode_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -228,6 +235,92 @@ def test_a_compacted_log_and_its_lake_are_whole(archiver: Archiver) -> None:
     assert table.next_offsets() == {0: 200}
     assert table.row_counts()[0] < 200
     assert check(archiver, "compacted") == (0, [])
+
+
+def workers_of(jvm: int) -> list[int]:
+    """The Python workers of a JVM: the children of its daemon."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    daemons = {process for process, parent in parents.items() if parent == jvm}
+    return [process for process, parent in parents.items() if parent in daemons]
+
+
+class Killer(threading.Thread):
+    """Kills Python workers of Spark, one after the other."""
+
+    def __init__(self, jvm: int, times: int) -> None:
+        super().__init__(daemon=True)
+        self._jvm = jvm
+        self._random = random.Random(4)
+        self.left = times
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        while self.left and not self.stopping.wait(self._random.random() / 2):
+            for worker in workers_of(self._jvm)[:1]:
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+                    self.left -= 1
+
+
+def test_python_workers_that_are_killed_leave_each_record_once(
+    archiver: Archiver, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = archiver.broker
+    broker.create_topic("worked", partitions=2)
+    for number in range(40):
+        broker.append("worked", number % 2, bytes(encode_values([bytes(100)] * 1000, 1_794_787_200_000)))
+    monkeypatch.setattr(archive, "RETRY_S", 0.05)
+    monkeypatch.setattr(archiving, "RANGE_BYTES", 250_000)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    killer = Killer(gateway.proc.pid, times=4)
+    killer.start()
+
+    done = archiver.run("worked", batch_bytes=1_000_000)
+
+    killer.stopping.set()
+    killer.join()
+    assert killer.left < 4
+    assert done.records == 40_000
+    assert check(archiver, "worked") == (0, [])
+    for partition in range(2):
+        found = read(archiver.table("worked"), 0, 100_000, partition)
+        assert found["offset"].to_pylist() == list(range(20_000))
+
+
+def patiently(condition: Callable[[], bool]) -> None:
+    """Wait for what takes ten seconds, and minutes on a machine that does much else: Spark's first job."""
+    for _ in range(3000):
+        if condition():
+            return
+        threading.Event().wait(0.1)
+    raise AssertionError("it does not come true")
+
+
+def test_a_driver_that_is_killed_leaves_each_record_once(archiver: Archiver) -> None:
+    broker = archiver.broker
+    broker.create_topic("driven", partitions=1)
+    broker.publish("driven", b"first")
+    command = [sys.executable, "-m", "penstock", "pipeline", "run", "archive", "--server", archiver.servers]
+    settings = ["--name", "driven", "--master", "local[1]", "--set", "topic=driven", "--set", "interval=1ms"]
+    driver = subprocess.Popen([*command, *settings], stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        patiently(lambda: archiver.table("driven").exists)
+        for _ in range(20):
+            broker.append("driven", 0, bytes(encode_values([bytes(100)] * 1000, 1_794_787_200_000)))
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)  # The JVM and its workers, too.
+        driver.wait()
+
+    archiver.run("driven")
+
+    assert check(archiver, "driven") == (0, [])
+    found = read(archiver.table("driven"), 0, 100_000)
+    assert found["offset"].to_pylist() == list(range(20_001))
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_the_others_are_archived(archiver: Archiver) -> None:

@@ -191,14 +191,3 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
             archive_process.run(servers, str(tiny / "lake"), "orders", once=True)
 
             assert assert_same(broker, tiny / "lake") == 1000
-
-
-def workers_of(jvm: int) -> list[int]:
-    """The Python workers of a JVM: the children of its daemon."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    daemons = {process for process, parent in parents.items() if parent == jvm}
-    return [process for process, parent in parents.items() if parent in daemons]

@@ -108,6 +108,17 @@ def test_dates_interleave_and_offsets_still_come_in_order(table: LakeTable) -> N
     assert [file.date.day for file in table.files(to_ms=midnight)] == [16]
 
 
+def test_times_that_have_no_date_are_kept_as_they_are(table: LakeTable) -> None:
+    times = [NOON_MS * 1000, -NOON_MS * 100, NOON_MS, -1]  # Somebody took microseconds for milliseconds.
+    batch = rows(range(4), times_ms=times)
+
+    archive(table, batch, 0, 4)
+
+    assert read(table, 0, 4).equals(pa.Table.from_batches([batch]))
+    assert sorted(file.date.year for file in table.files()) == [1, 1969, 2026, 9999]
+    assert len(table.files(from_ms=NOON_MS)) == 2
+
+
 def test_only_wanted_columns_are_read(table: LakeTable) -> None:
     archive(table, rows(range(10)), 0, 10)
 

@@ -34,7 +34,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from penstock.errors import LakeDamaged
-from penstock.spark.lake.layout import DAY_MS, LakeFile, date_of
+from penstock.spark.lake.layout import DAY_MS, LakeFile, date_of, within_years
 from penstock.spark.lake.reading import read_file
 from penstock.spark.lake.spans import Span, joined, overlaps, spans_of, without
 from penstock.spark.lake.table import LakeTable
@@ -113,7 +113,7 @@ def _read_file(file: LakeFile) -> list[Span]:
         last = found[-1].end - 1
         spans += found
         times = pc.min_max(batch["timestamp"].cast("int64"))
-        times_ms += (times["min"].as_py() // 1000, times["max"].as_py() // 1000)
+        times_ms += (within_years(times[end].as_py() // 1000) for end in ("min", "max"))
     _expect(file, rows == file.rows, f"it has {rows} rows, and the table says {file.rows}")
     _expect(file, (spans[0].start, last + 1) == (file.start, file.end), f"its offsets go up to {last}")
     ends_ms = (min(times_ms), max(times_ms))

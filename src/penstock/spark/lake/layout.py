@@ -37,9 +37,8 @@ ROWS: Final = pa.schema(
 COLUMNS: Final = pa.schema([pa.field("date", pa.date32()), *ROWS])  # What the table has.
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
-# Timestamps beyond the years 1 to 9999 have no date that all readers of a table know.
-TIME_MS_MIN: Final = -62_135_596_800_000
-TIME_MS_MAX: Final = 253_402_300_799_999
+_TIME_MS_MIN: Final = -62_135_596_800_000
+_TIME_MS_MAX: Final = 253_402_300_799_999
 _EPOCH: Final = datetime.date(1970, 1, 1)
 _MOMENT: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
@@ -56,7 +55,7 @@ class LakeFile:
     end: int  # ... and the one behind its last.  Between them may be offsets that it does not have.
     rows: int
     bytes: int
-    first_ms: int  # The earliest timestamp in it ...
+    first_ms: int  # The earliest timestamp in it, of the years 1 to 9999 ...
     last_ms: int  # ... and the latest.
 
     def overlaps(self, start: int | None, end: int | None) -> bool:
@@ -71,6 +70,11 @@ class LakeFile:
 def new_path(table: str, date: datetime.date, partition: int, start: int) -> str:
     """Where a new file goes; nobody else gets the same answer."""
     return f"{table}/date={date.isoformat()}/{partition}-{start:020}-{uuid4().hex}.parquet"
+
+
+def within_years(time_ms: int) -> int:
+    """A time, or the nearest one of the years 1 to 9999: others have no date that all readers know."""
+    return min(max(time_ms, _TIME_MS_MIN), _TIME_MS_MAX)
 
 
 def date_of(day: int) -> datetime.date:

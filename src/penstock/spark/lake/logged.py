@@ -1,7 +1,9 @@
 """What a broker's log has, for those who compare it with the lake."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from penstock.errors import OffsetOutOfRange
 from penstock.spark.arrays import rows_of
@@ -41,17 +43,15 @@ class Logged:
                 yield from spans_of(rows["offset"])
             offset = fetched.next_offset
 
-    def record(self, offset: int) -> dict[str, Any] | None:
-        """The record at an offset; None if the log does not have it."""
+    def record(self, offset: int) -> pa.RecordBatch | None:
+        """The record at an offset, as one row; None if the log does not have it."""
         if not self.start <= offset < self.end:
             return None
         try:
             batches = self._broker.fetch(self._topic, self._partition, offset, max_bytes=1).batches
         except OffsetOutOfRange:
             return None
-        for rows in rows_of(batches, self._topic, self._partition, offset, offset + 1, ROWS.names):
-            return dict(rows.to_pylist()[0])
-        return None
+        return next(rows_of(batches, self._topic, self._partition, offset, offset + 1, ROWS.names), None)
 
 
 def checked(broker: "Broker", table: LakeTable) -> Iterator[PartitionCheck]:
@@ -77,14 +77,9 @@ def differing(table: LakeTable, partition: int, logged: Logged) -> int | None:
     first = max(logged.start, table.first_offsets().get(partition, 0))
     last = min(logged.end, table.next_offsets().get(partition, 0)) - 1
     for offset in {first, last}:
-        archived = archived_record(table, partition, offset)
-        if archived is not None and logged.record(offset) not in (None, archived):
+        files = table.files(partition, offset, offset + 1)
+        archived = next(read_range(files, partition, offset, offset + 1), None)
+        record = logged.record(offset)
+        if archived is not None and record is not None and not record.equals(archived):
             return offset
-    return None
-
-
-def archived_record(table: LakeTable, partition: int, offset: int) -> dict[str, Any] | None:
-    """The record at an offset; None if the lake does not have it."""
-    for rows in read_range(table.files(partition, offset, offset + 1), partition, offset, offset + 1):
-        return dict(rows.to_pylist()[0])
     return None

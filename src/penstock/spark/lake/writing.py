@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.spark.lake import storage
-from penstock.spark.lake.layout import DAY_MS, ROWS, LakeFile, date_of, new_path
+from penstock.spark.lake.layout import DAY_MS, ROWS, LakeFile, date_of, new_path, within_years
 
 ROW_GROUP_ROWS: Final = 131_072
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024  # Of rows in memory: large values make shorter row groups.
@@ -37,7 +37,6 @@ FORMAT: Final[dict[str, Any]] = {
     "write_page_checksum": True,
     "write_statistics": ["partition", "offset", "timestamp"],
 }
-_DAY_US: Final = DAY_MS * 1000
 
 
 class FileWriter:
@@ -73,7 +72,8 @@ class FileWriter:
         with storage.writing(self.path):
             self._writer.write_table(group, row_group_size=group.num_rows)
         times = pc.min_max(group["timestamp"].cast(pa.int64()))
-        self._times.append((times["min"].as_py() // 1000, times["max"].as_py() // 1000))
+        first_ms, last_ms = times["min"].as_py() // 1000, times["max"].as_py() // 1000
+        self._times.append((within_years(first_ms), within_years(last_ms)))
         self._end = group["offset"][-1].as_py() + 1
         self._rows += group.num_rows
 
@@ -163,11 +163,13 @@ def by_day(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         return
     times = rows["timestamp"].cast(pa.int64())
     ends = pc.min_max(times)
-    first, last = ends["min"].as_py() // _DAY_US, ends["max"].as_py() // _DAY_US
+    first, last = (within_years(ends[end].as_py() // 1000) // DAY_MS for end in ("min", "max"))
     if first == last:
         yield first, rows
         return
-    days = pc.cast(pc.floor(pc.divide(times.cast(pa.float64()), float(_DAY_US))), pa.int64())
+    midnights = pc.floor_temporal(times.cast(pa.timestamp("us")), unit="day").cast(pa.int64())
+    days = pc.divide(midnights, DAY_MS * 1000)
+    days = pc.min_element_wise(pc.max_element_wise(days, first), last)
     for day in pc.unique(days).sort().to_pylist():
         yield day, rows.filter(pc.equal(days, day))
 
