@@ -51,6 +51,7 @@ logger = logging.getLogger("penstock")
 
 STAGE_BYTES: Final = 1 << 20  # Staged at a time: a request of the usual size.
 STAGING_SEGMENT_BYTES: Final = 64 << 20  # Small, because what is published is deleted by whole segments.
+MESSAGE_BYTES_MAX: Final = 64 << 20  # The most that any topic takes: a batch is a message there.
 TRIES_MAX: Final = 5  # Each waits for a server that is away as long as a client does: half a minute.
 WRITE_ID_LENGTH_MAX: Final = 150
 QUERY_ID: Final = "sql.streaming.queryId"  # A property that Spark gives the tasks of a query.
@@ -150,7 +151,11 @@ def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> No
 
 def make_staging(broker: "Broker") -> None:
     """The topic that tasks stage in; for everybody, so it is there after the first time."""
-    facts: dict[str, Any] = {"retention": "1d", "segment_bytes": STAGING_SEGMENT_BYTES}
+    facts: dict[str, Any] = {
+        "retention": "1d",
+        "segment_bytes": STAGING_SEGMENT_BYTES,
+        "message_bytes_max": MESSAGE_BYTES_MAX,
+    }
     try:
         broker.create_topic(STAGING, durability="os", **facts)
     except TopicExists:
