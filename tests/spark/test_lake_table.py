@@ -1,6 +1,7 @@
 """Tables of the lake: what a commit adds, who may commit what, and reading it back."""
 
 import datetime
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,6 +80,27 @@ def test_a_range_without_records_moves_on(table: LakeTable) -> None:
 
     assert table.next_offsets() == {0: 40}
     assert table.row_counts() == {0: 10}
+
+
+def test_how_far_the_archive_is_outlives_the_commits_that_said_so(table: LakeTable) -> None:
+    archive(table, rows(range(10)), 0, 10)
+    table.lose(LostRange(0, 10, 20))
+    for start in range(20, 50):
+        archive(table, rows([start], partition=1), start, start + 1)
+    log = Path(table.path) / "_delta_log"
+    for commit in log.iterdir():
+        os.utime(commit, (1_700_000_000, 1_700_000_000))
+
+    for start in range(50, 75):
+        archive(table, rows([start], partition=1), start, start + 1)
+
+    assert not (log / f"{1:020}.json").exists()
+    found = LakeTable.open(table.lake, "orders")
+    assert found.next_offsets() == {0: 20, 1: 75}
+    assert found.first_offsets() == {0: 0, 1: 20}
+    assert found.row_counts() == {0: 10, 1: 55}
+    assert found.lost() == [LostRange(0, 10, 20)]
+    assert read(found, 0, 100)["offset"].to_pylist() == list(range(10))
 
 
 def test_what_was_lost_is_on_record(table: LakeTable) -> None:

@@ -46,6 +46,7 @@ COMPACTED: Final = "penstock.compacted"  # ... or so many files.
 LOST: Final = "penstock.lost"  # The table property that holds what was never archived.
 SETTINGS: Final = {
     "delta.checkpointInterval": "20",  # Opening a table reads its last checkpoint and what follows.
+    "delta.logRetentionDuration": "interval 1 days",  # By default it is 30: half a million commits.
     "delta.dataSkippingStatsColumns": "partition,offset,timestamp",
 }
 
