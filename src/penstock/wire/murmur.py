@@ -1,6 +1,11 @@
-"""Kafka's murmur2, so that a key lands on the same partition whichever client hashed it."""
+"""Kafka's murmur2, so that a key lands on the same partition whichever client hashed it.
+
+Every number fits into a machine word, so compiled it costs less than the call.
+"""
 
 from typing import Final
+
+from penstock.types import i64
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
@@ -9,15 +14,22 @@ _MASK: Final = 0xFFFFFFFF
 
 def murmur2(data: bytes) -> int:
     """The unsigned 32-bit hash of Kafka's ``Utils.murmur2``."""
-    length = len(data)
-    value = _SEED ^ length
-    whole = length & ~3
-    for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+    length: i64 = len(data)
+    value: i64 = _SEED ^ length
+    k: i64 = 0
+    position: i64 = 0
+    while position + 4 <= length:
+        k = data[position] | data[position + 1] << 8 | data[position + 2] << 16 | data[position + 3] << 24
+        k = k * _M & _MASK
         k = (k ^ (k >> 24)) * _M & _MASK
         value = (value * _M & _MASK) ^ k
-    if whole < length:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+        position += 4
+    if position < length:
+        k = 0
+        while length > position:
+            length -= 1
+            k = k << 8 | data[length]
+        value = (value ^ k) * _M & _MASK
     value = (value ^ (value >> 13)) * _M & _MASK
     return value ^ (value >> 15)
 
