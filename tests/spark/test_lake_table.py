@@ -62,6 +62,18 @@ def test_of_two_archivers_with_the_same_snapshot_one_succeeds(table: LakeTable) 
     assert read(other, 0, 100)["offset"].to_pylist() == list(range(20))
 
 
+def test_a_commit_whose_answer_was_lost_is_no_failure(table: LakeTable) -> None:
+    late = LakeTable.open(table.lake, "orders")
+    files = write_rows(table.path, 0, [rows(range(10))])
+    ranges = [ArchivedRange(0, 0, 10, 10)]
+
+    assert table.commit(ranges, files, NOON_MS)
+    assert late.commit(ranges, files, NOON_MS)  # As the library does by itself, when a store does not answer.
+
+    assert late.row_counts() == {0: 10}
+    assert len(late.files()) == 1
+
+
 def test_archivers_of_different_partitions_do_not_disturb_each_other(table: LakeTable) -> None:
     archive(table, rows(range(10)), 0, 10)
     archive(table, rows(range(10), partition=1), 0, 10)

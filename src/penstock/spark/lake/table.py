@@ -8,7 +8,7 @@ The table itself is the state of the archive; there is no checkpoint beside
 it.  Every commit names the range of offsets that it archives, and moves the
 partition's *next* from the range's start to its end, in the same atomic step
 that adds the files.  *next*, *first* and the number of rows are application
-transactions of Delta (names in ``_app``), which the table's log keeps with its
+transactions of Delta (names in ``delta.app_name``), which the table's log keeps with its
 files, so they cannot disagree:
 
     I1  a commit is refused unless its ranges begin at their partitions' next
@@ -25,30 +25,25 @@ vacuumed.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.errors import LakeUnusable
 from penstock.spark.lake import storage
-from penstock.spark.lake.layout import COLUMNS, LakeFile, file_of, statistics_of
+from penstock.spark.lake.delta import add_action, app_name, create_table, open_table, remove_action, telling
+from penstock.spark.lake.layout import LakeFile, file_of
 
 COMMITS_MAX: Final = 20  # How often a commit is tried when others, of other partitions, are in its way.
 ARCHIVED: Final = "penstock.archived"  # In what the history tells of a commit: so many ranges ...
 COMPACTED: Final = "penstock.compacted"  # ... or so many files.
 LOST: Final = "penstock.lost"  # The table property that holds what was never archived.
-SETTINGS: Final = {
-    "delta.checkpointInterval": "20",  # Opening a table reads its last checkpoint and what follows.
-    "delta.logRetentionDuration": "interval 1 days",  # By default it is 30: half a million commits.
-    "delta.dataSkippingStatsColumns": "partition,offset,timestamp",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ class LakeTable:
     def open(cls, lake: str, topic: str) -> "LakeTable":
         """The table of a topic as it is now."""
         lake = storage.located(lake)
-        return cls(lake, topic, _opened(f"{lake}/{topic}"))
+        return cls(lake, topic, open_table(f"{lake}/{topic}"))
 
     @property
     def exists(self) -> bool:
@@ -92,7 +87,7 @@ class LakeTable:
 
     def refresh(self) -> None:
         """See the table as it is now."""
-        self._delta = _opened(self.path)
+        self._delta = open_table(self.path)
         for name in ("_numbers", "_files"):
             self.__dict__.pop(name, None)
 
@@ -122,7 +117,7 @@ class LakeTable:
         return numbers
 
     def _version(self, *app: object) -> int | None:
-        return None if self._delta is None else self._delta.transaction_version(_app(*app))
+        return None if self._delta is None else self._delta.transaction_version(app_name(*app))
 
     def lost(self) -> list[LostRange]:
         """What retention deleted before it was archived."""
@@ -166,30 +161,39 @@ class LakeTable:
 
     # What changes it.
 
-    def commit(self, ranges: Sequence[ArchivedRange], files: Iterable[LakeFile], now_ms: int) -> bool:
-        """Add files that archive ranges; False: some range was archived meanwhile, and nothing was changed.
+    def commit(self, ranges: Sequence[ArchivedRange], files: Sequence[LakeFile], now_ms: int) -> bool:
+        """Add files that archive ranges; False: some range was archived by others, and nothing was changed.
 
-        When this returns True, all of it will survive a loss of power.
+        When this returns True, all of it will survive a loss of power.  Who gets False may remove the files.
         """
-        adds = [_add(self.path, file, now_ms) for file in files]
+        adds = [add_action(self.path, file, now_ms) for file in files]
         for _ in range(COMMITS_MAX):
             delta = self._delta or self._create()
             reached = self.next_offsets()
             if any(reached.get(each.partition, each.start) != each.start for each in ranges):
-                return False
+                return self._has(files)
             if self._try(delta, adds, self._moves(ranges), {ARCHIVED: len(ranges)}):
                 return True
         raise LakeUnusable(lake=self.path, why=f"{COMMITS_MAX} commits met others; try again")
 
     def replace(self, old: Sequence[LakeFile], new: Sequence[LakeFile], now_ms: int) -> bool:
-        """Put files in the place of others with the same rows; False: some were replaced meanwhile."""
+        """Put files in the place of others with the same rows; False: others did, and nothing was changed."""
         assert sum(file.rows for file in old) == sum(file.rows for file in new), "I3"
         if self._delta is None or not set(old) <= set(self._files):
-            return False
-        adds = [_add(self.path, file, now_ms, changes=False) for file in new]
-        removes = [_remove(self.path, file, now_ms) for file in old]
-        turn = Transaction(_app("compacted"), (self._version("compacted") or 0) + 1)
-        return self._try(self._delta, [*adds, *removes], [turn], {COMPACTED: len(old)})
+            return self._has(new)
+        adds = [add_action(self.path, file, now_ms, changes=False) for file in new]
+        removes = [remove_action(self.path, file, now_ms) for file in old]
+        turn = Transaction(app_name("compacted"), (self._version("compacted") or 0) + 1)
+        return self._try(self._delta, [*adds, *removes], [turn], {COMPACTED: len(old)}) or self._has(new)
+
+    def _has(self, files: Sequence[LakeFile]) -> bool:
+        """Are files the table's?
+
+        A store may take a commit and lose its answer; the library then finds the table changed, by
+        ourselves.  What is in the table must not be taken for a failure and removed.
+        """
+        known = {file.path for file in self._files}
+        return bool(files) and all(file.path in known for file in files)
 
     def vacuum(self, unused_hours: int) -> int:
         """Delete files that have not been the table's for so long, and what killed writers left behind.
@@ -199,7 +203,7 @@ class LakeTable:
         assert unused_hours >= 1, "a file may take a while from its first byte to its commit"
         if self._delta is None:
             return 0
-        with _telling(self.path):
+        with telling(self.path):
             # The library names those that are long gone too, and two commits tell of every vacuum.
             named = self._delta.vacuum(unused_hours, enforce_retention_duration=False, full=True)
             count = sum(storage.exists(f"{self.path}/{name}") for name in set(named))
@@ -215,8 +219,8 @@ class LakeTable:
             return False
         known = [(each.partition, each.start, each.end) for each in self.lost()]
         known.append((lost.partition, lost.start, lost.end))
-        moves = [Transaction(_app("next", lost.partition), lost.end)]
-        with _telling(self.path):
+        moves = [Transaction(app_name("next", lost.partition), lost.end)]
+        with telling(self.path):
             try:
                 self._delta.alter.set_table_properties(
                     {LOST: json.dumps(known)},
@@ -230,15 +234,7 @@ class LakeTable:
         return True
 
     def _create(self) -> DeltaTable:
-        with _telling(self.path):
-            try:
-                DeltaTable.create(
-                    self.path, COLUMNS, partition_by=["date"], name=self.topic, configuration=SETTINGS
-                )
-            except DeltaError:  # Unless somebody else has made it at the same moment.
-                self.refresh()
-                if self._delta is None:
-                    raise
+        create_table(self.path, self.topic)
         self.refresh()
         assert self._delta is not None, "it was made just now"
         return self._delta
@@ -249,13 +245,13 @@ class LakeTable:
         known = self._numbers
         for each in ranges:
             if each.partition not in known:
-                moves.append(Transaction(_app("first", each.partition), each.start))
+                moves.append(Transaction(app_name("first", each.partition), each.start))
             _, _, rows = known.get(each.partition, (0, 0, 0))
-            moves.append(Transaction(_app("rows", each.partition), rows + each.rows))
-            moves.append(Transaction(_app("next", each.partition), each.end))
+            moves.append(Transaction(app_name("rows", each.partition), rows + each.rows))
+            moves.append(Transaction(app_name("next", each.partition), each.end))
         partitions = max((each.partition + 1 for each in ranges), default=0)
         if partitions > (self._version("partitions") or 0):
-            moves.append(Transaction(_app("partitions"), partitions))
+            moves.append(Transaction(app_name("partitions"), partitions))
         return moves
 
     def _try(
@@ -266,7 +262,7 @@ class LakeTable:
         notes: dict[str, Any],
     ) -> bool:
         """Commit, unless a commit since this snapshot moved the same numbers or removed the same files."""
-        with _telling(self.path):
+        with telling(self.path):
             try:
                 delta.create_write_transaction(
                     list(actions),
@@ -287,45 +283,13 @@ class LakeTable:
         self.refresh()
         for version in range(before + 1, self.version + 1):
             storage.sync(f"{self.path}/_delta_log/{version:020}.json")
+            checkpoint = f"{self.path}/_delta_log/{version:020}.checkpoint.parquet"
+            if storage.exists(checkpoint):
+                storage.sync(checkpoint)
+                storage.sync(f"{self.path}/_delta_log/_last_checkpoint")
 
 
 def tables_in(lake: str) -> list[str]:
     """The topics that have a table."""
     lake = storage.located(lake)
     return [name for name in storage.folders_in(lake) if "_delta_log" in storage.folders_in(f"{lake}/{name}")]
-
-
-def _app(*parts: object) -> str:
-    """The name of an application transaction, such as ``penstock/next/0``."""
-    return "/".join(["penstock", *map(str, parts)])
-
-
-def _opened(path: str) -> DeltaTable | None:
-    with _telling(path):
-        try:
-            return DeltaTable(path)
-        except TableNotFoundError:
-            return None
-
-
-@contextmanager
-def _telling(path: str) -> Iterator[None]:
-    """What Delta's library says is told as an error of the lake."""
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        raise storage.failure_of(path, error) from error
-
-
-def _add(table: str, file: LakeFile, now_ms: int, *, changes: bool = True) -> AddAction:
-    values = {"date": file.date.isoformat()}
-    return AddAction(_inside(table, file), file.bytes, values, now_ms, changes, statistics_of(file))
-
-
-def _remove(table: str, file: LakeFile, now_ms: int) -> RemoveAction:
-    return RemoveAction(_inside(table, file), False, now_ms, file.bytes, {"date": file.date.isoformat()})
-
-
-def _inside(table: str, file: LakeFile) -> str:
-    assert file.path.startswith(f"{table}/"), "a file of another table"
-    return file.path[len(table) + 1 :]

@@ -1,0 +1,75 @@
+"""The library deltalake, as far as tables of the lake use it.
+
+Its errors become ours here; its actions are made of our files.  Traps that were
+met, with version 1.6:
+
+    two commits that remove the same file both succeed     so every join moves an application transaction
+    a vacuum names files that are long gone, too            so what is there is counted before
+    a process that was forked after the first use fails     so only drivers and commands use it, not tasks
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from penstock.spark.lake import storage
+from penstock.spark.lake.layout import COLUMNS, LakeFile, statistics_of
+
+SETTINGS: Final = {
+    "delta.checkpointInterval": "20",  # Opening a table reads its last checkpoint and what follows.
+    "delta.logRetentionDuration": "interval 1 days",  # By default it is 30: half a million commits.
+    "delta.dataSkippingStatsColumns": "partition,offset,timestamp",
+}
+
+
+def create_table(path: str, topic: str) -> None:
+    """Make an empty table, unless somebody else makes it at the same moment."""
+    with telling(path):
+        try:
+            DeltaTable.create(path, COLUMNS, partition_by=["date"], name=topic, configuration=SETTINGS)
+        except DeltaError:
+            if open_table(path) is None:
+                raise
+
+
+def app_name(*parts: object) -> str:
+    """The name of an application transaction, such as ``penstock/next/0``."""
+    return "/".join(["penstock", *map(str, parts)])
+
+
+def open_table(path: str) -> DeltaTable | None:
+    """The table as it is now; None if there is none."""
+    with telling(path):
+        try:
+            return DeltaTable(path)
+        except TableNotFoundError:
+            return None
+
+
+@contextmanager
+def telling(path: str) -> Iterator[None]:
+    """What Delta's library says is told as an error of the lake."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise storage.failure_of(path, error) from error
+
+
+def add_action(table: str, file: LakeFile, now_ms: int, *, changes: bool = True) -> AddAction:
+    """That a file is the table's from now on; ``changes``: with rows that it did not have."""
+    values = {"date": file.date.isoformat()}
+    return AddAction(_inside(table, file), file.bytes, values, now_ms, changes, statistics_of(file))
+
+
+def remove_action(table: str, file: LakeFile, now_ms: int) -> RemoveAction:
+    """That a file is the table's no longer, and its rows are in another one."""
+    return RemoveAction(_inside(table, file), False, now_ms, file.bytes, {"date": file.date.isoformat()})
+
+
+def _inside(table: str, file: LakeFile) -> str:
+    assert file.path.startswith(f"{table}/"), "a file of another table"
+    return file.path[len(table) + 1 :]
