@@ -102,13 +102,25 @@ def test_pyspark_4_1_gives_neither_start_nor_limit(broker: penstock.Broker, serv
     broker.create_topic("former", partitions=1)
     fill(broker, "former", 5)
     reader = stream(servers, topic="former", starting="earliest", max_records_per_trigger=2)
-    reader.initialOffset()
-    restarted = stream(servers, topic="former", starting="earliest", max_records_per_trigger=2)
 
+    first = reader.latestOffset()  # It is called before initialOffset, and nothing is known yet.
+    start = reader.initialOffset()
+    rows = read(reader, start, first)
+    fill(broker, "former", 5)
     ends = [reader.latestOffset()["former"]["0"] for _ in range(4)]
 
-    assert ends == [2, 4, 5, 5]
-    assert restarted.latestOffset() == {"former": {"0": 5}}
+    assert (start, first, len(rows)) == ({"former": {"0": 0}}, {"former": {"0": 5}}, 5)
+    assert ends == [7, 9, 10, 10]
+
+
+def test_pyspark_4_1_goes_on_behind_a_batch_that_it_repeats(broker: penstock.Broker, servers: str) -> None:
+    broker.create_topic("repeated", partitions=1)
+    fill(broker, "repeated", 9)
+    restarted = stream(servers, topic="repeated", starting="earliest", max_records_per_trigger=2)
+
+    read(restarted, {"repeated": {"0": 3}}, {"repeated": {"0": 5}})
+
+    assert [restarted.latestOffset()["repeated"]["0"] for _ in range(3)] == [7, 9, 9]
 
 
 def test_an_available_now_query_ends_where_the_topic_did_when_it_began(

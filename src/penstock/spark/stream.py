@@ -14,8 +14,8 @@ before its ``start`` has been done then.  (Spark's own ``commit`` comes a batch
 later still, so the last batch before a pause would seem not to be done.)
 
 PySpark 4.1 calls ``latestOffset()`` without a start or a limit.  The place
-where the last answer ended stands in for the start; after a restart it is not
-known at first, and one batch is as large as all that waits.
+where the last answer ended stands in for the start.  When a query begins or
+begins again it is not known, so its first batch is as large as all that waits.
 """
 
 from collections.abc import Iterator
@@ -59,13 +59,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._slices = SliceReader(options, schema)
         self._target: Reached | None = None  # With AvailableNow: where the query ends.
-        self._reached: Reached = {}  # Where the last answer of latestOffset ended.
+        self._reached: Reached = {}  # Where the last batch ended; empty if none is known.
         self._committed: Reached = {}
 
     def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
         """Where a new query begins."""
-        self._reached = self._scan().starting(self._options.starting or "latest")
-        return _told(self._reached)
+        return _told(self._scan().starting(self._options.starting or "latest"))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """What the options say."""
@@ -96,6 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Told, end: Told) -> list[InputPartition]:
         """The tasks of a micro-batch."""
+        self._reached = self._reached or _reached(end)  # One that was planned before a restart.
         return list(self._scan().slices(spans(_reached(start), _reached(end))))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
