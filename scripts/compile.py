@@ -36,6 +36,7 @@ SOURCE = ROOT / "src"
 TARGET = ROOT / ".compiled"
 # The build reads these besides the sources; the wheel would not be complete without them.
 PROJECT_FILES = ("pyproject.toml", "LICENSE", "README.md")
+COPIED = {".py", ".typed", ".properties"}  # What a package is made of.
 
 
 def main() -> int:
@@ -125,7 +126,7 @@ def imported(path: Path) -> Iterator[Path]:
 
 def copy_sources() -> None:
     """Make .compiled/src the image of src, and leave the compiled libraries alone."""
-    ours = {path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.suffix in {".py", ".typed"}}
+    ours = {path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.suffix in COPIED}
     for path in ours:
         source, target = SOURCE / path, TARGET / "src" / path
         if not target.exists() or target.read_bytes() != source.read_bytes():
