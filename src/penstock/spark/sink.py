@@ -25,6 +25,7 @@ twice, once to staging and once, by the broker, to the topic.
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,12 +157,11 @@ def make_staging(broker: "Broker") -> None:
         "segment_bytes": STAGING_SEGMENT_BYTES,
         "message_bytes_max": MESSAGE_BYTES_MAX,
     }
-    try:
-        broker.create_topic(STAGING, durability="os", **facts)
-    except TopicExists:
-        return
-    except InvalidValue:  # A broker that keeps all in memory.
-        broker.create_topic(STAGING, **facts)
+    with suppress(TopicExists):
+        try:
+            broker.create_topic(STAGING, durability="os", **facts)
+        except InvalidValue:  # A broker that keeps all in memory.
+            broker.create_topic(STAGING, **facts)
 
 
 # In a task.
