@@ -92,6 +92,8 @@ def run(settings: Settings, context: Context) -> None:
     while not context.stopping.is_set():
         try:
             caught_up = archive.pass_on()
+            if failures:
+                context.progress.note("")
             failures = 0
         except PenstockError as error:
             failures += 1
