@@ -7,23 +7,20 @@ so it keeps the memory for it (``memory.py``): a third less work for each row.
 """
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import penstock
+from penstock.client.sync import RemoteBroker, connect
 from penstock.memory import keep_memory
 
-if TYPE_CHECKING:
-    from penstock.client.sync import RemoteBroker
-
-_connected: Final[dict[tuple[int, str], "RemoteBroker"]] = {}  # By process and servers.
+_connected: Final[dict[tuple[int, str], RemoteBroker]] = {}  # By process and servers.
 
 
-def broker_at(servers: str) -> "RemoteBroker":
+def broker_at(servers: str) -> RemoteBroker:
     """The broker that listens there."""
     place = (os.getpid(), servers)
     if place not in _connected:
         keep_memory()
-        _connected[place] = penstock.connect(servers)
+        _connected[place] = connect(servers)
     return _connected[place]
 
 
