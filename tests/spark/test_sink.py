@@ -35,7 +35,7 @@ def sentence(error: PySparkException) -> str:
 def test_rows_become_messages_with_all_that_their_columns_say(
     spark: "SparkSession", broker: Broker, write: Write
 ) -> None:
-    broker.create_topic("columns", partitions=2)
+    broker.create_topic("columns", partitions=2, retention=None)  # Its times are long ago.
     frame = spark.sql(
         """
         select * from values
