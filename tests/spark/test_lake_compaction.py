@@ -101,6 +101,19 @@ def test_what_nobody_uses_any_more_is_vacuumed_and_what_is_being_written_is_not(
     assert read(table, 0, 100).num_rows == 80
 
 
+def test_who_has_not_looked_for_long_does_not_vacuum_what_is_new(table: LakeTable) -> None:
+    filled(table, 8)
+    late = LakeTable.open(table.lake, "orders")
+    late.files()
+    compact(table)
+    for path in Path(table.path).rglob("*.parquet"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    late.vacuum(24)
+
+    assert read(table, 0, 100).num_rows == 80
+
+
 def test_of_two_that_join_the_same_files_one_succeeds(table: LakeTable) -> None:
     filled(table, 8)
     other = LakeTable.open(table.lake, "orders")

@@ -201,6 +201,7 @@ class LakeTable:
         Files that are being written are younger than that; so are those that somebody still reads.
         """
         assert unused_hours >= 1, "a file may take a while from its first byte to its commit"
+        self.refresh()  # What an old snapshot does not know would count as left behind.
         if self._delta is None:
             return 0
         with telling(self.path):
