@@ -56,7 +56,10 @@ class Driver:
 
     def finish(self) -> str:
         """What it printed, when it has ended well."""
-        output, _ = self.process.communicate(timeout=DRIVER_S)
+        try:
+            output, _ = self.process.communicate(timeout=DRIVER_S)
+        finally:
+            self.kill()
         assert self.process.returncode == 0, self.log.read_text()[-5000:]
         return output
 
