@@ -237,37 +237,45 @@ def test_a_compacted_log_and_its_lake_are_whole(archiver: Archiver) -> None:
     assert check(archiver, "compacted") == (0, [])
 
 
-def workers_of(jvm: int) -> list[int]:
-    """The Python workers of a JVM: the children of its daemon."""
+def workers() -> list[int]:
+    """The Python workers of this process's Spark, which are children of a daemon that has the same name."""
     parents: dict[int, int] = {}
+    daemons: set[int] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    daemons = {process for process, parent in parents.items() if parent == jvm}
-    return [process for process, parent in parents.items() if parent in daemons]
+                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                    daemons.add(int(entry.name))
+    found = [process for process in daemons if parents[process] in daemons]
+    return [process for process in found if os.getpid() in ancestors(process, parents)]
+
+
+def ancestors(process: int, parents: dict[int, int]) -> Iterator[int]:
+    while process in parents:
+        process = parents[process]
+        yield process
 
 
 class Killer(threading.Thread):
     """Kills Python workers of Spark, one after the other."""
 
-    def __init__(self, jvm: int, times: int) -> None:
+    def __init__(self, times: int) -> None:
         super().__init__(daemon=True)
-        self._jvm = jvm
         self._random = random.Random(4)
         self.left = times
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        while self.left and not self.stopping.wait(self._random.random() / 2):
-            for worker in workers_of(self._jvm)[:1]:
+        while self.left and not self.stopping.wait(self._random.random() / 4):
+            for worker in workers()[:1]:
                 with suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
                     self.left -= 1
 
 
 def test_python_workers_that_are_killed_leave_each_record_once(
-    archiver: Archiver, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    archiver: Archiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = archiver.broker
     broker.create_topic("worked", partitions=2)
@@ -275,9 +283,7 @@ def test_python_workers_that_are_killed_leave_each_record_once(
         broker.append("worked", number % 2, bytes(encode_values([bytes(100)] * 1000, 1_794_787_200_000)))
     monkeypatch.setattr(archive, "RETRY_S", 0.05)
     monkeypatch.setattr(archiving, "RANGE_BYTES", 250_000)
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    killer = Killer(gateway.proc.pid, times=4)
+    killer = Killer(times=4)
     killer.start()
 
     done = archiver.run("worked", batch_bytes=1_000_000)
