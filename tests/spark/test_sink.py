@@ -39,8 +39,8 @@ def test_rows_become_messages_with_all_that_their_columns_say(
     frame = spark.sql(
         """
         select * from values
-          ('k0', 'plain', map('h', 'one', 'g', 'two'), 0, timestamp '2026-01-01Z', null, null, null),
-          ('k1', 'high',  map(), 0, timestamp '2026-01-02Z', null, 'high', null),
+          ('k0', 'plain', map('h', 'one', 'g', 'two'), 0, timestamp '2026-01-01', null, null, null),
+          ('k1', 'high',  map(), 0, timestamp '2026-01-02', null, 'high', null),
           (null, 'lives', null,  1, null, null, null, '1h'),
           ('k2', 'waits', null,  1, null, '10m', null, null),
           ('k3', null,    null,  1, null, null, null, null)

@@ -11,8 +11,9 @@ until what is gathered is taken, and then to the next one.
 Times never go back within a batch: one that would is raised to the one before.
 What waits or expires says so in its last headers (``staged.py``).
 
-Cost, compiled: about 0.1 us for a row of a value alone, 0.4 us with a key, and
-more with headers.  Leaves out: where rows come from; lists do for any source.
+Cost, compiled: less than 0.6 us for a row of a value alone and 2 us with a key,
+on a machine that does much else.  Leaves out: where rows come from; lists do for
+any source.
 """
 
 from typing import Final, final
