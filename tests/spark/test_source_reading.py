@@ -242,6 +242,24 @@ def test_what_is_deleted_after_planning_is_found_in_the_lake(
     assert rows == [(number, b"%d" % number) for number in range(3, 20)]
 
 
+def test_a_slice_of_which_a_part_is_deleted_is_read_from_both(
+    broker: penstock.Broker, servers: str, lake: Path
+) -> None:
+    broker.create_topic("partly", partitions=1, segment_bytes=4096)
+    for number in range(12):
+        broker.publish("partly", b"%d" % number + bytes(1000))
+    archive(broker, "partly", str(lake))
+    for number in range(12, 24):
+        broker.publish("partly", b"%d" % number + bytes(1000))
+    table = Table("offset", servers=servers, topic="partly")
+    plan = table.plan()
+    broker.alter_topic("partly", retention_bytes=18_000)
+    until(lambda: broker.offsets("partly", "earliest")[0] > 0)
+
+    assert 0 < broker.offsets("partly", "earliest")[0] <= 12
+    assert offsets_of(table.rows(plan)) == list(range(24))
+
+
 def test_what_is_deleted_after_planning_and_nowhere_is_never_passed_over_in_silence(
     broker: penstock.Broker, servers: str, lake: Path
 ) -> None:
