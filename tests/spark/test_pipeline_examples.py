@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,22 @@ def test_shipping_rates(pipeline: Callable[..., int], client: penstock.Broker) -
 
     found = {(message.value, message.priority) for message in client.read("shipping-rates")}
     assert found == {(b"a: 4.75 EUR", "high"), (b"b: 6.00 EUR", "normal")}
+
+
+@pytest.mark.skipif(
+    find_spec("pandas") is None or find_spec("google") is None,
+    reason="transformWithState needs Pandas and protobuf, and Penstock does not",
+)
+def test_running_totals(pipeline: Callable[..., int], client: penstock.Broker) -> None:
+    file = str(FOLDER / "running_totals.toml")
+    publish(client, "spending", {"customer": "anna", "amount": 3}, {"customer": "anna", "amount": 4})
+    assert pipeline("transform", "--config", file) == 0
+    client.publish("spending", b'{"customer": "anna", "amount": 5}')
+
+    assert pipeline("transform", "--config", file) == 0
+
+    found = [(message.key, message.value) for message in client.read("running-totals")]
+    assert found == [(b"anna", b'{"total":7.0}'), (b"anna", b'{"total":12.0}')]
 
 
 def test_invoices(

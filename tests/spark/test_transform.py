@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidConfiguration, PenstockError
 from penstock.info import PipelineRun
 from penstock.spark import results
-from penstock.spark.pipelines import running, transform
+from penstock.spark.pipelines import running, states, transform
 from penstock.spark.pipelines.settings import load
 
 RunTransform = Callable[..., PipelineRun]
@@ -24,12 +25,12 @@ RunTransform = Callable[..., PipelineRun]
 
 @pytest.fixture
 def run(spark: SparkSession, broker: penstock.Broker, servers: str, tmp_path: Path) -> RunTransform:
-    """Run a transform once, by its TOML; its checkpoint is the test's own."""
+    """Run a transform, by its TOML; its checkpoint is the test's own."""
 
-    def run_once(text: str, **given: str) -> PipelineRun:
-        given = {"checkpoint": str(tmp_path / "checkpoint"), "lake": str(tmp_path / "lake")} | given
+    def run_once(text: str, *, once: bool = True) -> PipelineRun:
+        given = {"checkpoint": str(tmp_path / "checkpoint"), "lake": str(tmp_path / "lake")}
         run_settings, settings = load(transform.Settings, text=text, file="x.toml", given=given, now_ms=0)
-        return running.run("transform", transform, run_settings, settings, broker, servers=servers, once=True)
+        return running.run("transform", transform, run_settings, settings, broker, servers=servers, once=once)
 
     return run_once
 
@@ -132,6 +133,35 @@ def test_windows_count_by_the_records_own_time_and_late_ones_are_set_aside(
         "its at is after it was published",
         "late: it was published more than 1h after its at",
     ]
+
+
+def test_a_run_goes_on_until_somebody_asks_it_to_stop(
+    run: RunTransform, broker: penstock.Broker, topic: Callable[..., str], servers: str
+) -> None:
+    source = topic("lines", b"one")
+    name, target = f"{source}-copy", f"{source}-out"
+    broker.create_topic(target)
+
+    def elsewhere() -> None:
+        """Another machine: sees the first line come out, publishes a second, and stops the run after it."""
+        with penstock.connect(servers) as other:
+            copied = other.consumer(target, group="reader")
+            assert [message.value for message in copied.receive(wait="5m")] == [b"one"]
+            publish(other, source, b"two")
+            assert [message.value for message in copied.receive(wait="5m")] == [b"two"]
+            states.ask_to_stop(other, states.runs(other)[name], by="there", now_ms=0)
+
+    with ThreadPoolExecutor(1) as threads:
+        watcher = threads.submit(elsewhere)
+        last = run(
+            f'name = "{name}"\ntopic = "{target}"\nsql = "select key, value from lines"\n'
+            f'[sources.lines]\ntopic = "{source}"',
+            once=False,
+        )
+        watcher.result()
+
+    assert (last.state, last.records) == ("stopped", 2)
+    assert broker.describe_group(source, name).lag <= 1  # Of the last batch: it is committed with the next.
 
 
 def shout(orders: DataFrame, greetings: DataFrame) -> DataFrame:

@@ -5,21 +5,26 @@ stopped in a moment without a batch under way if there is one soon: stopping it
 in the middle is safe, and only costs the batch.
 """
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.context import Context
+from penstock.spark.sentences import shortest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+logger = logging.getLogger("penstock.spark")
+
 LOOK_S: Final = 0.5
 INITIALIZING: Final = "Initializing"  # How the status of a query begins that is not ready yet.
 WORKER_LATE: Final = "Python worker failed to connect back"
-STARTS_MAX: Final = 4
+STARTS_MAX: Final = 10
+STOP_TIMEOUT: Final = "60s"  # Otherwise a stop waits for ever.
 PATIENCE_LOOKS: Final = 20  # How often a stop looks for a moment without a batch.
 
 
@@ -31,6 +36,7 @@ def run_queries(
     What the first one does is what the run does.  The lag is that of ``group``, in which the first query
     commits its place in ``topics``.
     """
+    context.spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
     running: list[Running] = []
     try:
         for writer in writers:
@@ -87,7 +93,10 @@ class Running:
             if not self.query.isActive or not self.query.status["isTriggerActive"]:
                 break
             threading.Event().wait(LOOK_S)
-        self.query.stop()
+        try:
+            self.query.stop()
+        except Exception as error:  # noqa: BLE001 - it did not end in time; it will with the session.
+            logger.warning("a query does not stop: %s", shortest(str(error)))
 
 
 class Counter:
