@@ -46,10 +46,10 @@ def unpack(content: bytes) -> None:
     digest = hashlib.sha256(content).hexdigest()[:16]
     folder = Path(tempfile.gettempdir(), f"penstock-{os.getuid()}-{digest}")
     if not folder.exists():
-        fresh = tempfile.mkdtemp(prefix="penstock-")
+        fresh = Path(tempfile.mkdtemp(prefix="penstock-"))
         zipfile.ZipFile(io.BytesIO(content)).extractall(fresh)
         with suppress(OSError):  # Another process was quicker.
-            os.rename(fresh, folder)
+            fresh.rename(folder)
     assert folder.stat().st_uid == os.getuid(), f"{folder} is somebody else's"
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
