@@ -58,7 +58,9 @@ class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
     """Connects to a server: ``async with connect(url) as broker``, or ``await connect(url).start()``.
 
     ``request_timeout``: how long a call goes on trying.  ``linger``: how long a publish waits for others to
-    share its request.  ``client_id``: what the server calls this program.
+    share its request.  ``client_id``: what the server calls this program.  ``key``, or ``user`` and
+    ``password``: who it is, for a server that asks; without them the variable PENSTOCK_KEY is.  ``ca``: the
+    file of certificates to trust with ``penstocks://``; without it PENSTOCK_CA names it, or the system.
     """
 
     def __init__(
@@ -68,9 +70,14 @@ class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
         request_timeout: Duration = "30s",
         linger: Duration = "0s",
         client_id: str | None = None,
+        key: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        ca: str | None = None,
     ) -> None:
         settings = import_module("penstock.client.client").Settings
-        self._settings = settings(url, request_timeout, linger, client_id)
+        login = import_module("penstock.client.login").Login(key, user, password, ca)
+        self._settings = settings(url, request_timeout, linger, client_id, login)
         self._broker: RemoteAsyncBroker | None = None
 
     async def start(self) -> "RemoteAsyncBroker":

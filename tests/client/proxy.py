@@ -52,7 +52,7 @@ class Proxy:
         pair = (writer, writer)
         self._pairs.add(pair)
         with suppress(OSError):
-            far_reader, far_writer = await asyncio.open_connection(*self._server)
+            far_reader, far_writer = await asyncio.open_connection(self._server.host, self._server.port)
             self._pairs.discard(pair)
             pair = (writer, far_writer)
             self._pairs.add(pair)

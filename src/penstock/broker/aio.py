@@ -33,6 +33,10 @@ class EmbeddedAsyncBroker(AsyncBroker):
         await driver.open()
         return cls(core, driver)
 
+    def through(self, operations: LocalOperations) -> AsyncBroker:
+        """The same broker for somebody whose operations these are."""
+        return AsyncBroker(operations, self._loop_driver)
+
     def start(self, work: Work[Any], then: Callable[[Any, BaseException | None], None]) -> Running:
         """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
         return self._loop_driver.start(work, then)

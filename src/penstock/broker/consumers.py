@@ -1,11 +1,13 @@
 """What consumers of a broker have in common, whatever they are handed: messages, or record batches."""
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.broker.at_once import at_once
 from penstock.broker.core import Core
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
+from penstock.message import Message
 
 
 class BrokerConsumer:
@@ -15,6 +17,8 @@ class BrokerConsumer:
         self._core = core
         self._state = state
         self.kind = state.group.settings.kind
+        # Asked before an ack publishes something; a front end whose client may not do everything has its own.
+        self.permit: Callable[[list[tuple[str, Message]]], None] = _anything
         stream = self.kind == "stream"
         self._receive = core.streams.receive if stream else core.queues.receive
         if stream:
@@ -48,3 +52,7 @@ class BrokerConsumer:
     def close(self) -> None:
         """Give back what was not answered."""
         self._core.close_consumer(self._state)
+
+
+def _anything(_: list[tuple[str, Message]]) -> None:
+    """The program itself may publish what it likes."""

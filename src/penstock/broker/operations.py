@@ -54,6 +54,8 @@ class LocalConsumer(BrokerConsumer):
         """Settle, or commit up to and including these."""
         if self.kind == "stream" and not outputs:
             return self._core.streams.commit(self._state, messages)
+        if outputs:
+            self.permit(outputs)
         return self._core.queues.ack(self._state, messages, outputs)
 
     def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Steps[None]:
@@ -79,6 +81,8 @@ class LocalOperations:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here.
+        self.access = core.access  # These two are no operations, but for the doors of a server.
+        self.audit = core.audit
         # By name, without a call between: these are the busiest.
         self.publish = core.publishing.publish
         self.publish_batch = core.publishing.publish_batch

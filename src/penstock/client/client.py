@@ -8,6 +8,7 @@ import asyncio
 from random import Random
 from typing import Self
 
+from penstock.client.login import Login
 from penstock.client.operations import RemoteOperations
 from penstock.client.publisher import Publisher
 from penstock.client.session import Session
@@ -23,8 +24,17 @@ CLOSE_MS = 10_000  # How long close waits for what was published, unless told ot
 class Settings:
     """How a client behaves, checked."""
 
-    def __init__(self, url: str, request_timeout: Duration, linger: Duration, client_id: str | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        request_timeout: Duration,
+        linger: Duration,
+        client_id: str | None,
+        login: Login | None = None,
+    ) -> None:
         self.address = server_address(url)
+        self.login = login or Login()
+        self.tls = self.login.tls() if self.address.tls else None
         self.request_timeout_ms = duration_ms("request_timeout", request_timeout)
         if self.request_timeout_ms < 1:
             why = "a request needs some time to be answered"
@@ -49,7 +59,14 @@ class Client:
     async def open(cls, settings: Settings) -> Self:
         """Connect."""
         random = Random()
-        session = Session(settings.address, settings.client, settings.request_timeout_ms, random)
+        session = Session(
+            settings.address,
+            settings.client,
+            settings.request_timeout_ms,
+            random,
+            settings.login,
+            settings.tls,
+        )
         await session.open()
         return cls(session, Publisher(session, SystemClock(), settings.linger_ms, random))
 

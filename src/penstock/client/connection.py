@@ -16,6 +16,7 @@ up if none comes: a server that lost its power sends no FIN.
 
 import asyncio
 import os
+import ssl
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -190,17 +191,23 @@ def reason(error: Exception) -> str:
 
 
 async def connect(
-    address: ServerAddress, on_push: Push, on_lost: Callable[[Connection, str], None]
+    address: ServerAddress,
+    on_push: Push,
+    on_lost: Callable[[Connection, str], None],
+    tls: ssl.SSLContext | None = None,
 ) -> Connection:
     """A new connection, or ``ServerUnreachable``."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_S):
             _, connection = await loop.create_connection(
-                lambda: Connection(loop, on_push, on_lost), address.host, address.port
+                lambda: Connection(loop, on_push, on_lost), address.host, address.port, ssl=tls
             )
     except TimeoutError:
         why = f"no answer within {CONNECT_S:.0f} seconds"
+        raise ServerUnreachable(server=str(address), why=why) from None
+    except ssl.SSLCertVerificationError as error:
+        why = f"its certificate is not trusted ({error.verify_message}); ca= or PENSTOCK_CA names one"
         raise ServerUnreachable(server=str(address), why=why) from None
     except (OSError, UnicodeError) as error:
         raise ServerUnreachable(server=str(address), why=reason(error)) from None

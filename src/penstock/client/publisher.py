@@ -27,10 +27,7 @@ from penstock.clock import Clock
 from penstock.errors import (
     Closed,
     InvalidValue,
-    Overloaded,
     QueueFull,
-    ServerUnreachable,
-    ShuttingDown,
     TopicNotFound,
 )
 from penstock.message import Receipt
@@ -54,7 +51,6 @@ ACKS: Final[dict[Acks, int]] = {"durable": ACKS_DURABLE, "written": ACKS_WRITTEN
 REQUEST_BYTES: Final = 1 << 20  # Of one request: enough that its round trip costs little.
 SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
 BUFFER_BYTES_MAX: Final = 64 << 20  # Of all that was published and is not answered.
-FOR_ALL: Final = (TopicNotFound, ServerUnreachable, Overloaded, ShuttingDown, Closed)  # Whoever asks.
 STALE_MAX: Final = 10  # Times in a row that a topic may change while it is published to.
 
 

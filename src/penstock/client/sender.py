@@ -38,6 +38,7 @@ from penstock.client.units import (
 from penstock.config import TopicSettings
 from penstock.errors import (
     Closed,
+    Forbidden,
     MessageTooLarge,
     MetadataStale,
     Overloaded,
@@ -45,10 +46,12 @@ from penstock.errors import (
     PenstockError,
     ProducerFenced,
     ProtocolViolation,
+    QuotaExceeded,
     SequenceOutOfOrder,
     ServerUnreachable,
     ShuttingDown,
     TopicNotFound,
+    Unauthenticated,
 )
 from penstock.message import Message, Receipt
 from penstock.wire.native import (
@@ -71,7 +74,10 @@ from penstock.wire.native_bodies import (
 from penstock.wire.records import SEQUENCES
 
 SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
-FOR_ALL: Final = (TopicNotFound, ServerUnreachable, Overloaded, ShuttingDown, Closed)  # Whoever asks.
+FOR_ALL: Final = (  # Whoever asks.
+    TopicNotFound, ServerUnreachable, Overloaded, ShuttingDown, Closed, Forbidden, QuotaExceeded,
+    Unauthenticated,
+)  # fmt: skip
 STALE_MAX: Final = 10  # Times in a row that a topic may change while it is published to.
 
 

@@ -25,20 +25,24 @@ any request goes out on a new connection.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Container, Coroutine
 from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
 from penstock.client.connection import Connection, ConnectionLost, Encode, connect
+from penstock.client.login import Login
 from penstock.client.url import ServerAddress
 from penstock.errors import (
     Closed,
     OutcomeUnknown,
     Overloaded,
     PenstockError,
+    QuotaExceeded,
     ServerUnreachable,
     ShuttingDown,
+    Unauthenticated,
     UnavailableError,
 )
 from penstock.wire.native import (
@@ -93,8 +97,18 @@ class Resumable(Protocol):
 class Session:
     """The one way of a client to its server; belongs to one event loop."""
 
-    def __init__(self, address: ServerAddress, client: str, timeout_ms: int, random: Random) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        client: str,
+        timeout_ms: int,
+        random: Random,
+        login: Login | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.address = address
+        self._login = login or Login()
+        self._tls = tls
         self.closing = False  # Nothing more is published.
         self.closed = False
         self.welcome: Welcome | None = None  # Of the current or the last connection.
@@ -178,7 +192,7 @@ class Session:
                 sent = True
             except TimeoutError:
                 raise self._unanswered(operation, changes) from None
-            except (Overloaded, ShuttingDown) as refusal:
+            except (Overloaded, QuotaExceeded, ShuttingDown) as refusal:
                 pauses += 1
                 if not await self.pause(pauses, deadline):
                     raise self.unknown(operation) if sent and changes else refusal from None
@@ -251,10 +265,17 @@ class Session:
 
     async def _connect(self) -> Connection:
         """A new connection that has said hello; consumers are resumed, and requests may follow."""
-        connection = await connect(self.address, self._take_push, self._lost)
+        connection = await connect(self.address, self._take_push, self._lost, self._tls)
         try:
             ask = partial(self._ask, connection, deadline=self.deadline())
-            hello = Hello(versions=[VERSION], client=self._client)
+            login = self._login
+            hello = Hello(
+                versions=[VERSION],
+                client=self._client,
+                key=login.key,
+                user=login.user,
+                password=login.password,
+            )
             body = await ask(lambda correlation: encode_body(HELLO, correlation, hello))
             self.welcome = decode_body(body, Welcome)
             connection.frame_bytes_max = self.welcome.frame_bytes_max
@@ -312,11 +333,20 @@ class Session:
             except (ConnectionLost, PenstockError) as error:
                 facts = error.facts if isinstance(error, PenstockError) else {}
                 self._why = str(facts.get("why", error))
+                if isinstance(error, Unauthenticated):
+                    self._tell_waiting(error)
                 pauses += 1
                 await asyncio.sleep(self._pause_s(pauses))
             else:
                 logger.info("connected to %s again", self.address)
                 return
+
+    def _tell_waiting(self, error: PenstockError) -> None:
+        """Who waits for a connection waits in vain."""
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
 
     def _pause_s(self, count: int) -> float:
         """Doubles with every time; jitter keeps a thousand clients from coming back at once."""

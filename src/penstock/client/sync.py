@@ -17,6 +17,7 @@ from typing import Any, Unpack
 from penstock.api.broker import Broker
 from penstock.api.handles import Consumer
 from penstock.client.client import Client, Settings
+from penstock.client.login import Login
 from penstock.client.portal import Portal
 from penstock.client.publisher import Acks, acks_number
 from penstock.config import GroupOptions
@@ -143,12 +144,18 @@ def connect(
     request_timeout: Duration = "30s",
     linger: Duration = "0s",
     client_id: str | None = None,
+    key: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    ca: str | None = None,
 ) -> RemoteBroker:
     """Connect to a server: ``penstock.connect("penstock://127.0.0.1:7070")``.
 
     ``request_timeout``: how long a call goes on trying.  ``linger``: how long a publish waits for others to
-    share its request.  ``client_id``: what the server calls this program.
+    share its request.  ``client_id``: what the server calls this program.  ``key``, or ``user`` and
+    ``password``: who it is, for a server that asks; without them the variable PENSTOCK_KEY is.  ``ca``: the
+    file of certificates to trust with ``penstocks://``; without it PENSTOCK_CA names it, or the system.
     """
-    settings = Settings(url, request_timeout, linger, client_id)
+    settings = Settings(url, request_timeout, linger, client_id, Login(key, user, password, ca))
     portal = Portal()
     return RemoteBroker(portal.open(lambda: Client.open(settings)), portal)

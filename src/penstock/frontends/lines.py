@@ -54,6 +54,7 @@ class LineConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none of asyncio's classes.
         self._transport.set_write_buffer_limits(self._write_buffer_bytes_max)
+        self.address = str((transport.get_extra_info("peername") or ("?",))[0])  # Without the port.
         self._listener.begin(self)
 
     def data_received(self, data: bytes) -> None:

@@ -224,7 +224,7 @@ class FrameSplitter:
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.refusal: PenstockError | None = None
         self.buffered = 0  # Bytes kept for a frame that is not complete.
-        self._limit = frame_bytes_max
+        self.limit = frame_bytes_max  # May be raised, once it is known who sends.
         self._pieces: list[bytes] = []
         self._size = 0  # Of the frame that the pieces begin; 0 while its header is not complete.
 
@@ -277,8 +277,8 @@ class FrameSplitter:
     def _frame_bytes(self, data: bytes, at: int) -> int:
         """The size of the frame at a position; 0 and a refusal if it is too long."""
         length = _unpack_frame(data, at)[1]
-        if length > self._limit:
-            self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self._limit)
+        if length > self.limit:
+            self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self.limit)
             self._forget()
             return 0
         return HEADER_BYTES + length

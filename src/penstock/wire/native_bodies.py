@@ -30,11 +30,14 @@ SHOWN: Final = 1  # The extension type of a value that travels as its repr.
 _PAYLOAD_AT: Final = 4  # Behind the correlation.
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says first."""
+class Hello(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a client says first; a key, or a user, to a server that asks for them."""
 
     versions: list[int]
     client: str
+    key: str | None = None
+    user: str | None = None
+    password: str | None = None
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):

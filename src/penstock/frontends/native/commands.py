@@ -27,6 +27,7 @@ from penstock.errors import (
 from penstock.failure import Failure
 from penstock.frontends.native.consumers import WireConsumer
 from penstock.frontends.native.session import Commands, Session
+from penstock.frontends.security.identity import Credentials, Identity
 from penstock.message import Receipt
 from penstock.version import __version__
 from penstock.wire import native
@@ -45,6 +46,7 @@ from penstock.wire.native_bodies import (
     decode_body,
     decode_call,
     encode_error,
+    error_frame,
     ok_frame,
 )
 
@@ -60,16 +62,32 @@ def _done(correlation: int, _: Any) -> bytes:
 
 
 def hello(session: Session, correlation: int, body: bytes) -> None:
-    """Agree on a version."""
+    """Agree on a version, and find out who is there."""
     told = decode_body(body, Hello)
-    if session.version:
+    if session.greeted:
         raise ProtocolViolation(why="a client says hello once")
     if native.VERSION not in told.versions:
         offered = ", ".join(map(str, told.versions))
         raise VersionUnsupported(offered=offered, supported=str(native.VERSION))
-    session.version = native.VERSION
+    session.greeted = True
+
+    def known(identity: Identity | None, error: PenstockError | None) -> None:
+        try:
+            if identity is None:
+                raise error or PenstockError(reason="no answer")
+            if not session.connection.closed:
+                session.admit(identity)
+                session.answer(ok_frame(correlation, _welcome(session)))
+        except PenstockError as refusal:
+            session.connection.end(error_frame(correlation, refusal))
+
+    shown = Credentials(key=told.key, user=told.user, password=told.password)
+    session.shared.doors.begin_login(shown, session.connection.address, known)
+
+
+def _welcome(session: Session) -> Welcome:
     shared = session.shared
-    welcome = Welcome(
+    return Welcome(
         version=native.VERSION,
         server=f"penstock/{__version__}",
         frame_bytes_max=shared.frame_bytes_max,
@@ -77,7 +95,6 @@ def hello(session: Session, correlation: int, body: bytes) -> None:
         receive_messages_max=shared.receive_messages_max,
         resume_ms=shared.lobby.resume_ms,
     )
-    session.answer(ok_frame(correlation, welcome))
 
 
 def ping(session: Session, correlation: int, _: bytes) -> None:
@@ -195,7 +212,9 @@ def open_consumer(session: Session, correlation: int, body: bytes) -> None:
     told = decode_body(body, OpenConsumer)
     session.check_room()
     lobby = session.shared.lobby
-    found = None if told.resume is None else lobby.take(told.resume, told.topic, told.group)
+    found = None
+    if told.resume is not None:
+        found = lobby.take(told.resume, told.topic, told.group, session.operations)
 
     def opened(consumer: WireConsumer, resumed: bool) -> bytes:
         lobby.add(consumer)

@@ -74,6 +74,7 @@ class Host(Protocol):
     """What a connection needs of its listener."""
 
     frame_bytes_max: int
+    hello_bytes_max: int  # Of the frames of somebody who has not logged in.
     write_buffer_bytes_max: int
     requests_max: int
     half_frame_bytes: int  # Kept for frames that are not complete, of all connections.
@@ -108,11 +109,13 @@ class Connection(asyncio.Protocol):
         self.writable = True
         self.counted = False  # Among the connections that there may be.
         self.peer = ""
+        self.address = ""  # The peer's, without the port.
+        self.known = False  # Whoever is at the other end has said hello, and logged in if that is asked for.
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._speaker: Speaker | None = None
-        self._splitter = FrameSplitter(host.frame_bytes_max)
+        self._splitter = FrameSplitter(host.hello_bytes_max)
         self._frames: deque[Frame] = deque()  # Complete, and not handled because of a limit.
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -128,7 +131,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self.peer = "{}:{}".format(*(transport.get_extra_info("peername") or ("?", "?"))[:2])
+        self.address, port = (transport.get_extra_info("peername") or ("?", "?"))[:2]
+        self.peer = f"{self.address}:{port}"
         self._transport.set_write_buffer_limits(self._host.write_buffer_bytes_max)
         _notice_silence(transport.get_extra_info("socket"))
         try:
@@ -221,6 +225,11 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._work)
         if self._draining:
             self._end_if_drained()
+
+    def trust(self) -> None:
+        """It is known who is there, so frames may be large."""
+        self.known = True
+        self._splitter.limit = self._host.frame_bytes_max
 
     def later(self, function: Callable[[], None]) -> None:
         """Call it in the next turn of the loop."""
@@ -355,7 +364,7 @@ class Connection(asyncio.Protocol):
 
     def _forget_half_frame(self) -> None:
         self._host.half_frame_bytes -= self._splitter.buffered
-        self._splitter = FrameSplitter(self._host.frame_bytes_max)
+        self._splitter = FrameSplitter(self._host.hello_bytes_max)
 
     def _end_if_drained(self) -> None:
         if self.in_flight == 0 and not self._frames:

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.driver import Running
+from penstock.broker.operations import LocalOperations
 from penstock.wire.native import COUNT_MAX, UINT32_MAX
 
 TOKEN_BYTES: Final = 16  # Too many to guess.
@@ -99,6 +100,7 @@ class WireConsumer:
         self.token = secrets.token_bytes(TOKEN_BYTES)
         self.number = 0  # On the connection it is attached to.
         self.owner: Owner | None = None
+        self.operations: LocalOperations | None = None  # Through which it was opened: what its client may do.
         self._broker = broker
         self._credit = 0
         self._push: Wait | None = None
@@ -221,10 +223,12 @@ class Lobby:
         """A new one."""
         self._consumers[consumer.token] = consumer
 
-    def take(self, token: bytes, topic: str, group: str) -> WireConsumer | None:
-        """The consumer that the client comes back for; None if it is gone."""
+    def take(self, token: bytes, topic: str, group: str, operations: LocalOperations) -> WireConsumer | None:
+        """The consumer that the client comes back for; None if it is gone, or was never that client's."""
         consumer = self._consumers.get(token)
         if consumer is None or (consumer.topic, consumer.group) != (topic, group) or consumer.inner.closed:
+            return None
+        if consumer.operations is not operations:
             return None
         if consumer.owner is not None:  # The client noticed the loss before the server did.
             consumer.owner.give_away(consumer)

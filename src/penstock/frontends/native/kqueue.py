@@ -29,8 +29,11 @@ import msgspec
 from penstock.api.operations import ConsumerOperations
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.driver import Running
+from penstock.config import GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicExists, TopicNotFound
 from penstock.frontends.native.connection import Connection
+from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.identity import NOBODY
 from penstock.message import Message, ReceivedMessage, received
 from penstock.wire.native import KQUEUE_ACK, KQUEUE_PING, KQUEUE_PUB, KQUEUE_SUB, plain_frame
 
@@ -54,8 +57,9 @@ class BodyError(Exception):
 class KQueueShared:
     """Deliveries to all KQueue connections: any of them may acknowledge any."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors) -> None:
         self.broker = broker
+        self.doors = doors
         self.held: dict[str, tuple[Subscription, ReceivedMessage]] = {}
 
 
@@ -65,6 +69,7 @@ class KQueueSession:
     def __init__(self, connection: Connection, shared: KQueueShared) -> None:
         self.connection = connection
         self.shared = shared
+        self._operations = shared.doors.operations(NOBODY)  # KQueue's clients say not who they are.
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._gone = False
 
@@ -137,8 +142,7 @@ class KQueueSession:
             else:
                 self._fail(error)
 
-        operations = self.shared.broker.operations
-        self.shared.broker.start(operations.publish(topic, Message(payload.encode())), then)
+        self.shared.broker.start(self._operations.publish(topic, Message(payload.encode())), then)
 
     def _subscribe(self, fields: Fields) -> None:
         topic = _text(fields, "topic")
@@ -152,7 +156,8 @@ class KQueueSession:
             if error is not None and not isinstance(error, TopicExists):
                 self._fail(error)
                 return
-            work = broker.operations.consumer(topic, group, None, IN_FLIGHT_MAX, {"kind": "queue"}, received)
+            options: GroupOptions = {"kind": "queue"}
+            work = self._operations.consumer(topic, group, None, IN_FLIGHT_MAX, options, received)
             broker.start(work, opened)
 
         def opened(consumer: ConsumerOperations, error: BaseException | None) -> None:
@@ -167,7 +172,7 @@ class KQueueSession:
             self._say(f"OK Subscribed to {topic}")
             subscription.resume()
 
-        broker.start(broker.operations.create_topic(topic, {}), made)
+        broker.start(self._operations.create_topic(topic, {}), made)
 
     def _acknowledge(self, fields: Fields) -> None:
         name = _text(fields, "messageid")

@@ -13,37 +13,49 @@ import asyncio
 from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.connection import Connection, Speaker
 from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
 from penstock.frontends.native.session import Session, Shared
+from penstock.frontends.security.doors import Doors
 from penstock.wire import native
 from penstock.wire.native_bodies import error_frame
 
 RECEIVE_MESSAGES_MAX: Final = 10_000
+HELLO_BYTES_MAX: Final = 64 * 1024  # Of a stranger; a key is short.
+HELLO_S: Final = 10  # Where a login is asked for, it comes within this time.
 
 
 class NativeListener:
     """The native protocol, for ``penstock serve``."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, limits: LimitSettings, connections: Connections) -> None:
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        doors: Doors | None = None,
+    ) -> None:
+        self._doors = doors or Doors(broker)
         self.frame_bytes_max = limits.frame_bytes_max
+        self.hello_bytes_max = HELLO_BYTES_MAX if self._doors.required else limits.frame_bytes_max
         self.write_buffer_bytes_max = limits.write_buffer_bytes_max
         self.requests_max = limits.requests_max
         self.half_frame_bytes = 0
         self.half_frame_bytes_max = limits.publish_bytes_max
         self.shared = Shared(
             broker,
+            self._doors,
             frame_bytes_max=limits.frame_bytes_max,
             publish_bytes_max=limits.publish_bytes_max,
             requests_max=limits.requests_max,
             resume_ms=limits.resume_ms,
             receive_messages_max=RECEIVE_MESSAGES_MAX,
         )
-        self.kqueue = KQueueShared(broker)
+        self.kqueue = KQueueShared(broker, self._doors)
         self.open: set[Connection] = set()
         self._connections = connections
         self._draining = False
@@ -80,6 +92,8 @@ class NativeListener:
         connection.counted = True
         if self._draining:
             connection.drain()
+        if self._doors.required:
+            asyncio.get_running_loop().call_later(HELLO_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:
         """Count it out."""
@@ -92,13 +106,23 @@ class NativeListener:
         """Who answers a connection that begins with this opcode."""
         if opcode == native.HELLO:
             return Session(connection, self.shared, TABLE)
-        if opcode in COMMANDS:
+        if opcode in COMMANDS and not self._doors.required:
+            connection.trust()
             return KQueueSession(connection, self.kqueue)
         return None
 
     def unknown(self, opcode: int) -> bytes:
         """The answer if nobody does."""
+        if opcode in COMMANDS:
+            refusal = Unauthenticated(why="this server asks for a login, which KQueue's protocol has not")
+            return f"ERR {refusal}\n".encode()
         return f"{unknown_command(opcode)}\n".encode()
+
+    def _end_stranger(self, connection: Connection) -> None:
+        if not connection.known:
+            connection.end(
+                self.refusal(Unauthenticated(why=f"nobody has logged in within {HELLO_S} seconds"))
+            )
 
     def refusal(self, error: PenstockError) -> bytes:
         """The answer to a connection that may not even begin."""

@@ -14,9 +14,12 @@ from typing import Any, Final
 
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.operations import LocalOperations
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.native.consumers import Lobby, WireConsumer
+from penstock.frontends.security.doors import Doors, Visit
+from penstock.frontends.security.identity import Identity
 from penstock.wire import native
 from penstock.wire.native_bodies import consumer_closed_frame, error_frame
 
@@ -35,6 +38,7 @@ class Shared:
     def __init__(
         self,
         broker: EmbeddedAsyncBroker,
+        doors: Doors,
         *,
         frame_bytes_max: int,
         publish_bytes_max: int,
@@ -43,6 +47,7 @@ class Shared:
         receive_messages_max: int,
     ) -> None:
         self.broker = broker
+        self.doors = doors
         self.frame_bytes_max = frame_bytes_max
         self.publish_bytes_max = publish_bytes_max
         self.requests_max = requests_max
@@ -73,8 +78,10 @@ class Session:
         self.connection = connection
         self.shared = shared
         self.broker = shared.broker
-        self.operations = shared.broker.operations
-        self.version = 0  # Of the protocol; 0 before the hello.
+        self.operations: LocalOperations  # Of whoever has logged in; not there before.
+        self.version = 0  # Of the protocol; 0 before the hello is answered.
+        self.greeted = False  # There was a hello.
+        self._visit: Visit | None = None
         self._commands = commands
         self._consumers: dict[int, WireConsumer] = {}
         self._numbers = 0
@@ -90,7 +97,10 @@ class Session:
             return
         command = self._commands.get(opcode)
         if not self.version and opcode != native.HELLO:
-            self.connection.end(error_frame(correlation, ProtocolViolation(why="a client says hello first")))
+            why = (
+                "a client waits for the answer to its hello" if self.greeted else "a client says hello first"
+            )
+            self.connection.end(error_frame(correlation, ProtocolViolation(why=why)))
             return
         if command is None:
             self.refuse(correlation, OperationUnknown(operation=f"opcode 0x{opcode:02x}"))
@@ -124,6 +134,24 @@ class Session:
         for consumer in self._consumers.values():
             self.shared.lobby.detach(consumer)
         self._consumers.clear()
+        if self._visit is not None:
+            self._visit.leave()
+
+    # The way in.
+
+    def admit(self, identity: Identity) -> None:
+        """From now on it is known who is there, and what that one may do."""
+        self.operations = self.shared.doors.operations(identity)
+        self._visit = self.shared.doors.enter(identity, self._expel)
+        self.version = native.VERSION
+        self.connection.trust()
+
+    def _expel(self, why: PenstockError) -> None:
+        """The key was revoked, or the user changed: nothing is kept for one who comes back."""
+        for consumer in self._consumers.values():
+            self.shared.lobby.close(consumer, _nobody)
+        self._consumers.clear()
+        self.connection.end(self.refusal(why))
 
     # Answers.
 
@@ -174,6 +202,7 @@ class Session:
     def add(self, consumer: WireConsumer) -> None:
         """Give a consumer a number on this connection."""
         self._numbers += 1
+        consumer.operations = self.operations
         consumer.attach(self, self._numbers)
         self._consumers[self._numbers] = consumer
         if not self.connection.writable:

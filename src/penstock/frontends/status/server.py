@@ -6,6 +6,9 @@ A queue is ``<topic>-<partition>``; its number is what waits for the slowest
 group, or all that is stored if no group has come yet.  Connections are those
 of all listeners, this one included.
 
+A server that asks for keys answers to one: ``Authorization: Bearer pk_...``; and
+tells of the topics that it may see.
+
 It is as much of HTTP/1.1 as that needs: one request for each connection, no
 body, an answer, the end.  The head of a request has a limit in bytes and one in
 time.  The figures are worked out when they are asked for, at some microseconds
@@ -23,8 +26,16 @@ from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
 from penstock.frontends.listener import Connections
+from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.identity import Credentials, Identity
 
 PATH: Final = "/metrics"
+# What a refused login is in HTTP.
+STATUSES: Final = {
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "QUOTA_EXCEEDED": HTTPStatus.TOO_MANY_REQUESTS,
+}
 
 
 class BadRequest(Exception):  # noqa: N818 - it reads better, and never leaves this module.
@@ -39,10 +50,17 @@ class BadRequest(Exception):  # noqa: N818 - it reads better, and never leaves t
 class StatusListener(LineListener):
     """The status page."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, limits: LimitSettings, connections: Connections) -> None:
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        doors: Doors | None = None,
+    ) -> None:
         super().__init__(connections)
         self._broker = broker
         self._limits = limits
+        self._doors = doors or Doors(broker)
 
     def connect(self) -> LineConnection:
         """The protocol of a new connection."""
@@ -56,10 +74,11 @@ class StatusListener(LineListener):
         """Answer one request."""
         try:
             async with asyncio.timeout(self._limits.status_timeout_ms / 1000):
-                target = await self._read_head(connection)
-            if target is None:
+                shown = await self._read_head(connection)
+            if shown is None:
                 return
-            answer = response(HTTPStatus.OK, self._metrics())
+            identity = await self._doors.login(shown, connection.address)
+            answer = response(HTTPStatus.OK, self._metrics(identity))
         except TimeoutError:
             answer = response(HTTPStatus.REQUEST_TIMEOUT, {"error": "the request took too long to arrive"})
         except LineTooLong:
@@ -67,35 +86,50 @@ class StatusListener(LineListener):
             answer = response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": words})
         except BadRequest as refusal:
             answer = response(refusal.status, {"error": str(refusal)}, body=refusal.body)
+        except PenstockError as error:
+            answer = response(STATUSES.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE), {"error": str(error)})
         await connection.last_words(answer)
 
-    async def _read_head(self, connection: LineConnection) -> str | None:
-        """The target of a request that may be answered; None if the client says nothing."""
+    async def _read_head(self, connection: LineConnection) -> Credentials | None:
+        """What the client of a request that may be answered shows; None if it says nothing."""
         first = await connection.read_line()
         if first is None:
             return None
         size = len(first)
+        shown = Credentials()
         while line := await connection.read_line():
             size += len(line)
             if size > self._limits.status_head_bytes_max:
                 raise LineTooLong
             if b":" not in line:
                 raise BadRequest(HTTPStatus.BAD_REQUEST, "a header is 'Name: value'")
+            shown = credentials(line) or shown
         if line is None:
             raise BadRequest(HTTPStatus.BAD_REQUEST, "the head of a request ends with an empty line")
-        return check_request(first)
+        check_request(first)
+        return shown
 
-    def _metrics(self) -> dict[str, Any]:
+    def _metrics(self, identity: Identity) -> dict[str, Any]:
         found: list[dict[tuple[str, int], int]] = []
-        self._broker.start(self._broker.operations.waiting(), lambda waiting, _: found.append(waiting))
+        operations = self._doors.operations(identity)
+        self._broker.start(operations.waiting(), lambda waiting, _: found.append(waiting))
         return {
             "queues": {f"{topic}-{partition}": count for (topic, partition), count in found[0].items()},
             "active_connections": self._connections.count,
         }
 
 
-def check_request(line: bytes) -> str:
-    """The target of a request line, if it is one that there is an answer to."""
+def credentials(line: bytes) -> Credentials | None:
+    """What a header shows, if it is the one for that."""
+    name, _, value = line.decode("latin-1").partition(":")
+    scheme, _, key = value.strip().partition(" ")
+    if name.lower() != "authorization" or scheme.lower() != "bearer":
+        return None
+    return Credentials(key=key.strip())
+
+
+def check_request(line: bytes) -> None:
+    """Refuse a request line that there is no answer to."""
     words = line.decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[0].isalpha():
         raise BadRequest(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1")
@@ -105,7 +139,6 @@ def check_request(line: bytes) -> str:
         raise BadRequest(HTTPStatus.NOT_FOUND, f"there is only {PATH} here", body=body)
     if method != "GET":
         raise BadRequest(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", body=body)
-    return target
 
 
 def response(status: HTTPStatus, content: dict[str, Any], *, body: bool = True) -> bytes:
@@ -117,5 +150,6 @@ def response(status: HTTPStatus, content: dict[str, Any], *, body: bool = True) 
         f"Content-Length: {len(text)}",
         "Connection: close",
         *(["Allow: GET"] if status is HTTPStatus.METHOD_NOT_ALLOWED else []),
+        *(["WWW-Authenticate: Bearer"] if status is HTTPStatus.UNAUTHORIZED else []),
     ]
     return "\r\n".join([*head, "", ""]).encode() + (text if body else b"")

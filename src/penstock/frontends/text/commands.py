@@ -24,9 +24,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.aio import AsyncConsumer, AsyncReceivedMessage
-from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.api.aio import AsyncBroker
 from penstock.config import TopicSettings
 from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicExists, TopicNotFound
+from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.text import errors
 from penstock.message import StoredMessage
 
@@ -48,13 +50,16 @@ class Session:
 
     def __init__(
         self,
-        broker: EmbeddedAsyncBroker,
+        doors: Doors,
         defaults: TopicSettings,
         send: Callable[[bytes], Awaitable[None]],
         subscribe: Callable[[str, str, AsyncConsumer], None],
         in_flight_max: int,
+        log_in: Callable[[Credentials], Awaitable[Identity]],
     ) -> None:
-        self.broker = broker
+        self.broker: AsyncBroker | None = None if doors.required else doors.broker(NOBODY)
+        self.doors = doors
+        self.log_in = log_in  # Who is there, by what was shown; the connection is theirs from then on.
         self.defaults = defaults  # Of the topics that PRODUCE and SUB make.
         self.send = send  # One line or several, with their ends; waits for a client that does not read.
         self.subscribe = subscribe  # Begins to push the consumer's messages.
@@ -80,10 +85,17 @@ class Session:
             raise Refused(errors.UNKNOWN_MESSAGE)
         return message
 
+    @property
+    def open_broker(self) -> AsyncBroker:
+        """The broker, as far as whoever is there may use it."""
+        if self.broker is None:
+            raise Refused(errors.UNAUTHENTICATED)
+        return self.broker
+
     async def ensure_topic(self, name: str) -> None:
         """Make the topic, as the server makes topics, if there is none of that name."""
         with suppress(TopicExists):
-            await self.broker.create_topic(name)
+            await self.open_broker.create_topic(name)
 
 
 Do = Callable[[Session, list[bytes]], Awaitable[str]]
@@ -100,37 +112,46 @@ class Command:
     do: Do  # Returns what follows OK.
 
 
+async def authenticate(session: Session, words: list[bytes]) -> str:
+    """Log in with an API key."""
+    if session.broker is not None and session.doors.required:
+        raise Refused("You are logged in already")
+    identity = await session.log_in(Credentials(key=text(words[0])))
+    session.broker = session.doors.broker(identity)
+    return "Welcome"
+
+
 async def produce(session: Session, words: list[bytes]) -> str:
     """Publish to the partition that the client names; the topic is made at first use."""
     topic, partition = text(words[0]), partition_number(words[1])
     try:
-        receipt = await session.broker.publish(topic, words[2], partition=partition)
+        receipt = await session.open_broker.publish(topic, words[2], partition=partition)
     except TopicNotFound:
         if partition >= session.defaults.partitions:
             last = session.defaults.partitions - 1
             raise PartitionNotFound(topic=topic, partition=partition, last=last) from None
         await session.ensure_topic(topic)
-        receipt = await session.broker.publish(topic, words[2], partition=partition)
+        receipt = await session.open_broker.publish(topic, words[2], partition=partition)
     return f"Published {receipt.id}"
 
 
 async def publish(session: Session, words: list[bytes]) -> str:
     """Publish to a topic that exists."""
-    receipt = await session.broker.publish(text(words[0]), words[1])
+    receipt = await session.open_broker.publish(text(words[0]), words[1])
     return f"Published {receipt.id}"
 
 
 async def consume(session: Session, words: list[bytes]) -> str:
     """Send all messages of a partition; nothing is taken."""
     topic, partition = text(words[0]), partition_number(words[1])
-    described = await session.broker.describe_topic(topic)
+    described = await session.open_broker.describe_topic(topic)
     if partition >= len(described.partitions):
         raise PartitionNotFound(topic=topic, partition=partition, last=len(described.partitions) - 1)
     offset, end = described.partitions[partition].start, described.partitions[partition].end
     limit = max(min(CHUNK_MESSAGES, CHUNK_BYTES // described.settings.message_bytes_max), 1)
     count = 0
     while offset < end:
-        some = await session.broker.read(topic, partition=partition, offset=offset, limit=limit)
+        some = await session.open_broker.read(topic, partition=partition, offset=offset, limit=limit)
         some = [message for message in some if message.offset < end]  # Not what was published meanwhile.
         await session.send(b"".join(map(stored_line, some)))
         count += len(some)
@@ -145,11 +166,20 @@ async def subscribe(session: Session, words: list[bytes]) -> str:
     if (topic, group) not in session.subscriptions:
         if len(session.subscriptions) >= SUBSCRIPTIONS_MAX:
             raise Refused(f"Too many subscriptions: {SUBSCRIPTIONS_MAX} is the most for one connection")
-        await session.ensure_topic(topic)
-        consumer = await session.broker.consumer(topic, group=group, max_in_flight=session.in_flight_max)
+        consumer = await open_consumer(session, topic, group)
         session.subscriptions[topic, group] = consumer
         session.subscribe(topic, group, consumer)
     return f"Subscribed to {topic}"
+
+
+async def open_consumer(session: Session, topic: str, group: str) -> AsyncConsumer:
+    """A consumer; its topic is made if there is none, by whoever may do that."""
+    limit = session.in_flight_max
+    try:
+        return await session.open_broker.consumer(topic, group=group, max_in_flight=limit)
+    except TopicNotFound:
+        await session.ensure_topic(topic)
+        return await session.open_broker.consumer(topic, group=group, max_in_flight=limit)
 
 
 async def acknowledge(session: Session, words: list[bytes]) -> str:
@@ -165,9 +195,9 @@ async def ping(_: Session, __: list[bytes]) -> str:
 
 async def topics(session: Session, _: list[bytes]) -> str:
     """List the topics with their partition counts."""
-    names = await session.broker.topics()
+    names = await session.open_broker.topics()
     for name in names:
-        described = await session.broker.describe_topic(name)
+        described = await session.open_broker.describe_topic(name)
         await session.send(f"TOPIC {name} {len(described.partitions)}\n".encode())
     return f"END {len(names)}"
 
@@ -194,6 +224,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "SUB": Command("<topic> [<group>]", 1, 2, "get a group's messages as they come; makes both", subscribe),
     "ACK": Command("<message_id>", 1, 1, "a message of a subscription is done", acknowledge),
     "TOPICS": Command("", 0, 0, "the topics, with their partition counts", topics),
+    "AUTH": Command("<key>", 1, 1, "log in, where the server asks for a key", authenticate),
     "PING": Command("", 0, 0, "is the server there?", ping),
     "HELP": Command("", 0, 0, "this list", help_),
     "QUIT": Command("", 0, 0, "end the connection", quit_),

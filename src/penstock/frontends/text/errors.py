@@ -14,10 +14,12 @@ WORDS: Final = {
     "QUEUE_FULL": "Queue full, backpressure applied",
     "ALREADY_SETTLED": "Message ID not found or already acknowledged.",
     "LEASE_LOST": "Message ID not found or already acknowledged.",
+    "UNAUTHENTICATED": "You are not logged in: AUTH <key>, with a key that is valid here",
 }
 MISSING_COMMAND: Final = "Missing command"
 UNKNOWN_COMMAND: Final = "Unknown command"
 UNKNOWN_MESSAGE: Final = WORDS["ALREADY_SETTLED"]
+UNAUTHENTICATED: Final = WORDS["UNAUTHENTICATED"]
 FAULT: Final = "Internal error; the server's log says more"
 
 

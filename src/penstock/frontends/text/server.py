@@ -21,11 +21,14 @@ from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
 from penstock.frontends.listener import Connections
+from penstock.frontends.security.doors import Doors, Visit
+from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.text import errors
 from penstock.frontends.text.commands import Refused, Session, answer, is_publish
 
 TOGETHER_MAX: Final = 64  # Lines that are taken at a time, if so many have arrived.
 PUSH_MESSAGES: Final = 16  # Taken at a time for a client that reads; all it costs if it stops reading.
+LOGIN_S: Final = 10  # Where a login is asked for, it comes within this time.
 PUSH_WAIT_S: Final = 3600  # A subscription waits this long at a time, and then again.
 
 
@@ -38,9 +41,10 @@ class TextListener(LineListener):
         limits: LimitSettings,
         connections: Connections,
         defaults: TopicSettings,
+        doors: Doors | None = None,
     ) -> None:
         super().__init__(connections)
-        self._broker = broker
+        self._doors = doors or Doors(broker)
         self._limits = limits
         self._defaults = defaults
 
@@ -67,11 +71,24 @@ class TextListener(LineListener):
                 push = self._push(connection, session, topic, group, consumer)
                 tasks.append(pushes.create_task(push))
 
+            visits: list[Visit] = []
+
+            def end(why: PenstockError) -> None:
+                connection.write(self.refusal(why))
+                connection.end_input()
+
+            async def log_in(shown: Credentials) -> Identity:
+                identity = await self._doors.login(shown, connection.address)
+                visits.append(self._doors.enter(identity, end))
+                return identity
+
             limit = self._limits.text_in_flight_max
-            session = Session(self._broker, self._defaults, send, begin, limit)
+            session = Session(self._doors, self._defaults, send, begin, limit, log_in)
             try:
                 await self._answer_lines(connection, session)
             finally:
+                for visit in visits:
+                    visit.leave()
                 for task in tasks:
                     task.cancel()
                 for consumer in session.subscriptions.values():
@@ -81,7 +98,11 @@ class TextListener(LineListener):
         """Do the lines in their order; also those of a client that does not wait for its answers."""
         while not session.ended:
             try:
-                lines = await connection.read_lines(TOGETHER_MAX)
+                async with asyncio.timeout(LOGIN_S if session.broker is None else None):
+                    lines = await connection.read_lines(TOGETHER_MAX)
+            except TimeoutError:
+                await connection.last_words(f"ERR {errors.UNAUTHENTICATED}\n".encode())
+                return
             except LineTooLong:
                 limit = self._limits.text_line_bytes_max
                 words = f"ERR Line too long: more than {limit} bytes (limits.text_line_bytes_max)\n"

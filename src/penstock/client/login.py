@@ -1,0 +1,58 @@
+"""What a client shows to a server that asks who comes, and how it knows that the server is the right one.
+
+    key                  an API key; else PENSTOCK_KEY of the environment
+    user, password       a person; used where no key is given
+    ca                   certificates to trust with penstocks://; else those of PENSTOCK_CA, else the system's
+
+The environment is looked at when a program connects, so that what runs on a
+machine needs no secret in its code, nor on its command line.
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.errors import InvalidValue
+
+KEY_VARIABLE = "PENSTOCK_KEY"
+CA_VARIABLE = "PENSTOCK_CA"
+
+
+class Login:
+    """Who a client is, and whom it trusts; checked."""
+
+    def __init__(
+        self,
+        key: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        ca: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        environ = os.environ if environ is None else environ
+        if key is None and user is None:
+            key = environ.get(KEY_VARIABLE) or None
+        for name, value in (("key", key), ("user", user), ("password", password)):
+            if value is not None and not isinstance(value, str):
+                raise InvalidValue(name=name, value="...", why="it is text")
+        if (user is None) != (password is None) or (key is not None and user is not None):
+            raise InvalidValue(name="user", value=user, why="give a key, or a user and a password")
+        self.key = key
+        self.user = user
+        self.password = password
+        self._ca = ca if ca is not None else environ.get(CA_VARIABLE) or None
+
+    def tls(self) -> ssl.SSLContext:
+        """How a connection over TLS is checked: the server's certificate, and its name."""
+        try:
+            context = ssl.create_default_context(cafile=self._ca)
+        except (OSError, ssl.SSLError, TypeError) as error:
+            why = f"name a file of certificates (PEM): {_words(error)}"
+            raise InvalidValue(name="ca", value=self._ca, why=why) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+
+def _words(error: Any) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()

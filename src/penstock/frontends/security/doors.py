@@ -1,0 +1,155 @@
+"""What a front end asks for before it may ask a broker for anything.
+
+    identity   = await doors.login(credentials, address)     who it is
+    operations = doors.operations(identity)                  what it may do: the broker's operations, guarded
+    visit      = doors.enter(identity, end)                  a connection: counted, and ended if it must be
+      ...
+    visit.leave()
+
+A server that asks for no keys (the default) has doors that stand open: whoever
+comes is ``NOBODY``, and gets the broker's operations themselves, at no cost.
+
+An identity has one guard, whatever the number of its connections, so its quota
+is one.  If its key is revoked, or the user is changed, the guard goes, its
+connections are ended, and who comes again gets what is granted by then.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from penstock.api.aio import AsyncBroker
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.operations import LocalOperations
+from penstock.clock import Clock, SystemClock
+from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
+from penstock.frontends.security.guard import GuardedOperations
+from penstock.frontends.security.identity import NOBODY, Credentials, Identity
+from penstock.frontends.security.logins import Logins, Then
+
+RETRY_S = 1  # A connection that is one too many may try again then.
+
+
+class Visit:
+    """One connection of somebody who has logged in."""
+
+    def __init__(self, among: set["Visit"], end: Callable[[PenstockError], None]) -> None:
+        self.end = end  # Called at most once, if the identity is no longer what it was.
+        self._among = among
+        among.add(self)
+
+    def leave(self) -> None:
+        """The connection is gone; a second call does nothing."""
+        self._among.discard(self)
+
+
+class Doors:
+    """The doors of one server."""
+
+    def __init__(
+        self, broker: EmbeddedAsyncBroker, *, authentication: bool = False, clock: Clock | None = None
+    ) -> None:
+        self.required = authentication
+        self._broker = broker
+        self._clock = clock or SystemClock()
+        self._guards: dict[tuple[str, str], GuardedOperations] = {}
+        self._visits: dict[tuple[str, str], set[Visit]] = {}
+        self._logins: Logins | None = None
+        if authentication:
+            self._logins = Logins(broker.operations.access, self._clock)
+            broker.operations.access.changed = self._changed
+
+    # Who comes.
+
+    def begin_login(self, told: Credentials, address: str, then: Then) -> None:
+        """Find out who it is; ``then(identity, error)`` is called once, perhaps before this returns."""
+        if self._logins is None:
+            then(NOBODY, None)
+            return
+
+        def known(identity: Identity | None, error: PenstockError | None) -> None:
+            then(None if identity is None else self._current(identity), error)
+
+        self._logins.begin(told, address, known)
+
+    async def login(self, told: Credentials, address: str) -> Identity:
+        """Who it is; ``Unauthenticated`` or ``QuotaExceeded`` if that does not become clear."""
+        future: asyncio.Future[Identity] = asyncio.get_running_loop().create_future()
+
+        def then(identity: Identity | None, error: PenstockError | None) -> None:
+            if future.done():
+                return  # Cancelled.
+            if identity is not None:
+                future.set_result(identity)
+            else:
+                future.set_exception(error or Unauthenticated(why="nobody knows"))
+
+        self.begin_login(told, address, then)
+        return await future
+
+    # What they may do.
+
+    def operations(self, identity: Identity) -> LocalOperations:
+        """The broker's operations, as far as this identity may call them."""
+        if not self.required:
+            return self._broker.operations
+        # It finds every operation of theirs, by its table.
+        return cast("LocalOperations", self._guard(identity))
+
+    def broker(self, identity: Identity) -> AsyncBroker:
+        """The same with the names that a program uses."""
+        return self._broker if not self.required else self._broker.through(self.operations(identity))
+
+    # How long they stay.
+
+    def enter(self, identity: Identity, end: Callable[[PenstockError], None]) -> Visit:
+        """Count a connection in; ``QuotaExceeded`` if it is one too many."""
+        if not self.required:
+            return Visit(set(), end)
+        self._guard(identity)
+        visits = self._visits.setdefault(identity.id, set())
+        limit = identity.quota.connections
+        if limit is not None and len(visits) >= limit:
+            raise QuotaExceeded(who=str(identity), what="connections", limit=limit, retry_after=RETRY_S)
+        return Visit(visits, end)
+
+    def close(self) -> None:
+        """The server ends: no more logins."""
+        if self._logins is not None:
+            self._logins.close()
+
+    def _guard(self, identity: Identity) -> GuardedOperations:
+        guard = self._guards.get(identity.id)
+        if guard is None or guard.identity is not identity:
+            why = (
+                "this server asks for an API key"
+                if identity is NOBODY
+                else f"{identity} was changed meanwhile"
+            )
+            raise Unauthenticated(why=why)
+        return guard
+
+    def _current(self, identity: Identity) -> Identity:
+        """The one object that stands for whoever has just logged in."""
+        guard = self._guards.get(identity.id)
+        if guard is None:
+            local = self._broker.operations
+            guard = self._guards[identity.id] = GuardedOperations(identity, local, local.audit, self._clock)
+        return guard.identity
+
+    def _changed(self, kind: str, name: str) -> None:
+        """A key was revoked, a user set or deleted: what was granted before is worth nothing any more."""
+        assert self._logins is not None
+        self._logins.forget(kind, name)
+        guard = self._guards.pop((kind, name), None)
+        visits = self._visits.pop((kind, name), None)
+        if guard is not None and visits:
+            gone = Unauthenticated(why=f"{guard.identity} was revoked or changed")
+            # In a turn of its own, so that whoever revokes the own key is still answered.
+            asyncio.get_running_loop().call_soon(_end_all, visits, gone)
+
+
+def _end_all(visits: set[Visit], why: PenstockError) -> None:
+    for visit in list(visits):
+        visit.leave()
+        visit.end(why)

@@ -1,0 +1,317 @@
+"""The operations of a broker, for somebody who may not do all of them.
+
+    front end ──> GuardedOperations ── NEEDS[name]: which action, on which topic and group?
+                        │                 may it?   no ──> Forbidden
+                        │                 how much? ────> QuotaExceeded
+                        └──> LocalOperations
+
+An operation is found through the table ``NEEDS`` only.  One without an entry
+cannot be called by any front end, so that a new one cannot be forgotten; a test
+walks the broker's operations and the table.  What an operation returns is
+guarded too where it leads further: consumers may publish with an ack,
+producers publish to any topic, and lists tell of topics.
+
+A check is made before anything is begun, and its answer is remembered by topic
+and group: what is asked again costs a look into a set (0.1 us).  Grants do not
+change under a guard: whoever's grants are changed gets a new guard, and loses
+the connections that use the old one (``doors.py``).
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from penstock.access import Action, Role
+from penstock.api.operations import Work
+from penstock.broker.audit import DONE, Audit
+from penstock.broker.operations import LocalOperations
+from penstock.clock import Clock
+from penstock.errors import Forbidden, PenstockError
+from penstock.frontends.security.identity import Identity
+from penstock.frontends.security.quotas import Spending
+from penstock.message import Message, Receipt
+
+ALLOWED_MAX: Final = 10_000  # Answers that are remembered for an operation.
+RECORD_COUNT: Final = slice(57, 61)  # In the header of a record batch.
+LEADING: Final = frozenset({"create_topic", "alter_topic"})  # Their options may name another topic.
+
+logger = logging.getLogger("penstock")
+
+# The least role that has an action.
+ROLES: Final[dict[Action, Role]] = {
+    "describe": "reader",
+    "read": "reader",
+    "publish": "producer",
+    "consume": "consumer",
+    "admin": "admin",
+}
+
+
+class Need(NamedTuple):
+    """What an operation needs; its arguments are named by their places."""
+
+    action: Action
+    topic: int | None = 0
+    group: int | None = None
+    by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
+    act: bool = False  # It is written into the audit log.
+
+
+NEEDS: Final = {
+    "create_topic": Need("admin", act=True),
+    "alter_topic": Need("admin", act=True),
+    "delete_topic": Need("admin", act=True),
+    "topics": Need("describe", None),
+    "describe_topic": Need("describe"),
+    "metadata": Need("describe"),
+    "publish": Need("publish"),
+    "publish_batch": Need("publish"),
+    "append": Need("publish"),
+    "append_batches": Need("publish"),
+    "producer": Need("publish", None),
+    "new_producer_id": Need("publish", None),
+    "publish_staged": Need("publish"),
+    "published_version": Need("describe"),
+    "consumer": Need("consume", group=1),
+    "batch_consumer": Need("consume", group=1),
+    "create_group": Need("consume", group=1),
+    "delete_group": Need("consume", group=1),
+    "describe_group": Need("describe", group=1),
+    "delivery_states": Need("describe", group=1),
+    "seek": Need("consume", group=1),
+    "commit_offsets": Need("consume", group=1),
+    "begin_restore": Need("admin", act=True),
+    "restore": Need("admin"),
+    "finish_restore": Need("admin", group=3, act=True),
+    "fetch": Need("read"),
+    "offsets": Need("describe"),
+    "read": Need("read"),
+    "peek": Need("read"),
+    "trace": Need("read", by_id=True),
+    "schedule": Need("publish"),
+    "scheduled": Need("read"),
+    "scheduled_count": Need("describe"),
+    "cancel": Need("publish", by_id=True),
+    "reschedule": Need("publish", by_id=True),
+    "dead_letters": Need("read"),
+    "dead_letter_errors": Need("read"),
+    "redrive": Need("admin", group=5, act=True),
+    "create_key": Need("admin", None, act=True),
+    "keys": Need("admin", None),
+    "revoke_key": Need("admin", None, act=True),
+    "set_user": Need("admin", None, act=True),
+    "users": Need("admin", None),
+    "delete_user": Need("admin", None, act=True),
+    "stats": Need("describe", None),
+    "waiting": Need("describe", None),
+}
+
+Outputs = list[tuple[str, Message]]
+
+
+class GuardedOperations:
+    """What one identity may ask of a broker; has every operation of ``LocalOperations``."""
+
+    def __init__(self, identity: Identity, operations: LocalOperations, audit: Audit, clock: Clock) -> None:
+        self.identity = identity
+        self._operations = operations
+        self._audit = audit
+        self._spending = Spending(str(identity), identity.quota, clock)
+
+    def __getattr__(self, name: str) -> Any:
+        need = NEEDS.get(name)
+        if need is None:
+            raise AttributeError(f"{name} is not in NEEDS, so no front end may call it")
+        guarded = self._guarded(name, need, getattr(self._operations, name))
+        setattr(self, name, guarded)  # The next time it is found without this.
+        return guarded
+
+    def may(self, action: Action, topic: str | None, group: str | None = None) -> bool:
+        """Whether one of the grants is enough."""
+        return any(grant.allows(action, topic, group) for grant in self.identity.grants)
+
+    def permit(self, outputs: Outputs) -> None:
+        """Refuse messages that go out with an ack, or through a producer, if they may not."""
+        for topic, _ in outputs:
+            if not self.may("publish", topic):
+                raise self._refusal("publish", NEEDS["publish"], topic, None)
+        if self._spending.limited:
+            self._spending.spend(len(outputs), sum(_size(message) for _, message in outputs))
+
+    def _guarded(self, name: str, need: Need, operation: Callable[..., Any]) -> Callable[..., Any]:
+        if need.act:
+            operation = self._noted(name, need, operation)
+        if name in LEADING:
+            operation = self._led(name, need, operation)
+        tend = TENDED.get(name)
+        if tend is not None:
+            operation = self._tended(tend, operation)
+        if name in COUNTED and self._spending.limited:
+            operation = self._spent(COUNTED[name], operation)
+        allowed: set[Any] = set()
+
+        def of_topic(*arguments: Any) -> Any:
+            topic = arguments[0]
+            if topic not in allowed:
+                self._check(name, need, topic, None)
+                _remember(allowed, topic)
+            return operation(*arguments)
+
+        def of_place(*arguments: Any) -> Any:
+            place = _place(need, arguments)
+            if place not in allowed:
+                self._check(name, need, *place)
+                _remember(allowed, place)
+            return operation(*arguments)
+
+        return of_topic if need.topic == 0 and need.group is None and not need.by_id else of_place
+
+    def _check(self, name: str, need: Need, topic: Any, group: Any) -> None:
+        if self.may(need.action, topic, group):
+            return
+        refusal = self._refusal(name, need, topic, group)
+        if need.act:
+            self._note(name, refusal.facts["on"], refusal.code)
+        raise refusal
+
+    def _refusal(self, name: str, need: Need, topic: Any, group: Any) -> Forbidden:
+        on = "the broker" if topic is None else f"topic {topic}"
+        if group is not None:
+            on += f", group {group}"
+        return Forbidden(who=str(self.identity), operation=name, on=on, role=ROLES[need.action])
+
+    # What is done beside the operation itself.
+
+    def _noted(self, name: str, need: Need, operation: Callable[..., Work[Any]]) -> Callable[..., Work[Any]]:
+        def noted(*arguments: Any) -> Work[Any]:
+            topic, group = _place(need, arguments)
+            on = str(arguments[0]) if topic is None else topic if group is None else f"{topic} {group}"
+            try:
+                result = yield from operation(*arguments)
+            except PenstockError as error:
+                self._note(name, on, error.code)
+                raise
+            self._note(name, on, DONE)
+            return result
+
+        return noted
+
+    def _note(self, name: str, on: str, outcome: str) -> None:
+        try:
+            self._audit.note(str(self.identity), name, on, outcome)
+        except PenstockError:  # The act is done, or refused, all the same.
+            words = f"{name} by {self.identity} on {on}: {outcome}"
+            logger.exception("this is not in the audit log: %s", words)
+
+    def _led(self, name: str, need: Need, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """Whoever says where the dead letters of a topic go must be allowed to there, too."""
+
+        def led(*arguments: Any) -> Any:
+            target = arguments[1].get("dead_letter_topic")
+            if target:
+                self._check(name, need, target, None)
+            return operation(*arguments)
+
+        return led
+
+    def _tended(
+        self, tend: Callable[["GuardedOperations", Any], Any], operation: Callable[..., Work[Any]]
+    ) -> Callable[..., Work[Any]]:
+        def tended(*arguments: Any) -> Work[Any]:
+            return tend(self, (yield from operation(*arguments)))
+
+        return tended
+
+    def _spent(
+        self, count: Callable[[tuple[Any, ...]], tuple[int, int]], operation: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        def spent(*arguments: Any) -> Any:
+            self._spending.spend(*count(arguments))
+            return operation(*arguments)
+
+        return spent
+
+
+class GuardedProducer:
+    """An idempotent producer, which may publish to some topics only."""
+
+    def __init__(self, guard: GuardedOperations, inner: Any) -> None:
+        self._guard = guard
+        self._inner = inner
+        self.producer_id: int = inner.producer_id
+
+    def publish(self, topic: str, message: Message) -> Work[Receipt]:
+        """Publish one message under the next number of its partition."""
+        self._guard.permit([(topic, message)])
+        work: Work[Receipt] = self._inner.publish(topic, message)
+        return work
+
+
+def _place(need: Need, arguments: tuple[Any, ...]) -> tuple[str | None, str | None]:
+    """The topic and the group that a call is about."""
+    topic = None if need.topic is None else arguments[need.topic]
+    if need.by_id and isinstance(topic, str):
+        topic = topic.partition(":")[0]
+    return topic, None if need.group is None else arguments[need.group]
+
+
+def _remember(allowed: set[Any], place: Any) -> None:
+    if len(allowed) >= ALLOWED_MAX:
+        allowed.clear()  # Whoever has so many topics can be asked again.
+    allowed.add(place)
+
+
+# What an operation returns, as its caller may have it.
+
+
+def _visible_names(guard: GuardedOperations, names: list[str]) -> list[str]:
+    return [name for name in names if guard.may("describe", name)]
+
+
+def _visible_counts(
+    guard: GuardedOperations, counts: dict[tuple[str, int], int]
+) -> dict[tuple[str, int], int]:
+    return {place: count for place, count in counts.items() if guard.may("describe", place[0])}
+
+
+def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
+    return [error for error in errors if guard.may("read", error.topic)]
+
+
+def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
+    consumer.permit = guard.permit
+    return consumer
+
+
+TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
+    "topics": _visible_names,
+    "waiting": _visible_counts,
+    "dead_letter_errors": _visible_errors,
+    "consumer": _permitting,
+    "batch_consumer": _permitting,
+    "producer": GuardedProducer,
+}
+
+
+# How many messages a call publishes, and how many bytes.
+
+
+def _size(message: Message | bytes) -> int:
+    if isinstance(message, bytes):
+        return len(message)
+    headers = message.headers or {}
+    return sum(map(len, (message.value or b"", message.key or b"", *headers, *headers.values())))
+
+
+def _of_batches(batches: list[Any]) -> tuple[int, int]:
+    count = sum(int.from_bytes(batch[RECORD_COUNT]) for batch in batches)
+    return max(count, 1), sum(map(len, batches))
+
+
+COUNTED: Final[dict[str, Callable[[tuple[Any, ...]], tuple[int, int]]]] = {
+    "publish": lambda arguments: (1, _size(arguments[1])),
+    "publish_batch": lambda arguments: (len(arguments[1]), sum(map(_size, arguments[1]))),
+    "schedule": lambda arguments: (1, _size(arguments[1])),
+    "append": lambda arguments: _of_batches([arguments[2]]),
+    "append_batches": lambda arguments: _of_batches([batch for _, batch in arguments[2]]),
+}

@@ -1,0 +1,40 @@
+"""Who somebody is: an API key, a user, or nobody in particular."""
+
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.access import Grant, Quota
+
+Kind = Literal["key", "user", "nobody"]
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Somebody who has logged in, with what was granted at that time."""
+
+    kind: Kind
+    name: str  # The id of a key, the name of a user.
+    called: str = ""  # What a key is for.
+    grants: tuple[Grant, ...] = ()
+    quota: Quota = Quota()
+
+    @property
+    def id(self) -> tuple[Kind, str]:
+        """What tells one from another."""
+        return self.kind, self.name
+
+    def __str__(self) -> str:
+        words = f"{self.kind} {self.name}".strip()
+        return f"{words} ({self.called})" if self.called else words
+
+
+# Everybody, while a server asks for no keys; and whoever has not logged in yet, while it does.
+NOBODY: Final = Identity(kind="nobody", name="")
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody shows: a key, or a user's name and password."""
+
+    key: str | None = None
+    user: str | None = None
+    password: str | None = None

@@ -1,0 +1,169 @@
+"""Logins: is somebody who they say they are?
+
+    key       pk_<id>_<secret>     secret remembered? ── yes ──────────────────────> known
+    user      name, password            │ no
+                                   too many failed? ── yes ──> refused, and told for how long
+                                        │ no
+                                   scrypt, in a thread of its own ──> remembered ──> known
+                                                                 └──> refused
+
+A hash is slow on purpose, so one that fitted is remembered, by a keyed hash of
+the secret that dies with the process: the next login with it costs some
+microseconds.  For a password that is asked after the failed attempts are
+looked at, or it could be guessed at that speed; a key is 256 random bits, which
+nobody guesses at any speed, and so no attacker keeps its owner waiting.
+
+All comparisons take the same time wherever two secrets differ, and a name that
+does not exist takes as long as a wrong password.  Nothing tells which it was.
+
+Limits: one thread, ``WAITING_MAX`` logins that wait for it.
+"""
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from penstock.broker.access import (
+    PASSWORD_COST,
+    PASSWORD_LENGTH_MAX,
+    Access,
+    Credential,
+    StoredKey,
+    StoredUser,
+)
+from penstock.clock import Clock
+from penstock.errors import Overloaded, PenstockError, Unauthenticated
+from penstock.frontends.security.identity import Credentials, Identity
+from penstock.frontends.security.patience import Patience
+
+WAITING_MAX: Final = 100
+SECRET_LENGTH_MAX: Final = PASSWORD_LENGTH_MAX
+REFUSED: Final = {
+    "key": "the key is not valid, or was revoked",
+    "user": "the name or the password is not right",
+}
+
+logger = logging.getLogger("penstock")
+
+Then = Callable[[Identity | None, PenstockError | None], None]
+Claim = tuple[str, str, str]  # "key" or "user", the id or name, the secret.
+
+
+class Logins:
+    """All logins of one server."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._patience = Patience(clock)
+        self._salt = secrets.token_bytes(32)
+        self._fitted: dict[tuple[str, str], tuple[Credential, bytes]] = {}  # With a hash of the secret.
+        self._stranger = Credential(cost=PASSWORD_COST, salt=self._salt, digest=bytes(64))
+        self._thread = ThreadPoolExecutor(1, "penstock-login")
+        self._waiting = 0
+
+    def begin(self, told: Credentials, address: str, then: Then) -> None:
+        """Find out who it is; ``then`` is called once, perhaps before this returns."""
+        try:
+            claim = _claim(told)
+            stored = self._stored(claim)
+            if claim[0] == "key" and self._remembered(claim, stored):
+                then(_identity(stored), None)
+                return
+            subjects = _subjects(claim, stored, address)
+            self._patience.begin(*subjects)
+            if self._remembered(claim, stored):
+                self._patience.forgive(*subjects)
+                then(_identity(stored), None)
+                return
+            if stored is None and claim[0] == "key":  # Ids are random: that there is none tells nothing.
+                raise _refused(claim, address)
+            self._check_beside(claim, stored, address, then)
+        except PenstockError as error:
+            then(None, error)
+
+    def forget(self, kind: str, name: str) -> None:
+        """It was changed, or is gone."""
+        self._fitted.pop((kind, name), None)
+
+    def close(self) -> None:
+        """No more logins."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _check_beside(
+        self, claim: Claim, stored: StoredKey | StoredUser | None, address: str, then: Then
+    ) -> None:
+        if self._waiting >= WAITING_MAX:
+            raise Overloaded(what="logins", limit=WAITING_MAX)
+        self._waiting += 1
+        credential = self._stranger if stored is None else stored.credential
+        loop = asyncio.get_running_loop()
+        checked = loop.run_in_executor(self._thread, credential.fits, claim[2])
+
+        def ended(_: object) -> None:
+            self._waiting -= 1
+            if checked.cancelled():
+                then(None, Unauthenticated(why="the server is shutting down"))
+            elif not checked.result() or stored is None or self._stored(claim) is not stored:
+                then(None, _refused(claim, address))
+            else:
+                self._fitted[claim[:2]] = stored.credential, self._hash(claim[2])
+                self._patience.forgive(*_subjects(claim, stored, address))
+                then(_identity(stored), None)
+
+        checked.add_done_callback(ended)
+
+    def _stored(self, claim: Claim) -> StoredKey | StoredUser | None:
+        kind, name, _ = claim
+        return self._access.key(name) if kind == "key" else self._access.user(name)
+
+    def _remembered(self, claim: Claim, stored: StoredKey | StoredUser | None) -> bool:
+        credential, digest = self._fitted.get(claim[:2], (None, b""))
+        if stored is None or credential is not stored.credential:
+            return False
+        return hmac.compare_digest(digest, self._hash(claim[2]))
+
+    def _hash(self, secret: str) -> bytes:
+        return hmac.digest(self._salt, secret.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def _claim(told: Credentials) -> Claim:
+    """Who somebody claims to be."""
+    if told.key is not None:
+        mark, _, rest = told.key.partition("_")
+        key_id, _, secret = rest.partition("_")
+        if mark != "pk" or not key_id or not 0 < len(secret) <= SECRET_LENGTH_MAX:
+            raise Unauthenticated(why="that is no API key; one looks like pk_<id>_<secret>")
+        return "key", key_id, secret
+    if told.user is not None and told.password is not None and len(told.password) <= SECRET_LENGTH_MAX:
+        return "user", told.user, told.password
+    raise Unauthenticated(why="this server asks for an API key")
+
+
+def _subjects(claim: Claim, stored: object, address: str) -> tuple[str, ...]:
+    """Whose failed logins are counted: a key that exists is nobody's neighbour."""
+    kind, name, _ = claim
+    if kind == "key":
+        return (f"address {address}, with keys that do not exist",) if stored is None else (f"key {name}",)
+    return f"address {address}", f"user {name[:100]}"
+
+
+def _refused(claim: Claim, address: str) -> Unauthenticated:
+    kind, name, _ = claim
+    logger.warning("login of %s %r from %s refused", kind, name[:100], address)
+    what = (
+        "the key is not valid, or was revoked" if kind == "key" else "the name or the password is not right"
+    )
+    return Unauthenticated(why=what)
+
+
+def _identity(stored: StoredKey | StoredUser | None) -> Identity:
+    assert stored is not None
+    info = stored.info
+    grants = tuple(info.grants)
+    if isinstance(stored, StoredKey):
+        return Identity(kind="key", name=stored.info.id, called=info.name, grants=grants, quota=info.quota)
+    return Identity(kind="user", name=info.name, grants=grants, quota=info.quota)

@@ -1,0 +1,278 @@
+"""Logins, connections that end with their key, and doors that stand open."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.frontends.security.secured import Secured, secured
+
+from penstock.access import Grant, Quota
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import Forbidden, PenstockError, QuotaExceeded, Unauthenticated
+from penstock.frontends.security import patience
+from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.identity import NOBODY, Credentials
+from penstock.frontends.security.patience import Patience
+from penstock.testing import ManualClock
+
+HERE = "10.0.0.1"
+THERE = "10.0.0.2"
+READER = [Grant(role="reader")]
+ANNA = Credentials(user="anna", password="correct horse")
+WRONG = Credentials(user="anna", password="battery staple")
+
+
+async def refused(place: Secured, shown: Credentials, address: str = HERE) -> PenstockError:
+    with pytest.raises(PenstockError) as refusal:
+        await place.doors.login(shown, address)
+    return refusal.value
+
+
+# Doors that stand open.
+
+
+async def test_without_authentication_everybody_is_nobody_and_has_the_broker_itself() -> None:
+    broker = await EmbeddedAsyncBroker.open()
+    doors = Doors(broker)
+
+    identity = await doors.login(Credentials(key="whatever"), HERE)
+
+    assert identity is NOBODY
+    assert doors.operations(identity) is broker.operations
+    assert doors.broker(identity) is broker
+    doors.enter(identity, lambda _: None).leave()
+    await broker.close()
+
+
+# Logins.
+
+
+async def test_a_key_and_a_user_are_known_by_their_secrets() -> None:
+    async with secured() as place:
+        key = await place.key("reader", "orders")
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        by_key = await place.doors.login(Credentials(key=key), HERE)
+        user = await place.doors.login(ANNA, HERE)
+
+        assert str(by_key) == f"key {key.split('_')[1]} (reader)"
+        assert str(user) == "user anna"
+        assert await place.doors.broker(by_key).topics() == ["orders"]
+        assert await place.doors.broker(user).topics() == ["invoices", "orders"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        Credentials(),
+        Credentials(key=""),
+        Credentials(key="pk_1234"),
+        Credentials(key="sk_1234_secret"),
+        Credentials(key="pk_1234_secret"),
+        Credentials(key="pk_1234_" + "x" * 5000),
+        Credentials(user="anna"),
+        Credentials(user="nobody", password="correct horse"),
+        Credentials(user="anna", password=""),
+        Credentials(user="anna", password="x" * 5000),
+        Credentials(user="anna\udc80", password="\udc80"),
+        WRONG,
+    ],
+    ids=range(12),
+)
+async def test_who_shows_nothing_or_something_wrong_is_refused(shown: Credentials) -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        error = await refused(place, shown)
+
+        assert isinstance(error, Unauthenticated)
+        assert (shown.password or "correct") not in str(error) or shown.password == ""
+
+
+async def test_a_wrong_secret_of_a_key_that_exists_is_refused() -> None:
+    async with secured() as place:
+        key = await place.key("reader")
+
+        error = await refused(place, Credentials(key=key + "x"))
+
+        assert "not valid, or was revoked" in str(error)
+
+
+async def test_a_name_that_does_not_exist_is_refused_in_the_same_words_as_a_wrong_password() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        known = await refused(place, WRONG)
+        unknown = await refused(place, Credentials(user="eve", password="correct horse"))
+
+        assert str(known) == str(unknown)
+
+
+async def test_a_secret_that_fitted_is_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with secured() as place:
+        key = await place.key("reader")
+        await place.broker.set_user("anna", "correct horse", READER)
+        await place.doors.login(Credentials(key=key), HERE)
+        await place.doors.login(ANNA, HERE)
+
+        def fits(*_: Any) -> bool:
+            raise AssertionError
+
+        monkeypatch.setattr("penstock.broker.access.Credential.fits", fits)
+
+        await place.doors.login(Credentials(key=key), HERE)
+        await place.doors.login(ANNA, HERE)
+
+
+async def test_an_old_password_is_not_remembered() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        await place.doors.login(ANNA, HERE)
+
+        await place.broker.set_user("anna", "another one", READER)
+
+        assert isinstance(await refused(place, ANNA), Unauthenticated)
+
+
+async def test_a_user_that_is_changed_while_the_password_is_looked_at_is_refused() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        login = asyncio.get_running_loop().create_task(place.doors.login(ANNA, HERE))
+        await asyncio.sleep(0)
+        await place.broker.delete_user("anna")
+
+        with pytest.raises(Unauthenticated):
+            await login
+
+
+# Failed logins.
+
+
+def test_the_first_failures_cost_nothing_and_the_others_more_and_more() -> None:
+    waits = [Patience.wait_ms(count) for count in range(patience.FREE_MAX + 8)]
+
+    assert waits[: patience.FREE_MAX] == [0] * patience.FREE_MAX
+    assert waits[patience.FREE_MAX :] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
+
+
+def test_failures_are_counted_for_a_name_and_for_an_address_and_forgotten_after_a_while() -> None:
+    clock = ManualClock()
+    failures = Patience(clock)
+    for _ in range(patience.FREE_MAX):
+        failures.begin("address 1", "user anna")
+
+    for subjects in (("address 1", "user eve"), ("address 2", "user anna")):
+        with pytest.raises(QuotaExceeded, match="try again in 1 seconds"):
+            failures.begin(*subjects)
+    failures.begin("address 2", "user eve")
+    clock.move_to(clock.steady_ms() + 1000)
+    failures.begin("address 1", "user anna")
+    with pytest.raises(QuotaExceeded, match="try again in 2 seconds"):
+        failures.begin("address 1", "user anna")
+    clock.move_to(clock.steady_ms() + patience.FORGET_MS + 1)
+    for _ in range(patience.FREE_MAX):
+        failures.begin("address 1", "user anna")
+
+
+def test_no_more_names_are_remembered_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "SUBJECTS_MAX", 5)
+    failures = Patience(ManualClock())
+
+    for number in range(50):
+        failures.begin(f"user {number}")
+
+    assert len(failures._failed) == 5
+
+
+async def test_a_password_cannot_be_guessed_quickly_and_its_owner_comes_in_later() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        await place.doors.login(ANNA, THERE)
+        for _ in range(patience.FREE_MAX):
+            assert isinstance(await refused(place, WRONG), Unauthenticated)
+
+        # Also the right one, and from elsewhere, or it could be guessed at any speed.
+        assert isinstance(await refused(place, ANNA, THERE), QuotaExceeded)
+        assert isinstance(await refused(place, WRONG, THERE), QuotaExceeded)
+        place.clock.move_to(place.clock.steady_ms() + 1000)
+        await place.doors.login(ANNA, THERE)
+
+
+async def test_wrong_keys_from_the_same_address_do_not_keep_a_right_one_waiting() -> None:
+    async with secured() as place:
+        key = await place.key("reader")
+        for _ in range(3 * patience.FREE_MAX):
+            await refused(place, Credentials(key="pk_0000_guess"))
+
+        assert isinstance(await refused(place, Credentials(key="pk_0000_guess")), QuotaExceeded)
+        await place.doors.login(Credentials(key=key), HERE)
+
+
+async def test_guesses_at_the_same_time_count_one_by_one() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        answers = await asyncio.gather(
+            *(place.doors.login(WRONG, HERE) for _ in range(30)), return_exceptions=True
+        )
+
+        assert sum(isinstance(answer, Unauthenticated) for answer in answers) == patience.FREE_MAX
+        assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 30 - patience.FREE_MAX
+
+
+# Connections.
+
+
+async def test_connections_of_a_key_have_a_quota() -> None:
+    async with secured() as place:
+        key = await place.key("reader", quota=Quota(connections=2))
+        identity = await place.doors.login(Credentials(key=key), HERE)
+
+        visits = [place.doors.enter(identity, lambda _: None) for _ in range(2)]
+        with pytest.raises(QuotaExceeded, match="2 connections"):
+            place.doors.enter(identity, lambda _: None)
+        visits[0].leave()
+        place.doors.enter(identity, lambda _: None)
+
+
+async def test_a_key_that_is_revoked_ends_its_connections_and_no_others() -> None:
+    async with secured() as place:
+        keys = [await place.key("reader") for _ in range(2)]
+        ended: list[str] = []
+        identities = [await place.doors.login(Credentials(key=key), HERE) for key in keys]
+        for name, identity in zip("ab", identities, strict=True):
+            place.doors.enter(identity, partial(lambda name, why: ended.append(f"{name} {why.code}"), name))
+
+        await place.broker.revoke_key(identities[0].name)
+        await asyncio.sleep(0)
+
+        assert ended == ["a UNAUTHENTICATED"]
+        assert isinstance(await refused(place, Credentials(key=keys[0])), Unauthenticated)
+        with pytest.raises(Unauthenticated):  # Also for one who logged in just before.
+            place.doors.operations(identities[0])
+        await place.doors.login(Credentials(key=keys[1]), HERE)
+
+
+async def test_a_user_that_is_changed_has_other_grants_at_once() -> None:
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", [Grant(role="admin")])
+        before = await place.doors.login(ANNA, HERE)
+        await place.doors.broker(before).create_topic("new")
+
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        with pytest.raises(Unauthenticated):
+            place.doors.operations(before)
+        after = await place.doors.login(ANNA, HERE)
+        with pytest.raises(Forbidden):
+            await place.doors.broker(after).delete_topic("new")
+
+
+async def test_nobody_gets_nothing_where_keys_are_asked_for() -> None:
+    async with secured() as place:
+        with pytest.raises(Unauthenticated, match="asks for an API key"):
+            place.doors.operations(NOBODY)
+        with pytest.raises(Unauthenticated):
+            place.doors.enter(NOBODY, lambda _: None)
