@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock.clock import SystemClock
-from penstock.spark import results, summaries
+from penstock.spark import minutes, results, summaries
 from penstock.spark.pipelines import rollup
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.progress import Progress
@@ -75,11 +75,11 @@ def test_every_number_is_of_its_minute(spark: "SparkSession") -> None:
         [("t", 0, offset, at(0, offset)) for offset in range(4)]
         + [("t", 1, offset, at(0, 30 + offset)) for offset in range(5)]
         + [("t", 1, 5, at(2, 59))],
-        rollup.MESSAGES,
+        minutes.MESSAGES,
     )
-    floors = spark.createDataFrame([("t", "stream", at(0, 31))], rollup.FLOORS)
+    floors = spark.createDataFrame([("t", "stream", at(0, 31))], minutes.FLOORS)
 
-    found = rollup.rolled_up(
+    found = minutes.rolled_up(
         happened, messages, floors, round(at(0).timestamp() * 1000), round(at(2).timestamp() * 1000)
     )
     rows = {(row.minute // 60_000_000 % 60, row.group): row.asDict() for row in found.collect()}
@@ -131,8 +131,8 @@ def test_minutes_are_rolled_up_once_each(
         clock.later_ms += MINUTE_MS
         again = rolled_up(broker, servers, tmp_path, clock, "rolled")
 
-    minutes = [(row["minute"], row["topic"], row["group"]) for row in again]
-    assert len(minutes) == len(set(minutes))
+    places = [(row["minute"], row["topic"], row["group"]) for row in again]
+    assert len(places) == len(set(places))
     assert len(again) > len(rows)
     assert again[: len(rows)] == rows
     assert total(again, "published", None) == 20

@@ -14,9 +14,7 @@ is the only state: killed anywhere, the next run goes on with the first minute
 that is not there, and no minute is there twice.
 
 A minute is over ``GRACE_MS`` after its end, by the clock of this machine, when the
-broker has written down what it only noted.  At its end a message is *unacked* if it
-was published and not settled by then: it was settled later, as the journal says,
-or it is not yet, as the broker says.
+broker has written down what it only noted.  What is counted is in ``minutes.py``.
 
 Cost: the journal since the first minute, and the messages since the oldest that
 was settled in it, of which only the times are read.  Messages that retention has
@@ -26,18 +24,19 @@ deleted by then have no latency.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
-from penstock.errors import GroupNotFound, OffsetOutOfRange, TopicNotFound
+from penstock.errors import GroupNotFound, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.info import PartitionLag
 from penstock.message import StoredMessage
 from penstock.spark import results, summaries
 from penstock.spark.journal import Range, journal, ranges_of
+from penstock.spark.minutes import DONE, FLOORS, MESSAGES, SCHEMA, rolled_up, time_of
 from penstock.spark.pipelines.context import Context
 from penstock.types import check_name
 
@@ -49,85 +48,7 @@ APPLICATION: Final = "penstock/rollup"
 MINUTE_MS: Final = 60_000
 GRACE_MS: Final = 5_000  # A broker writes every second what it noted.
 MINUTES_MAX: Final = 24 * 60  # In one pass.
-SCHEMA: Final = pa.schema([
-    ("minute", pa.timestamp("us", "UTC")), ("topic", pa.string()), ("group", pa.string()),
-    ("published", pa.int64()), ("delivered", pa.int64()), ("redelivered", pa.int64()), ("acked", pa.int64()),
-    ("failed", pa.int64()), ("dead_lettered", pa.int64()), ("expired", pa.int64()),
-    ("ack_p50_ms", pa.int64()), ("ack_p90_ms", pa.int64()), ("ack_p99_ms", pa.int64()),
-    ("ack_max_ms", pa.int64()), ("oldest_unacked_seconds", pa.float64()),
-])  # fmt: skip
-MESSAGES: Final = "topic string, partition int, offset bigint, timestamp timestamp"
-FLOORS: Final = "topic string, `group` string, timestamp timestamp"
-
-# Messages that a row of the journal speaks of; a commit may go back, and then settles nothing.
-COUNT: Final = "greatest(end - start, 0)"
-
-PUBLISHED: Final = """
-select date_trunc('minute', timestamp) as minute, topic, cast(null as string) as `group`,
-    count(*) as published
-from {messages} where timestamp >= timestamp {begin} and timestamp < timestamp {end}
-group by all
-"""
-
-COUNTED: Final = f"""
-select date_trunc('minute', time) as minute, topic, `group`,
-    sum(case when event in ('delivered', 'redelivered', 'committed') then {COUNT} else 0 end) as delivered,
-    sum(case when event = 'redelivered' then {COUNT} else 0 end) as redelivered,
-    sum(case when event in ('acked', 'committed') then {COUNT} else 0 end) as acked,
-    sum(case when event in ('nacked', 'timed out', 'rejected') then {COUNT} else 0 end) as failed,
-    sum(case when event = 'dead-lettered' then {COUNT} else 0 end) as dead_lettered,
-    sum(case when event = 'expired' and why is null then {COUNT} else 0 end) as expired
-from {{journal}}
-where time >= timestamp {{begin}} and time < timestamp {{end}} and start is not null and end is not null
-group by all
-having delivered + acked + failed + dead_lettered + expired > 0
-"""
-
-# Every message that was settled: when it was published and when it was done.
-SETTLED: Final = """
-select done.topic, done.`group`, done.event, done.time, messages.timestamp
-from (
-    select topic, partition, `group`, event, time, explode(sequence(start, end - 1)) as offset
-    from {journal}
-    where start < end and why is null
-        and event in ('acked', 'committed', 'dead-lettered', 'expired', 'skipped')
-) as done join {messages} as messages using (topic, partition, offset)
-"""
-
-LATENCIES: Final = """
-select minute, topic, `group`, points[0] as ack_p50_ms, points[1] as ack_p90_ms, points[2] as ack_p99_ms,
-    ack_max_ms
-from (
-    select minute, topic, `group`, percentile_approx(ms, array(0.5, 0.9, 0.99), 1000) as points,
-        max(ms) as ack_max_ms
-    from (
-        select date_trunc('minute', time) as minute, topic, `group`,
-            greatest(unix_millis(time) - unix_millis(timestamp), 0) as ms
-        from {settled} where event in ('acked', 'committed')
-            and time >= timestamp {begin} and time < timestamp {end}
-    ) group by minute, topic, `group`
-)
-"""
-
-# A message is unacked at the end of each minute from that of its publishing to the one before it was settled.
-UNACKED: Final = """
-select minute, topic, `group`,
-    (unix_millis(minute) + 60000 - min(unix_millis(published))) / 1000 as oldest_unacked_seconds
-from (
-    select topic, `group`, published, explode(sequence(first, last, interval 1 minute)) as minute
-    from (
-        select topic, `group`, min(timestamp) as published,
-            greatest(date_trunc('minute', timestamp), timestamp {begin}) as first,
-            least(date_trunc('minute', time), timestamp {end}) - interval 1 minute as last
-        from {settled} group by topic, `group`, first, last
-        union all
-        select topic, `group`, timestamp as published,
-            greatest(date_trunc('minute', timestamp), timestamp {begin}) as first,
-            timestamp {end} - interval 1 minute as last
-        from {floors}
-    ) where first <= last
-) group by minute, topic, `group`
-"""
+RETRIES: Final = 6  # In a row, an interval apart: a broker that restarts, a worker that was killed.
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,12 +67,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def run(settings: Settings, context: Context) -> None:
     """Roll up every minute that is over, and the next ones when they are; with ``once`` only the former."""
     rollup = Rollup(settings, context)
+    failures = 0
     while not context.stopping.is_set():
-        if rollup.pass_on():
-            continue
-        if context.once:
-            return
-        context.stopping.wait(settings.interval_ms / 1000)
+        try:
+            worked = rollup.pass_on()
+            failures = 0
+        except (PenstockError, PySparkException) as error:
+            failures += 1
+            if failures > RETRIES or (isinstance(error, PenstockError) and not error.retryable):
+                raise
+            context.progress.note("trying again")
+            worked = False
+        if not worked:
+            if context.once and not failures:
+                return
+            context.stopping.wait(settings.interval_ms / 1000)
 
 
 class Rollup:
@@ -171,7 +101,7 @@ class Rollup:
         end_ms = min(end_ms, begin_ms + MINUTES_MAX * MINUTE_MS)
         if begin_ms >= end_ms:
             return False
-        rows = Minutes(self._context, topics, begin_ms, end_ms).rows()
+        rows = Pass(self._context, topics, begin_ms, end_ms).rows()
         summaries.append(self._path, rows, APPLICATION, end_ms // MINUTE_MS)
         lag_seconds = (self._context.clock.wall_ms() - end_ms) / 1000
         self._context.progress.advance(records=rows.num_rows, batches=1, files=1, lag_seconds=lag_seconds)
@@ -190,7 +120,7 @@ class Rollup:
         return min([end_ms, *oldest_ms]) // MINUTE_MS * MINUTE_MS
 
 
-class Minutes:
+class Pass:
     """The rows of some minutes."""
 
     def __init__(self, context: Context, topics: list[str], begin_ms: int, end_ms: int) -> None:
@@ -224,14 +154,14 @@ class Minutes:
 
     def _journals(self, topic: str) -> list[Range]:
         try:
-            return ranges_of(self._broker, topic, _time(self._begin_ms))
+            return ranges_of(self._broker, topic, time_of(self._begin_ms))
         except TopicNotFound:
             return []  # Deleted in this moment.
 
     def _floors(self) -> "DataFrame":
         """For each group, when the oldest message that is not settled now was published, by partition."""
         rows = [
-            (topic, group, _time(published_ms))
+            (topic, group, time_of(published_ms))
             for topic in self._topics
             for group, published_ms in self._oldest(topic)
         ]
@@ -251,9 +181,9 @@ class Minutes:
 
     def _messages(self, happened: "DataFrame") -> "DataFrame":
         """Of the log: what was published in these minutes, and before that what was settled in them."""
-        settled = happened.where("start < end and why is null")
+        settled = happened.where(f"start < end and event in {DONE}")
         oldest = settled.groupBy("topic", "partition").agg(F.min("start"))
-        starting = {topic: self._broker.offsets(topic, _time(self._begin_ms)) for topic in self._topics}
+        starting = {topic: self._broker.offsets(topic, time_of(self._begin_ms)) for topic in self._topics}
         for topic, partition, start in oldest.collect():
             starting[topic][partition] = min(starting[topic][partition], start)
         for topic, offsets in starting.items():
@@ -266,26 +196,3 @@ class Minutes:
             starting=json.dumps(starting),
             on_gap="skip",  # Retention may be quicker; then there is no latency to tell.
         ).load()
-
-
-def rolled_up(
-    happened: "DataFrame", messages: "DataFrame", floors: "DataFrame", begin_ms: int, end_ms: int
-) -> "DataFrame":
-    """The rows of the minutes from ``begin_ms`` up to ``end_ms``; a minute is in microseconds since 1970."""
-    times = {"begin": _time(begin_ms).isoformat(), "end": _time(end_ms).isoformat()}
-
-    def sql(query: str, **frames: "DataFrame") -> "DataFrame":
-        return happened.sparkSession.sql(query, None, **frames, **times)
-
-    happened = happened.where("not startswith(`group`, '__')")  # Those are the broker's own.
-    settled = sql(SETTLED, journal=happened, messages=messages)
-    minute = ["minute", "topic", "group"]
-    groups = sql(COUNTED, journal=happened)
-    groups = groups.join(sql(LATENCIES, settled=settled), minute, "full")
-    groups = groups.join(sql(UNACKED, settled=settled, floors=floors), minute, "full")
-    found = sql(PUBLISHED, messages=messages).unionByName(groups, allowMissingColumns=True)
-    return found.orderBy(*minute).withColumn("minute", F.unix_micros("minute"))
-
-
-def _time(time_ms: int) -> datetime:
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
