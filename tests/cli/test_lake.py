@@ -71,6 +71,18 @@ def test_a_check_that_finds_nothing(cli: Cli, table: LakeTable) -> None:
     ]
 
 
+def test_a_table_whose_topic_was_deleted_is_checked_by_itself(
+    cli: Cli, penstock: TestBroker, table: LakeTable
+) -> None:
+    penstock.delete_topic("orders")
+
+    done = cli("lake", "check", "--lake", table.lake)
+
+    assert done.code == 0
+    assert "log 0 offsets that are not archived yet" in done.lines
+    assert cli("lake", "info", "--lake", table.lake).lines[1].startswith("orders 10 1 ")
+
+
 def test_a_check_that_finds_something(cli: Cli, table: LakeTable) -> None:
     table.commit([ArchivedRange(0, 10, 12, 2)], [], 0)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.errors import OffsetOutOfRange
+from penstock.errors import OffsetOutOfRange, TopicNotFound
 from penstock.spark.arrays import rows_of
 from penstock.spark.lake.checking import PartitionCheck, check_partition
 from penstock.spark.lake.layout import ROWS
@@ -55,10 +55,12 @@ class Logged:
 
 
 def checked(broker: "Broker", table: LakeTable) -> Iterator[PartitionCheck]:
-    """Check the partitions of a table, which is refreshed, against those of its topic."""
-    starts = broker.offsets(table.topic, "earliest")  # Both only rise: so this before, and the ends after.
+    """Check the partitions of a table, which is refreshed, against those of its topic, if that is there."""
+    starts = _offsets(broker, table.topic, "earliest")  # Both only rise: so this before, and the ends after.
     table.refresh()
-    ends = broker.offsets(table.topic, "latest")
+    ends = _offsets(broker, table.topic, "latest")
+    if not starts:
+        starts = ends = table.next_offsets()
     for partition in sorted(starts.keys() | table.next_offsets()):
         log = Logged(broker, table.topic, partition, starts.get(partition, 0), ends.get(partition, 0))
         check = check_partition(table, partition, log)
@@ -67,6 +69,13 @@ def checked(broker: "Broker", table: LakeTable) -> Iterator[PartitionCheck]:
             why = "not the same record in log and lake, so they belong to different topics"
             check.findings.append(f"offset {offset}: {why}")
         yield check
+
+
+def _offsets(broker: "Broker", topic: str, at: str) -> dict[int, int]:
+    try:
+        return broker.offsets(topic, at)
+    except TopicNotFound:  # It was deleted, and the lake has it still.
+        return {}
 
 
 def differing(table: LakeTable, partition: int, logged: Logged) -> int | None:
