@@ -118,6 +118,7 @@ penstock.errors.OffsetsMissing: offsets 5 to 8 of orders:0 are nowhere [OFFSETS_
             "ModuleNotFoundError: No module named 'shop'\n SQLSTATE: 38000",
             "ModuleNotFoundError: No module named 'shop'",
         ),
+        ("x: Job 1 cancelled as part of cancellation of all jobs \n\tat org.example.A", "it was cancelled"),
         ("something else\nand a page more", "something else"),
     ],
 )

@@ -31,6 +31,7 @@ _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _PLACE: Final = re.compile(r"\(?line (\d+), pos(?:ition)? (\d+)\)?|; line (\d+) pos (\d+)")
 _PYTHON: Final = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`")
+_CANCELLED: Final = "cancelled as part of cancellation of all jobs"  # What PySpark does at a Ctrl-C.
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -61,6 +62,8 @@ def told(error: Exception, known: Iterable[str] = ()) -> PenstockError:
     text = str(error)
     if ours := _OURS.search(text):
         return QueryFailed(why=ours[1])
+    if _CANCELLED in text:
+        return QueryFailed(why="it was cancelled")
     teller = _TELLERS.get(condition.partition(".")[0])
     if teller is not None:
         return QueryInvalid(why=teller(parameters, known, text))
