@@ -101,7 +101,7 @@ def test_a_batch_can_be_limited_in_bytes(broker: penstock.Broker, servers: str) 
 def test_pyspark_4_1_gives_neither_start_nor_limit(broker: penstock.Broker, servers: str) -> None:
     broker.create_topic("former", partitions=1)
     fill(broker, "former", 5)
-    reader = stream(servers, topic="former", starting="earliest", max_records_per_trigger=2)
+    reader = stream(servers, topic="former", starting="earliest", max_records_per_trigger=2, group="old")
 
     first = reader.latestOffset()  # It is called before initialOffset, and nothing is known yet.
     start = reader.initialOffset()
@@ -111,6 +111,7 @@ def test_pyspark_4_1_gives_neither_start_nor_limit(broker: penstock.Broker, serv
 
     assert (start, first, len(rows)) == ({"former": {"0": 0}}, {"former": {"0": 5}}, 5)
     assert ends == [7, 9, 10, 10]
+    assert broker.describe_group("former", "old").lag == 0
 
 
 def test_pyspark_4_1_goes_on_behind_a_batch_that_it_repeats(broker: penstock.Broker, servers: str) -> None:

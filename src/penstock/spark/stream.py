@@ -85,8 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Told | None = None, limit: Any = None) -> Told:  # noqa: N802
         """Where the next micro-batch ends."""
         begin = self._reached if start is None else _reached(start)
-        if start is not None:
-            self._tell_progress(begin)
+        self._tell_progress(begin)
         end = _not_before(begin, self._target or self._scan().latest())
         if start is None or type(limit).__name__ != "ReadAllAvailable":
             end = self._limited(begin, end)
