@@ -40,7 +40,7 @@ def first(message: penstock.WorkerMessage) -> None:
 
 @second_app.worker(TOPIC, group="invoices", timeout="5s")
 async def second(message: penstock.AsyncWorkerMessage) -> None:
-    """What shall run: it fails for anna, bills ben more, does without an amount, and dislikes emil otherwise."""
+    """What shall run: anna fails, ben pays more, dora needs no amount, and emil fails otherwise."""
     order = json.loads(message.value)
     if order["customer"] == "anna":
         raise LookupError("who is anna?")

@@ -7,10 +7,9 @@ captured()        makes ``penstock.connect`` give such a client
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
-import penstock
-from penstock import aio
 from penstock.errors import AlreadySettled, InvalidValue
 from penstock.message import Delivered, Message, Receipt
 from penstock.types import Duration
@@ -133,11 +132,11 @@ def captured(sent: Sent) -> Iterator[None]:
 
     Not longer: the worker that runs this will do other tasks, which connect in earnest.
     """
-    modules: list[Any] = [penstock, aio]
+    modules: list[Any] = [import_module("penstock"), import_module("penstock.aio")]  # A client has no broker.
     before = [module.connect for module in modules]
-    penstock_, aio_ = modules
-    penstock_.connect = lambda *_, **__: CapturedBroker(sent)
-    aio_.connect = lambda *_, **__: AsyncCapturedBroker(sent)
+    plain, asynchronous = modules
+    plain.connect = lambda *_, **__: CapturedBroker(sent)
+    asynchronous.connect = lambda *_, **__: AsyncCapturedBroker(sent)
     try:
         yield
     finally:
