@@ -116,4 +116,3 @@ def test_the_java_of_the_wheel_starts_spark_where_there_is_no_other(tmp_path: Pa
 def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "2147483647"
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
