@@ -30,7 +30,7 @@ def page_of(errors: list[Row], bars_over_time: list[Row], period: str) -> Page:
             "dead letters": f"{total(errors):,}",
             "errors": f"{len(errors):,}",
             "topics": f"{len({each['topic'] for each in errors}):,}",
-            "keys affected": f"{sum(each['keys'] for each in errors):,}",
+            "groups": f"{len({group for each in errors for group in each['groups']}):,}",
         }
     )
     if errors:
