@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
 from penstock.errors import InvalidValue
@@ -67,11 +67,11 @@ class Context:
     @property
     def lake(self) -> str:
         """Where the lake is: as the run was told, or as the broker says."""
-        known = self._run.lake or cast("Any", self.broker.stats()).lake
+        known = self._run.lake or self.broker.stats().lake
         if not known:
             why = "the broker keeps nothing on disk and knows no place for one; set lake to a path or a URI"
             raise InvalidValue(name="lake", value="", why=why)
-        return str(known)
+        return known
 
     @property
     def checkpoint(self) -> str:
