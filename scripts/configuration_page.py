@@ -70,6 +70,9 @@ with penstock.open("data", config=penstock.BrokerConfig(in_flight_max=1000)) as 
 [listen]
 native = "0.0.0.0:7070"
 
+[security]
+authentication = true
+
 [topic]
 retention = "14d"
 retention_bytes = "10GiB"
@@ -120,10 +123,12 @@ PARTS: Final = (
         "",
         "ListenSettings",
         "Where connections are accepted. Section `listen`. HOST:PORT, a port of 127.0.0.1 alone, or `off`; "
-        "port 0 takes a free one. Whoever can connect can do everything, so think before you choose another "
-        "host than 127.0.0.1.",
+        "port 0 takes a free one. Another host than 127.0.0.1 needs `security.authentication`, or "
+        "`--insecure`.",
     ),
     ("Limits", "", "LimitSettings", "What clients may ask of a server. Section `limits`."),
+    ("Security", "", "SecuritySettings", "Who may come. Section `security`; see [security](security.md)."),
+    ("TLS", "", "TlsSettings", "Encryption of all listeners. Section `tls`; see [security](security.md)."),
     ("Lake", "", "LakeSettings", "Where archived messages are. Section `lake`."),
     (
         "Topic",

@@ -12,7 +12,7 @@ from penstock.cli.main import COMMANDS, main
 NOT_CLIENTS = {"serve", "config show", "worker", "demo"}  # They start a broker, or talk to none.
 PRINT_NO_DATA = {
     "topic create", "topic alter", "topic delete", "group seek", "group delete", "schedule add",
-    "pipeline run", "pipeline stop", "lake snapshot",
+    "pipeline run", "pipeline stop", "lake snapshot", "key create", "key revoke", "user set", "user delete",
 }  # fmt: skip
 
 

@@ -39,6 +39,8 @@ COMMANDS: Final = {
     "schedule": "Messages that wait for their time: list, add, cancel.",
     "pipeline": "Run and watch the pipelines on Spark: archive, replay, ...",
     "lake": "What is archived, and the proof that nothing is missing.",
+    "key": "API keys, for programs: make, list, revoke.",
+    "user": "Users, for people: set, list, delete.",
     "ping": "Is there a broker, which one, and how far away.",
     "bench": "A quick measurement of a server from here.",
     "config": "What a server is told, and where each value is from.",

@@ -81,6 +81,9 @@ def serve(
     http: Annotated[str | None, _place("Not in this version. [off]")] = None,
     kafka: Annotated[str | None, _place("Not in this version. [off]")] = None,
     config: ConfigFile = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines in, although no keys are asked for.")
+    ] = False,
     archive: Annotated[
         bool, typer.Option("--archive", help="Also run the archive pipeline, on Spark, in another process.")
     ] = False,
@@ -91,7 +94,7 @@ def serve(
     """
     flags = {
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
-        "listen.http": http, "listen.kafka": kafka,
+        "listen.http": http, "listen.kafka": kafka, "security.insecure": "true" if insecure else None,
     }  # fmt: skip
     loaded = load({key: value for key, value in flags.items() if value is not None}, config)
     if archive:
@@ -100,10 +103,10 @@ def serve(
     beside = PipelineBeside("archive") if archive else None
     from penstock.frontends.serve import run, shown  # Only now: a wrong configuration is told without it.
 
-    def ready(addresses: "Addresses") -> None:
-        show(loaded.config, addresses, archive=archive)
+    def ready(addresses: "Addresses", first_key: str | None) -> None:
+        show(loaded.config, addresses, first_key=first_key, archive=archive)
         if beside is not None:
-            beside.start(f"penstock://{shown(*addresses['native'])}")
+            beside.start(scheme(loaded.config).format(shown(*addresses["native"])))
 
     try:
         run(loaded.config, ready, (lambda: None) if beside is None else beside.stop)
@@ -119,6 +122,13 @@ def _check_archive(config: "ServerConfig") -> None:
         raise WrongUse("--archive talks to the native listener; do not turn it off")
     if not _lake(config):
         raise WrongUse("--archive needs a lake, and this server keeps nothing on disk; set lake.path")
+    if config.security.authentication and not os.environ.get("PENSTOCK_KEY"):
+        raise WrongUse("--archive needs a key, since this server asks for one; set PENSTOCK_KEY")
+
+
+def scheme(config: "ServerConfig") -> str:
+    """The form of the native address."""
+    return "penstocks://{}" if config.tls.certificate else "penstock://{}"
 
 
 def _lake(config: "ServerConfig") -> str:
@@ -145,12 +155,17 @@ def begin_log(config: "ServerConfig") -> None:
     logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
 
 
-def show(config: "ServerConfig", addresses: "Addresses", *, archive: bool = False) -> None:
+def show(
+    config: "ServerConfig", addresses: "Addresses", *, first_key: str | None = None, archive: bool = False
+) -> None:
     """The start screen."""
+    rows = list(facts(config, addresses, archive=archive))
+    if first_key is not None:
+        rows.append(("key", first_key, "of an admin, told only now: keep it, as PENSTOCK_KEY"))
     if sys.stdout.isatty():
-        _show_table(config, addresses, archive=archive)
+        _show_table(config, addresses, rows, archive=archive)
     else:
-        for name, value, _ in facts(config, addresses, archive=archive):
+        for name, value, _ in rows:
             screen.line(f"{name} {value}")
         screen.line("ready")
     screen.flush()
@@ -164,6 +179,8 @@ def facts(
 
     for name, place in addresses.items():
         form, words = LISTENERS[name]
+        if config.tls.certificate:
+            form = form.replace("://", "s://")
         yield name, form.format(shown(*place)), words
     memory = config.server.data == ":memory:"
     data = config.server.data if memory else os.path.abspath(config.server.data)
@@ -174,13 +191,12 @@ def facts(
         yield "lake", _lake(config), "topics go on there as soon as Spark has started"
 
 
-def _show_table(config: "ServerConfig", addresses: "Addresses", *, archive: bool) -> None:
+def _show_table(
+    config: "ServerConfig", addresses: "Addresses", given: list[tuple[str, str, str]], *, archive: bool
+) -> None:
     from rich.text import Text
 
-    rows = [
-        (name, _near(value) if name == "data" else value, words)
-        for name, value, words in facts(config, addresses, archive=archive)
-    ]
+    rows = [(name, _near(value) if name == "data" else value, words) for name, value, words in given]
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, words in rows if words)
     out = screen.console()
@@ -190,14 +206,16 @@ def _show_table(config: "ServerConfig", addresses: "Addresses", *, archive: bool
         line.rstrip()
         out.print(line, soft_wrap=True)
     out.print()
-    for title, commands in first_commands(addresses, archive=archive):
+    for title, commands in first_commands(addresses, form=scheme(config), archive=archive):
         out.print(title)
         for command in commands:
             out.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)
         out.print()
 
 
-def first_commands(addresses: "Addresses", *, archive: bool = False) -> Iterator[tuple[str, list[str]]]:
+def first_commands(
+    addresses: "Addresses", *, form: str = "penstock://{}", archive: bool = False
+) -> Iterator[tuple[str, list[str]]]:
     """What to type next, as it is typed from where this server was started."""
     from penstock.frontends.serve import shown
 
@@ -205,7 +223,7 @@ def first_commands(addresses: "Addresses", *, archive: bool = False) -> Iterator
     commands = []
     server = ""
     if "native" in addresses:
-        url = f"penstock://{shown(*addresses['native'])}"
+        url = form.format(shown(*addresses["native"]))
         server = "" if url == DEFAULT_SERVER else f" --server {url}"
         commands = [
             f'{program} produce {FIRST_TOPIC} "two books"{server}',

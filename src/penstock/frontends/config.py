@@ -8,6 +8,7 @@ Everything is checked when a value is made, and trusted after.  How values are
 found in a file, in the environment and among the flags is in ``loading.py``.
 """
 
+from ipaddress import ip_address
 from typing import Literal
 
 import msgspec
@@ -35,6 +36,14 @@ def address(name: str, text: str) -> tuple[str, int] | None:
         why = "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'"
         raise InvalidValue(name=name, value=text, why=why)
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # A name, which may be anywhere.
+        return False
 
 
 def _at_least(name: str, value: int, low: int) -> None:
@@ -130,12 +139,32 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
             _at_least(name, getattr(self, name), 0 if name == "resume_ms" else 1)
 
 
+class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may come."""
+
+    # Ask everybody for an API key, or a user's name and password; the first start makes a key for an admin.
+    authentication: bool = False
+    # Listen on addresses that other machines reach, although authentication is off.
+    insecure: bool = False
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Encryption of all listeners: both files, or neither."""
+
+    # File of the certificate, with those between it and its root, in PEM.
+    certificate: str = ""
+    # File of its private key, in PEM, without a passphrase.
+    key: str = ""
+
+
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """All of it: one field for each section."""
 
     server: ServerSettings = ServerSettings()
     listen: ListenSettings = ListenSettings()
     limits: LimitSettings = LimitSettings()
+    security: SecuritySettings = SecuritySettings()
+    tls: TlsSettings = TlsSettings()
     lake: LakeSettings = LakeSettings()
     broker: BrokerConfig = BrokerConfig()
     # What new topics and groups are like, unless whoever makes them says otherwise.  Six partitions: more

@@ -68,7 +68,7 @@ class LineConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._input.set()
-        return True  # The other direction stays open, for the answers.
+        return self._transport.can_write_eof()  # The other direction stays open, for the answers; not in TLS.
 
     def connection_lost(self, _: Exception | None) -> None:
         self._ended = True
@@ -154,6 +154,9 @@ class LineConnection(asyncio.Protocol):
         self._buffer.clear()
         self.write(data)
         if self._transport.is_closing():
+            return
+        if not self._transport.can_write_eof():  # TLS cannot close one side, and lingers by itself.
+            await self.close()
             return
         try:
             self._transport.write_eof()

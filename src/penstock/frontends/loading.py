@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.errors import InvalidConfiguration, InvalidValue, PenstockError
-from penstock.frontends.config import MEMORY, OFF, ServerConfig, address
+from penstock.frontends.config import MEMORY, OFF, ServerConfig, address, is_loopback
 from penstock.frontends.settings import PREFIX, Setting, all_settings
 
 SETTINGS: Final[dict[str, Setting]] = {setting.key: setting for setting in all_settings()}
@@ -208,6 +208,9 @@ def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterato
             yield f"listen.{taken[place]} and listen.{name} are the same address; each needs its own"
     if all(getattr(config.listen, name) == OFF for name in config.listen.__struct_fields__):
         yield "every listener is off, so nobody could connect; turn one on, such as listen.native"
+    yield from _exposed(config, origins)
+    if bool(config.tls.certificate) != bool(config.tls.key):
+        yield "tls.certificate and tls.key go together: set both, or neither"
     for small, large, why in ORDER:
         if value_of(config, SETTINGS[small]) > value_of(config, SETTINGS[large]):
             yield f"{_named(small, origins)} is larger than {_named(large, origins)}: {why}"
@@ -217,6 +220,20 @@ def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterato
         and config.topic.durability != "memory"
     ):
         yield f"{_named('topic.durability', origins)} must be 'memory', since server.data is '{MEMORY}'"
+
+
+def _exposed(config: ServerConfig, origins: Mapping[str, str]) -> Iterator[str]:
+    """Listeners that other machines reach, and where nobody is asked who they are."""
+    if config.security.authentication or config.security.insecure:
+        return
+    for name in config.listen.__struct_fields__:
+        place = address(name, getattr(config.listen, name))
+        if place is not None and not is_loopback(place[0]):
+            yield (
+                f"{_named(f'listen.{name}', origins)} is reached by other machines, and whoever reaches it "
+                "may do everything, because security.authentication is off; turn that on, or say --insecure "
+                "(security.insecure) if everybody there may"
+            )
 
 
 def _named(key: str, origins: Mapping[str, str]) -> str:

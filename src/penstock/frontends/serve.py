@@ -1,7 +1,8 @@
 """A broker and its doors, as one process: start, serve, stop.
 
-    bind every address        nothing is touched if one of them is taken
+    bind every address        nothing is touched if one of them is taken, or the certificate cannot be used
     open the broker           takes the lock of the directory, recovers what is in it
+    first key                 if keys are asked for and there is none: one for an admin, told once
     accept                    all doors at once
       ...                     until SIGTERM or SIGINT
     let others end            what was started beside the server, while there is a broker for it
@@ -23,17 +24,21 @@ import os
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, Self
 
 import msgspec
 
+from penstock.access import Grant, NewKey
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import AddressUnusable
-from penstock.frontends.config import AUTO, MEMORY, ServerConfig, address
+from penstock.frontends.config import AUTO, MEMORY, ServerConfig, address, is_loopback
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
+from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.tls import HANDSHAKE_S, SHUTDOWN_S, server_context
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
 from penstock.memory import keep_memory
@@ -42,6 +47,7 @@ BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it
 FILES_SPARE: Final = 4096  # Open files beside connections: segments, indexes, journals.
 # A peer that vanished without a word is noticed after about two minutes.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+FIRST_KEY: Final = "first-admin"
 INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
 
 logger = logging.getLogger("penstock")
@@ -53,10 +59,17 @@ class Server:
     """A broker that other processes reach; use it with ``async with``."""
 
     def __init__(
-        self, config: ServerConfig, broker: EmbeddedAsyncBroker, sockets: dict[str, socket.socket]
+        self,
+        config: ServerConfig,
+        broker: EmbeddedAsyncBroker,
+        sockets: dict[str, socket.socket],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.config = config
         self.broker = broker
+        self.doors = Doors(broker, authentication=config.security.authentication)
+        self.first_key: NewKey | None = None  # Made by this start.
+        self._tls = tls
         self.connections = Connections(config.limits.connections_max)
         self.addresses: Addresses = {name: made.getsockname()[:2] for name, made in sockets.items()}
         self._sockets = sockets
@@ -68,6 +81,7 @@ class Server:
     async def open(cls, config: ServerConfig) -> Self:
         """Bind, open the broker, accept; if one of these cannot be done, nothing is left behind."""
         raise_file_limit(config.limits.connections_max + FILES_SPARE)
+        tls = server_context(config.tls)
         with ExitStack() as undo:
             sockets = {}
             for name in config.listen.__struct_fields__:
@@ -79,30 +93,48 @@ class Server:
             settings = msgspec.structs.replace(
                 config.broker, lake=lake, topic=config.topic, group=config.group
             )
-            server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets)
+            server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets, tls)
             try:
+                await server._make_first_key()
                 await server._accept()
             except BaseException:
                 await server.stop()
                 raise
             undo.pop_all()
+        if tls is None and not all(is_loopback(host) for host, _ in server.addresses.values()):
+            logger.warning("what other machines send, keys too, is not encrypted; see tls.certificate")
         return server
 
     def _listener(self, name: str) -> Listener:
-        broker, limits, connections = self.broker, self.config.limits, self.connections
+        broker, limits, connections, doors = self.broker, self.config.limits, self.connections, self.doors
         makers: dict[str, Callable[[], Listener]] = {
-            "native": lambda: NativeListener(broker, limits, connections),
-            "text": lambda: TextListener(broker, limits, connections, self.config.topic),
-            "status": lambda: StatusListener(broker, limits, connections),
+            "native": lambda: NativeListener(broker, limits, connections, doors),
+            "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
+            "status": lambda: StatusListener(broker, limits, connections, doors),
         }
         return makers[name]()
+
+    async def _make_first_key(self) -> None:
+        """Without it nobody could come in, and so nobody could make one."""
+        if self.doors.required and self.broker.operations.access.empty:
+            self.first_key = await self.broker.create_key(FIRST_KEY, [Grant(role="admin")])
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         for name, made in self._sockets.items():
             connect = self._listeners[name].connect
+            tls = self._tls
             try:
-                self._accepting.append(await loop.create_server(connect, sock=made, backlog=BACKLOG))
+                self._accepting.append(
+                    await loop.create_server(
+                        connect,
+                        sock=made,
+                        backlog=BACKLOG,
+                        ssl=tls,
+                        ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+                        ssl_shutdown_timeout=SHUTDOWN_S if tls else None,
+                    )
+                )
             except OSError as error:  # Two servers may bind at the same moment; only one may listen.
                 raise unusable(name, self.addresses[name], error) from None
 
@@ -113,6 +145,7 @@ class Server:
         for accepting in self._accepting:
             accepting.close()
         await self._drain(deadline)
+        self.doors.close()
         await self.broker.close(timeout=max(deadline - loop.time(), 0))
 
     async def _drain(self, deadline: float) -> None:
@@ -136,11 +169,15 @@ class Server:
 
 
 def run(
-    config: ServerConfig, ready: Callable[[Addresses], None], stopping: Callable[[], None] = lambda: None
+    config: ServerConfig,
+    ready: Callable[[Addresses, str | None], None],
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal; ``ready`` is called with the addresses as soon as connections are accepted.
+    """Serve until a signal.
 
-    ``stopping`` is called in a thread when the end has come, and the broker serves until it returns.
+    ``ready`` is called with the addresses, and the first key if this start has made one, as soon as
+    connections are accepted; ``stopping`` in a thread when the end has come, and the broker serves until it
+    returns.
     """
     keep_memory()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -166,12 +203,13 @@ def run(
 
 async def _serve(
     config: ServerConfig,
-    ready: Callable[[Addresses], None],
+    ready: Callable[[Addresses, str | None], None],
     stopping: Callable[[], None],
     stop: asyncio.Event,
 ) -> None:
     async with await Server.open(config) as server:
-        ready(server.addresses)
+        first_key, server.first_key = server.first_key, None
+        ready(server.addresses, None if first_key is None else first_key.key)
         await stop.wait()
         logger.info("stopping: finishing what is in hand; Ctrl-C (SIGINT) again ends at once")
         await asyncio.to_thread(stopping)

@@ -33,6 +33,7 @@ FLAGS: Final = {
     "listen.status": "--status",
     "listen.http": "--http",
     "listen.kafka": "--kafka",
+    "security.insecure": "--insecure",
 }
 # Of the broker, these are not for the file: they have sections or settings of their own here.
 ELSEWHERE: Final = frozenset({"broker.lake", "broker.topic", "broker.group", "broker.close_timeout_ms"})

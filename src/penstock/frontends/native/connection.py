@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._heard_out = True
         self.drain()
-        return True
+        return self._transport is not None and self._transport.can_write_eof()
 
     def pause_writing(self) -> None:
         self.writable = False
@@ -247,7 +247,7 @@ class Connection(asyncio.Protocol):
         self._flush()
         if transport.is_closing():
             return
-        if self._heard_out:
+        if self._heard_out or not transport.can_write_eof():  # TLS closes both sides, and lingers.
             transport.close()
             return
         with suppress(OSError):  # The peer may have reset the connection in this moment.

@@ -1,0 +1,42 @@
+"""TLS for the listeners of a server: a certificate and its key, read once, at the start.
+
+Every listener has it or none.  TLS 1.2 and later, with the ciphers that Python
+trusts; clients show a key or a password, not a certificate.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import InvalidConfiguration
+from penstock.frontends.config import TlsSettings
+
+HANDSHAKE_S: Final = 10.0  # A stranger who does not finish it in time is cut off.
+SHUTDOWN_S: Final = 5.0  # For a client to say goodbye.
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
+    """How connections are encrypted; None if they are not."""
+    if not settings.certificate:
+        return None
+    for name in ("certificate", "key"):
+        path = getattr(settings, name)
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise _unusable(f"tls.{name} {path}: {str(error.strerror).lower()}") from None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # A key with a passphrase is refused; without this, Python would ask for it at the terminal.
+        context.load_cert_chain(settings.certificate, settings.key, password=lambda: "")
+    except (ssl.SSLError, ValueError) as error:
+        why = getattr(error, "reason", None) or str(error)
+        words = str(why).lower().replace("_", " ")
+        pair = f"tls.certificate {settings.certificate}, tls.key {settings.key}"
+        raise _unusable(f"{pair}: {words}; both are PEM, a pair, without a passphrase") from None
+    return context
+
+
+def _unusable(problem: str) -> InvalidConfiguration:
+    return InvalidConfiguration(problems=f"  {problem}")

@@ -1,0 +1,156 @@
+"""TLS on every listener, and clients that look at the certificate."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.frontends.native.peer import both_loops
+
+from penstock import aio
+from penstock.errors import InvalidConfiguration, InvalidValue, ServerUnreachable
+from penstock.frontends.config import (
+    ListenSettings,
+    SecuritySettings,
+    ServerConfig,
+    ServerSettings,
+    TlsSettings,
+)
+from penstock.frontends.security.tls import server_context
+from penstock.frontends.serve import Server
+
+# A pair that was made for these tests and is used nowhere else; it is good for localhost until 2126.
+FOLDER = Path(__file__).parents[2] / "data" / "tls"
+CERTIFICATE = str(FOLDER / "certificate.pem")
+TLS = TlsSettings(certificate=CERTIFICATE, key=str(FOLDER / "key.pem"))
+PATIENCE_S = 10
+
+
+@asynccontextmanager
+async def encrypted(**sections: Any) -> AsyncIterator[Server]:
+    config = ServerConfig(
+        server=ServerSettings(data=":memory:"),
+        listen=ListenSettings(native="0", text="0", status="0"),
+        tls=TLS,
+        **sections,
+    )
+    async with await Server.open(config) as server:
+        await server.broker.create_topic("orders")
+        yield server
+
+
+def url(server: Server, host: str = "localhost") -> str:
+    return f"penstocks://{host}:{server.addresses['native'][1]}"
+
+
+async def said(server: Server, name: str, lines: str) -> str:
+    """All that a listener says to these lines, through TLS."""
+    context = ssl.create_default_context(cafile=CERTIFICATE)
+    reader, writer = await asyncio.open_connection(*server.addresses[name], ssl=context)
+    writer.write(lines.encode())
+    async with asyncio.timeout(PATIENCE_S):
+        heard = await reader.read()
+    writer.close()
+    return heard.decode()
+
+
+@both_loops
+async def test_a_client_that_trusts_the_certificate_works_as_without() -> None:
+    async with encrypted() as server, aio.connect(url(server), ca=CERTIFICATE) as broker:
+        receipts = await broker.publish_batch("orders", [b"x" * 100_000 for _ in range(50)])
+        consumer = await broker.consumer("orders")
+        messages = await consumer.receive(max_messages=50)
+        await consumer.ack(messages)
+
+        assert len(receipts) == 50
+        assert {message.value for message in messages} == {b"x" * 100_000}
+        assert await broker.depth("orders", "default") == 50 - len(messages)
+
+
+@both_loops
+async def test_text_and_status_are_encrypted_too() -> None:
+    async with encrypted() as server:
+        assert await said(server, "text", "PING\nQUIT\n") == "OK PONG\nOK Bye\n"
+        status = await said(server, "status", "GET /metrics HTTP/1.1\r\n\r\n")
+
+    assert status.startswith("HTTP/1.1 200 OK")
+    assert "orders-0" in status
+
+
+@both_loops
+async def test_last_words_arrive(caplog: pytest.LogCaptureFixture) -> None:
+    async with encrypted(security=SecuritySettings(authentication=True)) as server:
+        status = await said(server, "status", "GET /metrics HTTP/1.1\r\n\r\nand something that is not read")
+        with pytest.raises(Exception, match="UNAUTHENTICATED"):
+            await aio.connect(url(server), ca=CERTIFICATE, key="pk_1_2").start()
+
+    assert status.startswith("HTTP/1.1 401")
+    assert "has no effect when using ssl" not in caplog.text
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused() -> None:
+    async with encrypted() as server:
+        with pytest.raises(ServerUnreachable, match=r"certificate is not trusted .*PENSTOCK_CA names one"):
+            await aio.connect(url(server)).start()
+
+
+async def test_a_certificate_for_another_name_is_refused() -> None:
+    async with encrypted() as server:
+        host = "127.0.0.2"  # The same machine, and not in the certificate.
+        listening = await asyncio.start_server(lambda *_: None, host, 0, ssl=server._tls)
+        port = listening.sockets[0].getsockname()[1]
+        with pytest.raises(ServerUnreachable, match="not trusted"):
+            await aio.connect(f"penstocks://{host}:{port}", ca=CERTIFICATE).start()
+        listening.close()
+
+
+async def test_a_client_without_tls_hears_that_it_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_CA", CERTIFICATE)
+    async with encrypted() as server:
+        with pytest.raises(ServerUnreachable):
+            await aio.connect(url(server).replace("penstocks", "penstock")).start()
+        async with aio.connect(url(server, "127.0.0.1")) as broker:  # By the variable.
+            assert await broker.topics() == ["orders"]
+
+
+async def test_old_versions_of_tls_are_refused() -> None:
+    async with encrypted() as server:
+        context = ssl.create_default_context(cafile=CERTIFICATE)
+        assert server._tls is not None
+        assert server._tls.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"certificate": "missing.pem"}, r"tls.certificate missing.pem: no such file"),
+        ({"key": "missing.pem"}, r"tls.key missing.pem: no such file"),
+        ({"key": str(FOLDER / "other-key.pem")}, "key values mismatch; both are PEM, a pair"),
+        ({"key": CERTIFICATE}, "both are PEM"),
+        ({"certificate": __file__}, "both are PEM"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(change: dict[str, str], words: str) -> None:
+    files = {"certificate": TLS.certificate, "key": TLS.key, **change}
+
+    with pytest.raises(InvalidConfiguration, match=words):
+        server_context(TlsSettings(**files))
+
+
+@pytest.mark.parametrize("ca", ["missing.pem", __file__, 5])
+def test_certificates_to_trust_that_are_none_are_named(ca: Any) -> None:
+    with pytest.raises(InvalidValue, match="ca cannot be"):
+        aio.connect("penstocks://localhost", ca=ca)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [{"key": 5}, {"user": "anna"}, {"password": "x"}, {"key": "pk_1_2", "user": "anna", "password": "x"}],
+)
+def test_a_login_is_a_key_or_a_user_with_a_password(login: Any) -> None:
+    with pytest.raises(InvalidValue):
+        aio.connect("penstock://localhost", **login)
