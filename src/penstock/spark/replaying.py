@@ -112,7 +112,6 @@ def own_headers(headers: pa.MapArray) -> pa.MapArray:
 
 def replay_chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) -> int:
     """Publish the messages of a chunk for which a condition holds; returns how many they are."""
-    spark.dataSource.register(ChunkTarget)
     told = Observation()
     rows = chosen(spark, broker, chunk, where).select(
         "key",
@@ -180,6 +179,9 @@ class ChunkWriter(DataSourceArrowWriter):
 Publish = Callable[["SparkSession", "Broker", Chunk], int]
 
 
-def publisher(where: str) -> Publish:
+def publisher(spark: "SparkSession", where: str) -> Publish:
     """How the chunks of a replay are published."""
-    return partial(replay_chosen, where=where) if where else replay_chunk
+    if not where:
+        return replay_chunk
+    spark.dataSource.register(ChunkTarget)
+    return partial(replay_chosen, where=where)

@@ -125,7 +125,7 @@ def _to_topic(settings: Settings, context: Context) -> None:
     make_staging(broker)
     replay = replays.begun(broker, _wanted(settings, context))
     done = replays.published(broker, replay)
-    publish = publisher(settings.where)
+    publish = publisher(context.spark, settings.where)
     context.progress.expect(replay.records)
     pace = _Pace(settings.rate, context)
     for number, some in enumerate(replay.chunks()):
