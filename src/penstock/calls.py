@@ -330,9 +330,7 @@ def encode_answer(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
-        return _encode(
-            _whole_characters(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_stored))
-        )
+        return _encode(whole_characters(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_stored)))
 
 
 def decode_answer(operation: str, data: bytes | memoryview) -> Any:
@@ -384,14 +382,15 @@ def _message(kind: type, value: Any) -> StoredMessage:
     return StoredMessage(told.topic, told.partition, record)
 
 
-def _whole_characters(value: Any) -> Any:
+def whole_characters(value: Any) -> Any:
+    """The same without halves of characters, which no encoding has."""
     match value:
         case str():
             return value.encode("utf-8", "backslashreplace").decode()
         case dict():
-            return {_whole_characters(name): _whole_characters(item) for name, item in value.items()}
+            return {whole_characters(name): whole_characters(item) for name, item in value.items()}
         case list() | tuple():
-            return [_whole_characters(item) for item in value]
+            return [whole_characters(item) for item in value]
         case _:
             return value
 

@@ -5,7 +5,7 @@ would cost more than the request (docs/decisions/0012-one-facade.md).
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Work
@@ -14,6 +14,8 @@ from penstock.broker.core import Core
 from penstock.broker.driver import LoopDriver, Running
 from penstock.broker.operations import LocalOperations
 from penstock.config import BrokerConfig
+
+T = TypeVar("T")
 
 
 class EmbeddedAsyncBroker(AsyncBroker):
@@ -36,6 +38,10 @@ class EmbeddedAsyncBroker(AsyncBroker):
     def through(self, operations: LocalOperations) -> AsyncBroker:
         """The same broker for somebody whose operations these are."""
         return AsyncBroker(operations, self._loop_driver)
+
+    async def run(self, work: Work[T]) -> T:
+        """Run an operation to its end, for a door that awaits it."""
+        return await self._loop_driver.run(work)
 
     def start(self, work: Work[Any], then: Callable[[Any, BaseException | None], None]) -> Running:
         """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
