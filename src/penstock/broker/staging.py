@@ -44,9 +44,7 @@ from penstock.wire.staged import STAGING
 
 APPLICATION_LENGTH_MAX: Final = 200
 VERSION_MAX: Final = (1 << 62) - 1  # What compiled code holds in a machine word.
-TURN_BYTES: Final = (
-    256 * 1024
-)  # Looked at or appended before others have their turn: a millisecond.
+TURN_BYTES: Final = 256 * 1024  # Looked at or appended before others have their turn: a millisecond.
 RETRY_MS: Final = 1000  # An intent that could not be finished is tried again after this.
 
 
