@@ -111,9 +111,10 @@ class Access:
             ) from None
 
     @property
-    def empty(self) -> bool:
-        """Whether there is nobody yet."""
-        return not self._book.keys and not self._book.users
+    def has_admin(self) -> bool:
+        """Whether there is somebody who may make keys."""
+        stored = [*self._book.keys.values(), *self._book.users.values()]
+        return any(grant.allows("admin", None) for one in stored for grant in one.info.grants)
 
     # Keys.
 

@@ -81,7 +81,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     text: str = "127.0.0.1:3000"
     # Status over HTTP: GET /metrics.
     status: str = "127.0.0.1:8081"
-    # HTTP; this version has no such listener.
+    # The HTTP API; it is not complete yet.
     http: str = OFF
     # The Kafka protocol; this version has no such listener.
     kafka: str = OFF
@@ -89,12 +89,9 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             address(name, getattr(self, name))
-        for name in ("http", "kafka"):
-            value = getattr(self, name)
-            if value != OFF:
-                raise InvalidValue(
-                    name=name, value=value, why="this version has no such listener; leave it 'off'"
-                )
+        if self.kafka != OFF:
+            why = "this version has no such listener; leave it 'off'"
+            raise InvalidValue(name="kafka", value=self.kafka, why=why)
 
 
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +130,11 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Largest head of a status request, and how long it may take to arrive.
     status_head_bytes_max: int = 8 * 1024
     status_timeout_ms: int = 10_000
+    # Largest head of an HTTP request, and largest body of one that is read whole.
+    http_head_bytes_max: int = 32 * 1024
+    http_body_bytes_max: int = 16 * 1024 * 1024
+    # How long the head of an HTTP request may take, and how long nothing of its body may arrive.
+    http_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -142,7 +144,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who may come."""
 
-    # Ask everybody for an API key, or a user's name and password; the first start makes a key for an admin.
+    # Ask everybody for an API key, or a user's name and password; a start without an admin makes one a key.
     authentication: bool = False
     # Listen on addresses that other machines reach, although authentication is off.
     insecure: bool = False

@@ -2,7 +2,7 @@
 
     bind every address        nothing is touched if one of them is taken, or the certificate cannot be used
     open the broker           takes the lock of the directory, recovers what is in it
-    first key                 if keys are asked for and there is none: one for an admin, told once
+    first key                 if keys are asked for and there is no admin: one for an admin, told once
     accept                    all doors at once
       ...                     until SIGTERM or SIGINT
     let others end            what was started beside the server, while there is a broker for it
@@ -34,7 +34,7 @@ import msgspec
 from penstock.access import Grant, NewKey
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import AddressUnusable
-from penstock.frontends.config import AUTO, MEMORY, ServerConfig, address, is_loopback
+from penstock.frontends.config import AUTO, MEMORY, LimitSettings, ServerConfig, address, is_loopback
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.doors import Doors
@@ -111,12 +111,13 @@ class Server:
             "native": lambda: NativeListener(broker, limits, connections, doors),
             "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
             "status": lambda: StatusListener(broker, limits, connections, doors),
+            "http": lambda: http_listener(broker, limits, connections, doors),
         }
         return makers[name]()
 
     async def _make_first_key(self) -> None:
         """Without it nobody could come in, and so nobody could make one."""
-        if self.doors.required and self.broker.operations.access.empty:
+        if self.doors.required and not self.broker.operations.access.has_admin:
             self.first_key = await self.broker.create_key(FIRST_KEY, [Grant(role="admin")])
 
     async def _accept(self) -> None:
@@ -214,6 +215,15 @@ async def _serve(
         logger.info("stopping: finishing what is in hand; Ctrl-C (SIGINT) again ends at once")
         await asyncio.to_thread(stopping)
     logger.info("stopped")
+
+
+def http_listener(
+    broker: EmbeddedAsyncBroker, limits: LimitSettings, connections: Connections, doors: Doors
+) -> Listener:
+    """The HTTP API, whose framework is imported only where it is on."""
+    from penstock.frontends.http.server import HttpListener
+
+    return HttpListener(broker, limits, connections, doors)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

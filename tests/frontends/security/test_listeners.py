@@ -249,7 +249,9 @@ async def test_a_text_stranger_who_says_nothing_is_not_waited_for(monkeypatch: p
     [
         (None, "401 Unauthorized"),
         ("Authorization: Bearer pk_1_2", "401 Unauthorized"),
-        ("Authorization: Basic " + base64.b64encode(b"anna:correct horse").decode(), "401 Unauthorized"),
+        ("Authorization: Basic " + base64.b64encode(b"anna:wrong").decode(), "401 Unauthorized"),
+        ("Authorization: Basic anna:wrong", "401 Unauthorized"),
+        ("Authorization: Digest x", "401 Unauthorized"),
     ],
     ids=repr,
 )
@@ -267,7 +269,10 @@ async def test_the_status_page_tells_of_what_a_key_may_see() -> None:
         key = await place.key("reader", "orders")
 
         told = await place.lines("GET /metrics HTTP/1.1", f"authorization: bearer {key}", "")
+        await place.broker.set_user("anna", "correct: horse", [Grant(role="reader")])
+        basic = base64.b64encode(b"anna:correct: horse").decode()
+        by_user = await place.lines("GET /metrics HTTP/1.1", f"Authorization: Basic {basic}", "")
 
-    assert told[0] == "HTTP/1.1 200 OK"
+    assert told[0] == by_user[0] == "HTTP/1.1 200 OK"
     assert "orders-0" in told[-1]
     assert "invoices" not in told[-1]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import aio
+from penstock.access import Grant
 from penstock.errors import InvalidConfiguration, Unauthenticated
 from penstock.frontends.config import ListenSettings, SecuritySettings, ServerConfig, ServerSettings
 from penstock.frontends.loading import load
@@ -58,6 +59,16 @@ async def test_the_first_start_makes_a_key_for_an_admin_and_the_second_none(tmp_
             assert [info.name for info in await broker.keys()] == ["first-admin"]
         with pytest.raises(Unauthenticated):
             await aio.connect(url).start()
+
+
+async def test_a_start_without_an_admin_makes_one(tmp_path: Path) -> None:
+    async with await Server.open(config(tmp_path)) as server:
+        await server.broker.create_key("billing", [Grant(role="admin", topics=["orders*"])])
+
+    async with await Server.open(config(tmp_path, authentication=True)) as server:
+        assert server.first_key is not None
+    async with await Server.open(config(tmp_path, authentication=True)) as server:
+        assert server.first_key is None
 
 
 async def test_without_authentication_there_is_no_key_and_nobody_is_asked(tmp_path: Path) -> None:

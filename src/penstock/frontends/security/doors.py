@@ -26,6 +26,7 @@ from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security.guard import GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
+from penstock.frontends.security.sessions import Sessions
 
 RETRY_S = 1  # A connection that is one too many may try again then.
 
@@ -54,6 +55,7 @@ class Doors:
         self._clock = clock or SystemClock()
         self._guards: dict[tuple[str, str], GuardedOperations] = {}
         self._visits: dict[tuple[str, str], set[Visit]] = {}
+        self.sessions = Sessions(self._clock)  # Of browsers.
         self._logins: Logins | None = None
         if authentication:
             self._logins = Logins(broker.operations.access, self._clock)

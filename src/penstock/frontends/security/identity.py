@@ -1,5 +1,6 @@
 """Who somebody is: an API key, a user, or nobody in particular."""
 
+from base64 import b64decode
 from typing import Final, Literal
 
 import msgspec
@@ -38,3 +39,17 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     user: str | None = None
     password: str | None = None
+
+    @classmethod
+    def of_header(cls, authorization: str) -> "Credentials":
+        """What the header Authorization of an HTTP request shows: ``Bearer <key>``, or ``Basic <base64>``."""
+        scheme, _, rest = authorization.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            return cls(key=rest.strip())
+        if scheme.lower() == "basic":
+            try:
+                user, colon, password = b64decode(rest.strip(), validate=True).decode().partition(":")
+            except ValueError:
+                return cls()
+            return cls(user=user, password=password) if colon else cls()
+        return cls()

@@ -103,7 +103,9 @@ class StatusListener(LineListener):
                 raise LineTooLong
             if b":" not in line:
                 raise BadRequest(HTTPStatus.BAD_REQUEST, "a header is 'Name: value'")
-            shown = credentials(line) or shown
+            name, _, value = line.decode("latin-1").partition(":")
+            if name.lower() == "authorization":
+                shown = Credentials.of_header(value)
         if line is None:
             raise BadRequest(HTTPStatus.BAD_REQUEST, "the head of a request ends with an empty line")
         check_request(first)
@@ -117,15 +119,6 @@ class StatusListener(LineListener):
             "queues": {f"{topic}-{partition}": count for (topic, partition), count in found[0].items()},
             "active_connections": self._connections.count,
         }
-
-
-def credentials(line: bytes) -> Credentials | None:
-    """What a header shows, if it is the one for that."""
-    name, _, value = line.decode("latin-1").partition(":")
-    scheme, _, key = value.strip().partition(" ")
-    if name.lower() != "authorization" or scheme.lower() != "bearer":
-        return None
-    return Credentials(key=key.strip())
 
 
 def check_request(line: bytes) -> None:
