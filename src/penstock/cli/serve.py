@@ -42,6 +42,7 @@ LISTENERS: Final = {
     "native": ("penstock://{}", "Penstock's clients, and KQueue's"),
     "text": ("{}", "netcat: HELP lists the commands"),
     "status": ("http://{}/metrics", "messages waiting, as JSON"),
+    "http": ("http://{}/openapi.json", "the HTTP API, described"),
 }
 DURABILITY: Final = {
     "fsync": "acknowledged is on disk",

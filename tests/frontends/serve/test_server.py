@@ -204,3 +204,17 @@ def test_uvloop_is_used_where_it_is_installed() -> None:
     loop = factory()
     assert type(loop).__module__.startswith("uvloop")
     loop.close()
+
+
+async def test_the_http_listener_is_served_and_ended_with_the_others() -> None:
+    listen = msgspec.structs.replace(FREE, http="0")
+
+    async with await Server.open(config(listen=listen)) as server:
+        reader, writer = await asyncio.open_connection(*server.addresses["http"])
+        writer.write(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n")
+        first = await asyncio.wait_for(reader.readline(), 5)
+        assert (await server.broker.stats()).connections == 1
+
+    assert first == b"HTTP/1.1 200 OK\r\n"
+    assert (await asyncio.wait_for(reader.read(), 5)).endswith(b"}")
+    writer.close()

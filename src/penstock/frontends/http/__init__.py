@@ -1,0 +1,5 @@
+"""The HTTP API: one table of routes over the broker's operations.  docs/http.md describes it.
+
+Imported only where the listener is on: its framework takes longer to load than
+the rest of a server.
+"""

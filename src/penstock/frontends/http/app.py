@@ -1,0 +1,203 @@
+"""The application: finds the route of a request, and does for each what all have in common.
+
+    path ──> Resource ── method ──> Route
+                                     1  who is it            Authorization: Bearer or Basic
+                                     2  query, body          decoded and checked by their structs
+                                     3  handler(call)        through the operations of whoever it is
+                                     4  answer, or problem   JSON
+
+Starlette's router finds the path; the rest of that framework is not on the way
+of a request.  A body is limited before it is read, and read before it is
+decoded.  An error that nobody expected is logged, and told without its details.
+"""
+
+import logging
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.routing import BaseRoute, Router
+from starlette.routing import Route as PathRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.calls import whole_characters
+from penstock.errors import (
+    MediaTypeUnsupported,
+    MethodNotAllowed,
+    PenstockError,
+    RequestInvalid,
+    RequestTooLarge,
+    RouteNotFound,
+)
+from penstock.frontends.http import problems
+from penstock.frontends.http.call import JSON, Call, Route, Shared
+from penstock.frontends.http.routes import ROUTES
+from penstock.frontends.security.identity import Credentials
+
+FIELDS_MAX: Final = 100  # Of a query.
+CLOSE: Final = (b"connection", b"close")
+
+logger = logging.getLogger("penstock")
+
+
+class Gone(Exception):  # noqa: N818 - no error: the client has left, and nobody is to be told.
+    """The client closed the connection in the middle of its request."""
+
+
+def make_app(shared: Shared, routes: Iterable[Route] = ROUTES) -> ASGIApp:
+    """The application over one broker."""
+
+    async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's.
+        await _send_problem(send, RouteNotFound(path=scope["path"]))
+
+    paths: list[BaseRoute] = [
+        PathRoute(path, Resource(shared, list(of_path)))
+        for path, of_path in groupby(routes, key=lambda route: route.path)
+    ]
+    return Router(paths, redirect_slashes=False, default=nowhere)
+
+
+class Resource:
+    """All methods of one path."""
+
+    def __init__(self, shared: Shared, routes: list[Route]) -> None:
+        self._shared = shared
+        self._routes = {route.method: Decoding(route) for route in routes}
+        self._allowed = ", ".join(self._routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            decoding = self._routes.get(scope["method"])
+            if decoding is None:
+                raise MethodNotAllowed(path=scope["path"], method=scope["method"], allowed=self._allowed)
+            body = await self._answer(decoding, scope, receive)
+        except PenstockError as error:
+            await _send_problem(send, error)
+        except Gone:
+            return
+        except Exception:  # The server goes on, and the client is told as much as it may know.
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            await _send_problem(send, PenstockError(reason="the server has a fault; its log says more"))
+        else:
+            await _send(send, decoding.route.status, body, JSON)
+
+    async def _answer(self, decoding: "Decoding", scope: Scope, receive: Receive) -> bytes:
+        route = decoding.route
+        call = Call(self._shared, dict(scope["headers"]))
+        if route.operation is not None and self._shared.doors.required:
+            await self._login(call, scope)
+        call.path = scope["path_params"]
+        if route.query is not None:
+            call.query = decoding.query(scope["query_string"])
+        if route.body is not None:
+            check_type(call)
+            call.body = decoding.body(await read_body(call, receive, self._shared.limits.http_body_bytes_max))
+        answer = await route.handler(call)
+        return b"" if route.answer is None else encode(answer)
+
+    async def _login(self, call: Call, scope: Scope) -> None:
+        shown = Credentials.of_header(call.header(b"authorization") or "")
+        address = scope["client"][0] if scope.get("client") else "?"
+        call.operations = self._shared.doors.operations(await self._shared.doors.login(shown, address))
+
+
+class Decoding:
+    """A route, and how its query and body are read."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self._body = None if route.body is None else msgspec.json.Decoder(route.body)
+
+    def query(self, text: bytes) -> Any:
+        """What stands behind the question mark."""
+        try:
+            pairs = parse_qsl(
+                text.decode("ascii"),
+                keep_blank_values=True,
+                strict_parsing=bool(text),
+                max_num_fields=FIELDS_MAX,
+            )
+            fields = dict(pairs)
+            if len(fields) < len(pairs):
+                raise RequestInvalid(part="query", why="a name is given twice")
+            return msgspec.convert(fields, self.route.query, strict=False)
+        except (msgspec.MsgspecError, ValueError) as problem:
+            raise RequestInvalid(part="query", why=_plainly(problem)) from None
+
+    def body(self, data: bytes) -> Any:
+        """The document that was sent."""
+        assert self._body is not None
+        try:
+            return self._body.decode(data)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+            raise RequestInvalid(part="body", why=_plainly(problem)) from None
+
+
+def _plainly(problem: BaseException) -> str:
+    text = str(problem) or "it is nested too deeply"
+    return text[0].lower() + text[1:]
+
+
+# In.
+
+
+def check_type(call: Call) -> None:
+    """Refuse a body that is no JSON by its own word; one that says nothing is tried."""
+    given = call.header(b"content-type")
+    kind = JSON if given is None else given.partition(";")[0].strip().lower()
+    if kind != JSON:
+        raise MediaTypeUnsupported(given=kind, accepted=JSON)
+
+
+async def read_body(call: Call, receive: Receive, limit_bytes: int) -> bytes:
+    """All of a body; one that is too long is refused before it is read, if it says how long it is."""
+    announced = call.headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced) > limit_bytes:
+        raise RequestTooLarge(part="body", limit_bytes=limit_bytes)
+    message = await receive()
+    data: bytes = message.get("body", b"")
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return data  # Most requests arrive in one piece.
+    pieces = bytearray(data)
+    while message.get("more_body", False):
+        if len(pieces) > limit_bytes:
+            raise RequestTooLarge(part="body", limit_bytes=limit_bytes)
+        message = await receive()
+        pieces += message.get("body", b"")
+    if message["type"] != "http.request":
+        raise Gone
+    if len(pieces) > limit_bytes:
+        raise RequestTooLarge(part="body", limit_bytes=limit_bytes)
+    return bytes(pieces)
+
+
+# Out.
+
+
+def encode(answer: Any) -> bytes:
+    """An answer as JSON."""
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
+        return msgspec.json.encode(whole_characters(msgspec.to_builtins(answer)))
+
+
+async def _send_problem(send: Send, error: PenstockError) -> None:
+    told = problems.problem(error)
+    more = problems.headers(error)
+    if error.code == RequestTooLarge.code:  # What follows is not to be read.
+        more.append(CLOSE)
+    await _send(send, told.status, problems.encode(told), problems.MEDIA_TYPE, *more)
+
+
+async def _send(send: Send, status: int, body: bytes, kind: str, *more: tuple[bytes, bytes]) -> None:
+    headers = list(more)
+    if body:
+        headers.append((b"content-type", kind.encode()))
+    if status != 204:
+        headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

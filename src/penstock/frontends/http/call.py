@@ -1,0 +1,89 @@
+"""One request as its handler sees it, and one line of the table of routes.
+
+A handler is a coroutine that gets a ``Call`` and returns a value; all that is
+HTTP has happened before, or happens after: the login, the limits, decoding and
+encoding, the status, errors.  What it asks of the broker goes through
+``call.operations``, which are those that whoever asks may use.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.api.operations import Work
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.operations import LocalOperations
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.security.doors import Doors
+
+T = TypeVar("T")
+
+JSON: Final = "application/json"
+
+
+class Shared:
+    """What all requests of a listener share."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, limits: LimitSettings) -> None:
+        self.broker = broker
+        self.doors = doors
+        self.limits = limits
+        self.draining = False  # The server is about to end.
+
+
+class Call:
+    """One request."""
+
+    __slots__ = ("body", "headers", "operations", "path", "query", "shared")
+
+    def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
+        self.shared = shared
+        self.headers = headers  # By their names in small letters.
+        self.operations: LocalOperations = shared.broker.operations
+        self.path: Mapping[str, str] = {}
+        self.query: Any = None  # Of the type that the route names.
+        self.body: Any = None  # The same.
+
+    @property
+    def topic(self) -> str:
+        """The topic in the path."""
+        return self.path["topic"]
+
+    async def run(self, work: Work[T]) -> T:
+        """Run one of the operations to its end."""
+        return await self.shared.broker.run(work)
+
+    def header(self, name: bytes) -> str | None:
+        """A header as text."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+
+Handler = Callable[[Call], Awaitable[Any]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What one method of one path does."""
+
+    method: str
+    path: str
+    handler: Handler
+    operation: str | None  # Which of the broker's operations says who may; None: anybody, without a login.
+    tag: str  # Under which heading the documents have it.
+    answer: Any = None  # The type of the answer; None: there is none.
+    status: int = 200
+    query: type[msgspec.Struct] | None = None
+    body: type[msgspec.Struct] | None = None
+    errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.
+
+    @property
+    def name(self) -> str:
+        """What the route is called in the documents."""
+        name: str = getattr(self.handler, "__name__", "")
+        return name
+
+    @property
+    def summary(self) -> str:
+        """One sentence: the handler's docstring."""
+        return (self.handler.__doc__ or "").strip().partition("\n")[0]

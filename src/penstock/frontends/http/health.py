@@ -1,0 +1,54 @@
+"""Whether the server is well, what it is, and how much it has done; all but the last without a login."""
+
+import platform
+from typing import Literal
+
+import msgspec
+
+from penstock.errors import ShuttingDown
+from penstock.frontends.http.call import Call
+from penstock.info import BrokerInfo
+from penstock.version import __version__
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """All is well."""
+
+    status: Literal["ok"] = "ok"
+    version: str = __version__
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """What this server is."""
+
+    name: str = "penstock"
+    version: str = __version__
+    api: str = "v1"
+    python: str = platform.python_version()
+
+
+async def health(call: Call) -> Health:
+    """Whether the server works: the same as /readyz."""
+    return await readyz(call)
+
+
+async def livez(_: Call) -> Health:
+    """Whether the process lives; if this does not answer, restart it."""
+    return Health()
+
+
+async def readyz(call: Call) -> Health:
+    """Whether requests are served; not any more once the server is about to end."""
+    if call.shared.draining:
+        raise ShuttingDown(what="server")
+    return Health()
+
+
+async def version(_: Call) -> Version:
+    """Name and version of the server, and of this API."""
+    return Version()
+
+
+async def stats(call: Call) -> BrokerInfo:
+    """The broker at a glance: uptime, sizes, counts."""
+    return await call.run(call.operations.stats())

@@ -1,0 +1,161 @@
+"""An error of the broker as HTTP tells it: a status, and a problem document (RFC 9457).
+
+    {"type": "urn:penstock:error:TOPIC_NOT_FOUND", "title": "...", "status": 404,
+     "detail": "there is no topic 'orders' ...", "code": "TOPIC_NOT_FOUND", "do": "...", "retryable": false}
+
+``title`` and ``do`` are those of docs/errors.md, which has them from the same
+docstrings; ``detail`` is the sentence with its facts.  ``STATUSES`` is the one
+table of codes, and a test walks the errors to see that none is missing.
+"""
+
+import inspect
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+
+from penstock.calls import whole_characters
+from penstock.errors import PenstockError
+
+MEDIA_TYPE: Final = "application/problem+json"
+URN: Final = "urn:penstock:error:"
+RETRY_S: Final = 1  # Where nobody knows better.
+
+Headers = list[tuple[bytes, bytes]]
+
+STATUSES: Final = {
+    "BAD_REQUEST": HTTPStatus.BAD_REQUEST,
+    "NAME_INVALID": HTTPStatus.BAD_REQUEST,
+    "VALUE_INVALID": HTTPStatus.BAD_REQUEST,
+    "PRIORITY_UNKNOWN": HTTPStatus.BAD_REQUEST,
+    "DELAY_OUT_OF_RANGE": HTTPStatus.BAD_REQUEST,
+    "MESSAGE_EMPTY": HTTPStatus.BAD_REQUEST,
+    "MESSAGE_TOO_LARGE": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "BATCH_INVALID": HTTPStatus.BAD_REQUEST,
+    "TOPIC_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "TOPIC_EXISTS": HTTPStatus.CONFLICT,
+    "PARTITION_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "OFFSET_OUT_OF_RANGE": HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+    "RESTORE_REFUSED": HTTPStatus.CONFLICT,
+    "STAGED_MISSING": HTTPStatus.CONFLICT,
+    "OFFSETS_MISSING": HTTPStatus.CONFLICT,
+    "GROUP_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "GROUP_KIND_MISMATCH": HTTPStatus.CONFLICT,
+    "MEMBER_UNKNOWN": HTTPStatus.CONFLICT,
+    "PARTITION_NOT_ASSIGNED": HTTPStatus.CONFLICT,
+    "LEASE_LOST": HTTPStatus.GONE,
+    "ALREADY_SETTLED": HTTPStatus.GONE,
+    "PRODUCER_FENCED": HTTPStatus.CONFLICT,
+    "SEQUENCE_OUT_OF_ORDER": HTTPStatus.CONFLICT,
+    "DIRECTORY_IN_USE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "DIRECTORY_UNUSABLE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "CONFIGURATION_INVALID": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "ADDRESS_UNUSABLE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "EXTRA_MISSING": HTTPStatus.NOT_IMPLEMENTED,
+    "LAKE_UNUSABLE": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "NOT_ARCHIVED": HTTPStatus.NOT_FOUND,
+    "FRAME_TOO_LARGE": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "PROTOCOL_VIOLATION": HTTPStatus.BAD_REQUEST,
+    "VERSION_UNSUPPORTED": HTTPStatus.BAD_REQUEST,
+    "OPERATION_UNKNOWN": HTTPStatus.NOT_FOUND,
+    "REQUEST_INVALID": HTTPStatus.BAD_REQUEST,
+    "REQUEST_TOO_LARGE": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "REQUEST_TIMEOUT": HTTPStatus.REQUEST_TIMEOUT,
+    "ROUTE_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "METHOD_NOT_ALLOWED": HTTPStatus.METHOD_NOT_ALLOWED,
+    "MEDIA_TYPE_UNSUPPORTED": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "IDENTITY_NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "PIPELINE_RUNNING": HTTPStatus.CONFLICT,
+    "PIPELINE_FAILED": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "QUERY_INVALID": HTTPStatus.BAD_REQUEST,
+    "QUERY_FAILED": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "CLOSED": HTTPStatus.SERVICE_UNAVAILABLE,
+    "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
+    "QUEUE_FULL": HTTPStatus.TOO_MANY_REQUESTS,
+    "DISK_FULL": HTTPStatus.INSUFFICIENT_STORAGE,
+    "METADATA_STALE": HTTPStatus.CONFLICT,
+    "OVERLOADED": HTTPStatus.SERVICE_UNAVAILABLE,
+    "QUOTA_EXCEEDED": HTTPStatus.TOO_MANY_REQUESTS,
+    "SHUTTING_DOWN": HTTPStatus.SERVICE_UNAVAILABLE,
+    "SERVER_UNREACHABLE": HTTPStatus.BAD_GATEWAY,
+    "OUTCOME_UNKNOWN": HTTPStatus.GATEWAY_TIMEOUT,
+    "STORAGE_FAILED": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "LAKE_DAMAGED": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "CORRUPTION": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, and what to do about it (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    do: str
+    retryable: bool
+
+
+def problem(error: PenstockError) -> Problem:
+    """The document for an error."""
+    title, remedy = story(type(error))
+    return Problem(
+        type=f"{URN}{error.code}",
+        title=title,
+        status=status(error.code),
+        detail=str(error).removesuffix(f" [{error.code}]"),
+        code=error.code,
+        do=remedy,
+        retryable=error.retryable,
+    )
+
+
+def status(code: str) -> int:
+    """The status that goes with a code."""
+    return STATUSES[code].value
+
+
+def headers(error: PenstockError) -> Headers:
+    """What an answer with this error says in its head, beside type and length."""
+    match STATUSES[error.code]:
+        case HTTPStatus.UNAUTHORIZED:
+            return [(b"www-authenticate", b'Bearer realm="penstock"')]
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return [(b"allow", str(error.facts["allowed"]).encode())]
+        case HTTPStatus.TOO_MANY_REQUESTS | HTTPStatus.SERVICE_UNAVAILABLE:
+            return [(b"retry-after", str(error.facts.get("retry_after", RETRY_S)).encode())]
+        case _:
+            return []
+
+
+def encode(told: Problem) -> bytes:
+    """The document as JSON."""
+    try:
+        return msgspec.json.encode(told)
+    except UnicodeEncodeError:  # Half a character, in a name that somebody has sent.
+        return msgspec.json.encode(whole_characters(msgspec.to_builtins(told)))
+
+
+def whole_response(error: PenstockError) -> bytes:
+    """All the bytes of an answer, for a connection on which no request can be understood."""
+    told = problem(error)
+    body = encode(told)
+    head = [
+        f"HTTP/1.1 {told.status} {HTTPStatus(told.status).phrase}",
+        f"content-type: {MEDIA_TYPE}",
+        f"content-length: {len(body)}",
+        *(f"{name.decode()}: {value.decode()}" for name, value in headers(error)),
+        "connection: close",
+    ]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+def story(kind: type[PenstockError]) -> tuple[str, str]:
+    """What an error means and what to do, by the docstring of its class."""
+    text = " ".join((inspect.getdoc(kind) or "").replace("``", "`").split())
+    meaning, _, rest = text.partition(" Cause: ")
+    return meaning, rest.partition(" Do: ")[2]

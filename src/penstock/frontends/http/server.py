@@ -1,0 +1,208 @@
+"""The HTTP listener: uvicorn's protocol on the broker's own loop, within our limits.
+
+    connection ──> HttpConnection (uvicorn, httptools) ──> a task for each request ──> the app of ``app.py``
+
+uvicorn parses, frames and keeps connections alive; it opens no socket here, hears
+no signal and keeps no time, because the server (``serve.py``) does.  What is
+added to it:
+
+    connections     counted with those of all other listeners
+    head            at most ``http_head_bytes_max``, looked at while it arrives
+    a request       of which nothing has arrived for ``http_timeout_ms`` is refused, and its connection ended
+    no request      a connection that is kept alive for the next one ends after ``KEEP_ALIVE_S``
+
+What cannot be understood as HTTP is answered with a problem document, too.
+"""
+
+import asyncio
+from typing import Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, RequestTooLarge
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.http.app import make_app
+from penstock.frontends.http.call import Shared
+from penstock.frontends.http.problems import whole_response
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.doors import Doors
+
+KEEP_ALIVE_S: Final = (
+    75  # Longer than load balancers keep theirs, which would use one that is just being closed.
+)
+LINGER_S: Final = 1.0  # For the last words to arrive before the end does.
+
+
+class HttpListener:
+    """The HTTP API, for ``penstock serve``."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        doors: Doors | None = None,
+    ) -> None:
+        self.limits = limits
+        self.connections = connections
+        self.shared = Shared(broker, doors or Doors(broker), limits)
+        self.config = Config(
+            make_app(self.shared),
+            http=HttpConnection,
+            ws="none",
+            loop="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
+        self.config.load()
+        self.state = ServerState()
+        self.emptied = asyncio.Event()  # Set whenever a connection has gone.
+
+    def connect(self) -> asyncio.BaseProtocol:
+        """The protocol of a new connection."""
+        return HttpConnection(self)
+
+    async def drain(self) -> None:
+        """Answer what was read, then close every connection."""
+        self.shared.draining = True
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        while self.state.connections:
+            self.emptied.clear()
+            await self.emptied.wait()
+        if self.state.tasks:
+            await asyncio.wait(self.state.tasks)
+
+    def abort(self) -> None:
+        """Cut every connection, and end what is done for them."""
+        for connection in list(self.state.connections):
+            connection.transport.abort()
+        for task in list(self.state.tasks):
+            task.cancel()
+
+
+class HttpConnection(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, listener: HttpListener) -> None:
+        super().__init__(listener.config, listener.state, {}, asyncio.get_running_loop())
+        self._listener = listener
+        self._counted = False
+        self._head_bytes = 0
+        self._in_head = True  # Nothing of a request has arrived, or not all of its head.
+        self._refusal: PenstockError | None = None  # Why the parser was stopped.
+        self._watch: asyncio.TimerHandle | None = None
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(self._listener.limits.write_buffer_bytes_max)
+        try:
+            self._listener.connections.enter()
+        except PenstockError as error:
+            self.refuse(error)
+            return
+        self._counted = True
+        self._watch_out()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        super().data_received(data)
+        self._watch_out()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        if self._counted:
+            self._counted = False
+            self._listener.connections.leave()
+        super().connection_lost(exc)
+        self._listener.emptied.set()
+
+    # The parser's calls.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """The parser has given up: because of a limit, or because that is no HTTP."""
+        self.refuse(self._refusal or RequestInvalid(part="head", why=msg.rstrip(".").lower()))
+
+    # Inside.
+
+    def refuse(self, error: PenstockError) -> None:
+        """Say why, and close; what arrives from now on is not looked at."""
+        self._refusal = error
+        self._stop_watching()
+        if self.transport.is_closing():
+            return
+        self.transport.write(whole_response(error))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            # A close with bytes unread would destroy the last words.
+            self.loop.call_later(LINGER_S, self.transport.close)
+        else:
+            self.transport.close()
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        limit = self._listener.limits.http_head_bytes_max
+        if self._head_bytes > limit:
+            self._refusal = RequestTooLarge(part="head", limit_bytes=limit)
+            raise self._refusal
+
+    @property
+    def _arriving(self) -> bool:
+        """Whether the client has more to send before it can be answered."""
+        if self._in_head:
+            return self.cycle is None or self._head_bytes > 0
+        return self.cycle is not None and self.cycle.more_body and not self.cycle.response_started
+
+    def _watch_out(self) -> None:
+        if self._refusal is not None:
+            return
+        arriving = self._arriving
+        if self._watch is not None and (
+            not arriving or not self._in_head
+        ):  # A head has one time for all of it.
+            self._stop_watching()
+        if arriving and self._watch is None:
+            self._watch = self.loop.call_later(self._listener.limits.http_timeout_ms / 1000, self._waited)
+
+    def _waited(self) -> None:
+        self._watch = None
+        if not self._arriving:
+            return
+        if self.flow.read_paused:  # It is not the client who is slow.
+            self._watch_out()
+            return
+        self.refuse(RequestTimeout(seconds=self._listener.limits.http_timeout_ms // 1000))
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None

@@ -1,0 +1,125 @@
+"""A client of the HTTP listener for the tests: as little of HTTP/1.1 as they need, and no more patience."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.frontends.config import LimitSettings
+from penstock.frontends.http.server import HttpListener
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.doors import Doors
+
+PATIENCE_S = 10
+
+
+class Answer(msgspec.Struct):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def code(self) -> str:
+        """Of a problem."""
+        assert self.headers["content-type"] == "application/problem+json"
+        assert self.json["status"] == self.status
+        return str(self.json["code"])
+
+
+class Browser:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request; a body that is no bytes is sent as JSON."""
+        data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        told = {"host": "test", "content-length": str(len(data)), **(headers or {})}
+        if body is not None:
+            told.setdefault("content-type", "application/json")
+        head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+        self.send(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + data)
+        return await self.hear(method)
+
+    async def hear(self, method: str = "GET") -> Answer:
+        """The next answer."""
+        async with asyncio.timeout(PATIENCE_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            pairs = [line.partition(": ") for line in head[1:] if line]
+            headers = {name.lower(): value for name, _, value in pairs}
+            length = 0 if method == "HEAD" else int(headers.get("content-length", 0))
+            return Answer(int(head[0].split(" ")[1]), headers, await self.reader.readexactly(length))
+
+    async def hear_end(self) -> bytes:
+        """All that comes until the server closes."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.reader.read()
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+class Place:
+    """A listener, its broker, and a connection that is opened when somebody asks."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, listener: HttpListener, port: int) -> None:
+        self.broker = broker
+        self.doors = doors
+        self.listener = listener
+        self.port = port
+        self._open: list[Browser] = []
+
+    async def browser(self) -> Browser:
+        """Another connection."""
+        made = Browser(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._open.append(made)
+        return made
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request on a connection of its own."""
+        return await (await self.browser()).ask(method, path, body, headers)
+
+    async def close(self) -> None:
+        for browser in self._open:
+            await browser.close()
+
+
+@asynccontextmanager
+async def place(
+    limits: LimitSettings | None = None, *, connections: int = 100, authentication: bool = False
+) -> AsyncIterator[Place]:
+    """A listener over a broker in memory with the topic orders."""
+    broker = await EmbeddedAsyncBroker.open()
+    await broker.create_topic("orders", partitions=2)
+    doors = Doors(broker, authentication=authentication)
+    listener = HttpListener(broker, limits or LimitSettings(), Connections(connections), doors)
+    server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
+    made = Place(broker, doors, listener, server.sockets[0].getsockname()[1])
+    try:
+        yield made
+    finally:
+        server.close()
+        await made.close()
+        listener.abort()
+        doors.close()
+        await broker.close()
