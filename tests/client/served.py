@@ -11,9 +11,11 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from penstock.access import Grant
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
+from penstock.frontends.security.doors import Doors
 from penstock.testing import AsyncTestBroker, ManualClock
 from penstock.types import Duration
 
@@ -30,6 +32,7 @@ class VirtualServer:
         directory: str | None = None,
         clock: ManualClock | None = None,
         limits: LimitSettings | None = None,
+        authentication: bool = False,
     ) -> None:
         self.clock = clock or ManualClock()
         self._directory = directory
@@ -38,6 +41,8 @@ class VirtualServer:
         self._thread = threading.Thread(target=self._loop.run_forever, name="server", daemon=True)
         self._thread.start()
         self.port = 0
+        self.key: str | None = None  # Of an admin, where keys are asked for.
+        self._authentication = authentication
         self.run(self.start())
 
     @property
@@ -52,7 +57,11 @@ class VirtualServer:
     async def start(self) -> None:
         """Open the broker and listen, on the same port as before if there was one."""
         self.broker = await AsyncTestBroker.open(self._directory, clock=self.clock)
-        self.listener = NativeListener(self.broker, self._limits, Connections(self._limits.connections_max))
+        doors = Doors(self.broker, authentication=self._authentication)
+        if self._authentication:
+            self.key = (await self.broker.create_key("admin", [Grant(role="admin")])).key
+        connections = Connections(self._limits.connections_max)
+        self.listener = NativeListener(self.broker, self._limits, connections, doors)
         self._server = await self._loop.create_server(self.listener.connect, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 

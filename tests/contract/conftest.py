@@ -1,7 +1,8 @@
 """One broker, many ways; the tests do not know which.
 
     sync, async                  in this process, in memory and on disk
-    sync client, async client    over a connection to the real server, which is in virtual time too
+    sync client, async client    over a connection to the real server, which is in virtual time too; once also
+                                 to one that asks for keys, as an admin, who must not notice
 
 The async ones are driven through a loop runner by a facade with the names of
 the sync one; the client ones by a facade that also has the server's clock.
@@ -192,6 +193,7 @@ class World:
     def __init__(self, kind: str, directory: str | None, runner: asyncio.Runner) -> None:
         self._asynchronous = "async" in kind
         self._client = "client" in kind
+        self._guarded = "with a key" in kind
         self._directory = directory
         self._runner = runner
         self._clock = ManualClock()
@@ -199,7 +201,7 @@ class World:
     def open(self) -> TestBroker:
         """A broker; whatever its kind, it has all the names of a sync one, which is the point."""
         if self._client:
-            server = VirtualServer(self._directory, self._clock)
+            server = VirtualServer(self._directory, self._clock, authentication=self._guarded)
             return cast("TestBroker", Served(self._connect(server), server))
         if not self._asynchronous:
             return TestBroker.open(self._directory, clock=self._clock)
@@ -208,14 +210,16 @@ class World:
 
     def _connect(self, server: VirtualServer) -> Any:
         if not self._asynchronous:
-            return penstock.connect(server.url)
-        return Awaited(self._runner.run(aio.connect(server.url).start()), self._runner, served(server))
+            return penstock.connect(server.url, key=server.key)
+        connecting = aio.connect(server.url, key=server.key)
+        return Awaited(self._runner.run(connecting.start()), self._runner, served(server))
 
 
 KINDS = ("sync", "async", "sync client", "async client")
+EVERYWHERE = [f"{kind} {place}" for kind in KINDS for place in ("in memory", "on disk")]
 
 
-@pytest.fixture(params=[f"{kind} {place}" for kind in KINDS for place in ("in memory", "on disk")])
+@pytest.fixture(params=[*EVERYWHERE, "async client with a key, in memory"])
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroker]:
     """An open broker of each kind."""
     directory = str(tmp_path) if "disk" in request.param else None

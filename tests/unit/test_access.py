@@ -7,9 +7,10 @@ import pytest
 
 from penstock.access import ACTIONS, Grant, Quota
 from penstock.broker.access import Credential
-from penstock.errors import DirectoryUnusable, IdentityNotFound, InvalidName, InvalidValue
+from penstock.errors import DirectoryUnusable, DiskFull, IdentityNotFound, InvalidName, InvalidValue
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
+from penstock.testing.files import Fault, FaultyFiles
 
 READER = Grant(role="reader")
 
@@ -215,3 +216,20 @@ def test_a_book_that_is_full_begins_anew_and_keeps_the_last_one(monkeypatch: pyt
 
     assert files.read_file("data/audit.log.1").count(b"\n") == 2
     assert b"topic-2" in files.read_file("data/audit.log")
+
+
+def test_a_disk_that_is_full_changes_nothing() -> None:
+    files = FaultyFiles(MemoryFiles())
+    with TestBroker.open("data", files=files) as broker:
+        made = broker.create_key("billing", [READER])
+        files.fail_next(Fault.FULL, lasting=True)
+
+        with pytest.raises(DiskFull):
+            broker.revoke_key(made.id)
+        with pytest.raises(DiskFull):
+            broker.set_user("anna", "correct horse", [READER])
+
+        [left] = broker.keys()
+        assert (left.id, broker.users()) == (made.id, [])
+        files.heal()
+        broker.revoke_key(made.id)

@@ -266,6 +266,8 @@ async def test_a_user_that_is_changed_has_other_grants_at_once() -> None:
         with pytest.raises(Unauthenticated):
             place.doors.operations(before)
         after = await place.doors.login(ANNA, HERE)
+        with pytest.raises(Unauthenticated):  # Who came with the old password stays out.
+            place.doors.operations(before)
         with pytest.raises(Forbidden):
             await place.doors.broker(after).delete_topic("new")
 

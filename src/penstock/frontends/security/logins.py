@@ -60,7 +60,7 @@ class Logins:
         self._access = access
         self._patience = Patience(clock)
         self._salt = secrets.token_bytes(32)
-        self._fitted: dict[tuple[str, str], tuple[Credential, bytes]] = {}  # With a hash of the secret.
+        self._fitted: dict[tuple[str, str], bytes] = {}  # Hashes of secrets; gone with the first change.
         self._stranger = Credential(cost=PASSWORD_COST, salt=self._salt, digest=bytes(64))
         self._thread = ThreadPoolExecutor(1, "penstock-login")
         self._waiting = 0
@@ -110,7 +110,7 @@ class Logins:
             elif not checked.result() or stored is None or self._stored(claim) is not stored:
                 then(None, _refused(claim, address))
             else:
-                self._fitted[claim[:2]] = stored.credential, self._hash(claim[2])
+                self._fitted[claim[:2]] = self._hash(claim[2])
                 self._patience.forgive(*_subjects(claim, stored, address))
                 then(_identity(stored), None)
 
@@ -121,8 +121,8 @@ class Logins:
         return self._access.key(name) if kind == "key" else self._access.user(name)
 
     def _remembered(self, claim: Claim, stored: StoredKey | StoredUser | None) -> bool:
-        credential, digest = self._fitted.get(claim[:2], (None, b""))
-        if stored is None or credential is not stored.credential:
+        digest = self._fitted.get(claim[:2])
+        if stored is None or digest is None:
             return False
         return hmac.compare_digest(digest, self._hash(claim[2]))
 
