@@ -49,6 +49,7 @@ DURABILITY: Final = {
     "os": "acknowledged is in the page cache, on disk a second later",
     "memory": "nothing is kept when the server ends",
 }
+FIRST_KEY: Final = "The key of the first admin, which nobody can show again:"
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 ConfigFile = Annotated[
@@ -160,14 +161,13 @@ def show(
     config: "ServerConfig", addresses: "Addresses", *, first_key: str | None = None, archive: bool = False
 ) -> None:
     """The start screen."""
-    rows = list(facts(config, addresses, archive=archive))
-    if first_key is not None:
-        rows.append(("key", first_key, "of an admin, told only now: keep it, as PENSTOCK_KEY"))
     if sys.stdout.isatty():
-        _show_table(config, addresses, rows, archive=archive)
+        _show_table(config, addresses, first_key, archive=archive)
     else:
-        for name, value, _ in rows:
+        for name, value, _ in facts(config, addresses, archive=archive):
             screen.line(f"{name} {value}")
+        if first_key is not None:
+            screen.line(f"key {first_key}")
         screen.line("ready")
     screen.flush()
 
@@ -193,11 +193,14 @@ def facts(
 
 
 def _show_table(
-    config: "ServerConfig", addresses: "Addresses", given: list[tuple[str, str, str]], *, archive: bool
+    config: "ServerConfig", addresses: "Addresses", first_key: str | None, *, archive: bool
 ) -> None:
     from rich.text import Text
 
-    rows = [(name, _near(value) if name == "data" else value, words) for name, value, words in given]
+    rows = [
+        (name, _near(value) if name == "data" else value, words)
+        for name, value, words in facts(config, addresses, archive=archive)
+    ]
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, words in rows if words)
     out = screen.console()
@@ -207,7 +210,8 @@ def _show_table(
         line.rstrip()
         out.print(line, soft_wrap=True)
     out.print()
-    for title, commands in first_commands(addresses, form=scheme(config), archive=archive):
+    first = [] if first_key is None else [(FIRST_KEY, [f"export PENSTOCK_KEY={first_key}"])]
+    for title, commands in [*first, *first_commands(addresses, form=scheme(config), archive=archive)]:
         out.print(title)
         for command in commands:
             out.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)

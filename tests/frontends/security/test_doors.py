@@ -9,7 +9,7 @@ from tests.frontends.security.secured import Secured, secured
 
 from penstock.access import Grant, Quota
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.errors import Forbidden, PenstockError, QuotaExceeded, Unauthenticated
+from penstock.errors import Forbidden, Overloaded, PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security import patience
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY, Credentials
@@ -208,6 +208,33 @@ async def test_wrong_keys_from_the_same_address_do_not_keep_a_right_one_waiting(
 
         assert isinstance(await refused(place, Credentials(key="pk_0000_guess")), QuotaExceeded)
         await place.doors.login(Credentials(key=key), HERE)
+
+
+async def test_addresses_of_one_network_of_ipv6_are_one_place() -> None:
+    async with secured() as place:
+        for number in range(patience.FREE_MAX):
+            await refused(place, Credentials(user=f"u{number}", password="wrong"), f"2001:db8::{number:x}")
+
+        near = await refused(place, Credentials(user="anna", password="wrong"), "2001:db8::ffff%eth0")
+        far = await refused(place, Credentials(user="anna", password="wrong"), "2001:db8:0:1::1")
+
+        assert isinstance(near, QuotaExceeded)
+        assert isinstance(far, Unauthenticated)
+
+
+async def test_more_logins_than_can_wait_are_told_to_come_again_and_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.frontends.security.logins.WAITING_MAX", 2)
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+
+        answers = await asyncio.gather(
+            *(place.doors.login(ANNA, HERE) for _ in range(20)), return_exceptions=True
+        )
+
+        assert sum(isinstance(answer, Overloaded) for answer in answers) == 18
+        await place.doors.login(ANNA, HERE)
 
 
 async def test_guesses_at_the_same_time_count_one_by_one() -> None:

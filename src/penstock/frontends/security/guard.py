@@ -63,7 +63,7 @@ NEEDS: Final = {
     "delete_topic": Need("admin", act=True),
     "topics": Need("describe", None),
     "describe_topic": Need("describe"),
-    "metadata": Need("describe"),
+    "metadata": Need("publish"),
     "publish": Need("publish"),
     "publish_batch": Need("publish"),
     "append": Need("publish"),

@@ -25,6 +25,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address, ip_network
 from typing import Final
 
 from penstock.broker.access import (
@@ -73,6 +74,8 @@ class Logins:
             if claim[0] == "key" and self._remembered(claim, stored):
                 then(_identity(stored), None)
                 return
+            if self._waiting >= WAITING_MAX:
+                raise Overloaded(what="logins", limit=WAITING_MAX)
             subjects = _subjects(claim, stored, address)
             self._patience.begin(*subjects)
             if self._remembered(claim, stored):
@@ -96,8 +99,6 @@ class Logins:
     def _check_beside(
         self, claim: Claim, stored: StoredKey | StoredUser | None, address: str, then: Then
     ) -> None:
-        if self._waiting >= WAITING_MAX:
-            raise Overloaded(what="logins", limit=WAITING_MAX)
         self._waiting += 1
         credential = self._stranger if stored is None else stored.credential
         loop = asyncio.get_running_loop()
@@ -146,9 +147,19 @@ def _claim(told: Credentials) -> Claim:
 def _subjects(claim: Claim, stored: object, address: str) -> tuple[str, ...]:
     """Whose failed logins are counted: a key that exists is nobody's neighbour."""
     kind, name, _ = claim
+    place = f"address {_place(address)}"
     if kind == "key":
-        return (f"address {address}, with keys that do not exist",) if stored is None else (f"key {name}",)
-    return f"address {address}", f"user {name[:100]}"
+        return (f"{place}, with keys that do not exist",) if stored is None else (f"key {name}",)
+    return place, f"user {name[:100]}"
+
+
+def _place(address: str) -> str:
+    """Whose address it is: with IPv6, everybody has 2^64 of them."""
+    try:
+        known = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ip_network(f"{known}/64", strict=False)) if known.version == 6 else address
 
 
 def _refused(claim: Claim, address: str) -> Unauthenticated:
