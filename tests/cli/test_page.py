@@ -24,6 +24,7 @@ SHAPES = [
     (r"\d{4}-\d\d-\d\d", "DAY"),
     (r"\d\d:\d\d:\d\d\.\d{3}", "CLOCK"),
     (r"[\d.]+ (ms|s|min|h|d)\b", "DURATION"),
+    (r"drained in .*", "drained in ..."),  # By the rates of the last seconds, which may have been none.
     (r"[\d.]+ k?B\b", "SIZE"),
     (r"\b[0-9a-f]{12}\b", "FINGERPRINT"),
     (r"[\d.]+ (published|delivered|acked|failed)", r"RATE \1"),

@@ -27,7 +27,9 @@ def test_the_python_of_a_page_runs(
     with Server(tmp_path) as server:  # The pages' topics have names that other tests may like, too.
         servers = f"127.0.0.1:{server.ports['native']}"
         for number, block in enumerate(blocks):
-            exec(compile(block.replace(SERVERS, servers), f"{page}, block {number + 1}", "exec"), names)
+            # Spark's JVM has a working directory of its own.
+            here = block.replace(SERVERS, servers).replace('"checkpoints/', f'"{tmp_path}/checkpoints/')
+            exec(compile(here, f"{page}, block {number + 1}", "exec"), names)
 
     assert blocks
     assert spark.catalog.currentDatabase() == "default", "the session goes on"
