@@ -1,11 +1,14 @@
 """Every operation and every role: who may call what, and that nothing can be called past the table."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock import frontends
 from penstock.access import ACTIONS, Grant, Quota
 from penstock.api.operations import Operations
 from penstock.broker.operations import LocalOperations
@@ -76,6 +79,20 @@ def test_every_operation_of_a_broker_has_an_entry_and_no_entry_is_for_nothing() 
 def test_what_has_no_entry_cannot_be_called(guard: Guard) -> None:
     with pytest.raises(AttributeError, match="NEEDS"):
         guard(Grant(role="admin")).access  # noqa: B018 - to ask for it is the test.
+
+
+def test_no_front_end_goes_to_the_broker_past_its_doors() -> None:
+    """The server itself may: it is the one that has the doors."""
+    folder = Path(frontends.__file__).parent
+    texts = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.py")}
+
+    found = {
+        name
+        for name, text in texts.items()
+        if re.search(r"(?<!penstock\.)broker\.(operations\b|through)", text)
+    }
+
+    assert found == {"serve.py", "security/doors.py"}
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS))

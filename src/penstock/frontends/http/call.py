@@ -16,6 +16,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.identity import NOBODY
 
 T = TypeVar("T")
 
@@ -40,7 +41,9 @@ class Call:
     def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
         self.headers = headers  # By their names in small letters.
-        self.operations: LocalOperations = shared.broker.operations
+        self.operations: LocalOperations  # Of whoever asks; not there before a login, where one is asked for.
+        if not shared.doors.required:
+            self.operations = shared.doors.operations(NOBODY)
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
         self.body: Any = None  # The same.
@@ -49,6 +52,11 @@ class Call:
     def topic(self) -> str:
         """The topic in the path."""
         return self.path["topic"]
+
+    @property
+    def group(self) -> str:
+        """The group in the path."""
+        return self.path["group"]
 
     async def run(self, work: Work[T]) -> T:
         """Run one of the operations to its end."""
