@@ -52,6 +52,7 @@ class Unchecked(Protocol):
 
 NAME_LENGTH_MAX: Final = 200  # With ".dlq" and a suffix it stays under the 255 bytes of a file name.
 DURATION_MS_MAX: Final = 1000 * 365 * 24 * 3600 * 1000  # A thousand years: beyond it, a mistake.
+INSTANT_S_MAX: Final = 253_402_300_799  # The end of the year 9999, as far as a datetime goes.
 EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As long as a visibility timeout may be.
 
 LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
@@ -160,7 +161,8 @@ def instant_ms(name: str, value: Instant) -> int:
                 name=name, value=value, why="a time needs a time zone, such as datetime.now(UTC)"
             )
         return round(value.timestamp() * 1000)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    known = not isinstance(value, bool) and isinstance(value, int | float)
+    if not known or not abs(value) <= INSTANT_S_MAX:  # What is no number is not smaller, either.
         raise InvalidValue(
             name=name, value=value, why="a time is a datetime, seconds since 1970 or RFC 3339 text"
         )

@@ -182,7 +182,13 @@ def encode(answer: Any) -> bytes:
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
-        return msgspec.json.encode(whole_characters(msgspec.to_builtins(answer)))
+        return msgspec.json.encode(whole_characters(msgspec.to_builtins(answer, enc_hook=_raw)))
+
+
+def _raw(value: Any) -> Any:
+    """JSON that was put in as it is."""
+    assert isinstance(value, msgspec.Raw)
+    return msgspec.json.decode(value)
 
 
 async def _send_problem(send: Send, error: PenstockError) -> None:

@@ -1,37 +1,13 @@
 """Topics: made, listed, described, altered, deleted."""
 
-import types
-from datetime import datetime, timedelta
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from penstock import config
 from penstock.frontends.http.call import Call
+from penstock.frontends.http.options import given, options_struct
 from penstock.info import PartitionInfo, TopicInfo
-
-
-def plain_type(hint: Any) -> Any:
-    """A type without what only Python has: in JSON a duration is text or seconds, and so is a time."""
-    if get_origin(hint) not in (Union, types.UnionType):
-        return hint
-    return Union[tuple(kind for kind in get_args(hint) if kind not in (timedelta, datetime))]  # noqa: UP007 - made
-
-
-def options_struct(name: str, options: Any, docstring: str) -> type[msgspec.Struct]:
-    """A struct with the fields of a class of options, none of which must be given."""
-    hints = get_type_hints(options)
-    return msgspec.defstruct(
-        name,
-        [(field, Union[plain_type(hint), UnsetType], UNSET) for field, hint in hints.items()],  # noqa: UP007
-        namespace={"__doc__": docstring},
-        module=__name__,
-        frozen=True,
-        kw_only=True,
-        forbid_unknown_fields=True,
-    )
-
 
 TopicOptions = options_struct(
     "TopicOptions", config.TopicOptions, "Settings of a topic, as people write them."
@@ -55,12 +31,6 @@ class PartitionList(msgspec.Struct, frozen=True):
     """The partitions of a topic."""
 
     partitions: list[PartitionInfo]
-
-
-def given(options: msgspec.Struct) -> dict[str, Any]:
-    """The options that were given."""
-    found = msgspec.structs.asdict(options)
-    return {name: value for name, value in found.items() if value is not UNSET}
 
 
 async def list_topics(call: Call) -> TopicList:

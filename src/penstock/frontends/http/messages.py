@@ -1,0 +1,88 @@
+"""Messages as JSON shows them.
+
+A value is bytes, and comes as ``value`` in base64 unless the request asks for
+another way: with ``as=text`` as ``text``, with ``as=json`` as ``json``.  What is no
+text, or no JSON, then comes as what it is: ``text``, or ``value``.  A key is shown
+as text, and one that is none as ``key_base64``.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.message import StoredMessage
+
+As = Literal["base64", "text", "json"]
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """Key, value and headers, with one of value, text and json."""
+
+    key: str | None
+    headers: dict[str, str]
+    key_base64: bytes | UnsetType = UNSET
+    value: bytes | UnsetType | None = UNSET  # None: a tombstone.
+    text: str | UnsetType = UNSET
+    json: Any | UnsetType = UNSET
+
+
+class Stored(Content, frozen=True, kw_only=True):
+    """A message as it lies in its topic."""
+
+    id: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int  # Milliseconds since 1970.
+    priority: str
+
+
+def stored(message: StoredMessage, way: As = "base64") -> Stored:
+    """A message of the broker, as JSON shows it."""
+    record = message.record
+    return Stored(
+        id=message.id,
+        topic=message.topic,
+        partition=message.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        priority=message.priority,
+        **content(record.key, record.value, message.headers, way),
+    )
+
+
+def content(key: bytes | None, value: bytes | None, headers: dict[str, str], way: As) -> dict[str, Any]:
+    """The fields of ``Content``."""
+    return {**key_fields(key), **value_fields(value, way), "headers": headers}
+
+
+def key_fields(key: bytes | None) -> dict[str, Any]:
+    """A key, as text if it is some."""
+    if key is None:
+        return {"key": None}
+    text = _text(key)
+    return {"key": None, "key_base64": key} if text is None else {"key": text}
+
+
+def value_fields(value: bytes | None, way: As) -> dict[str, Any]:
+    """A value, in the way that was asked for if it can be."""
+    if value is None or way == "base64":
+        return {"value": value}
+    text = _text(value)
+    if text is None:
+        return {"value": value}
+    if way == "json":
+        try:
+            msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            return {"text": text}
+        return {"json": msgspec.Raw(value)}
+    return {"text": text}
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,114 @@
+"""Groups, dead letters and schedules over HTTP."""
+
+from typing import get_type_hints
+
+import pytest
+from tests.frontends.http.browser import Place
+
+from penstock import config
+from penstock.frontends.http.groups import GroupOptions
+
+GROUP = "/v1/topics/orders/groups/billing"
+
+
+async def test_a_group_is_made_listed_moved_and_deleted(http: Place) -> None:
+    for number in range(4):
+        await http.broker.publish("orders", b"%d" % number, partition=0)
+
+    made = await http.ask("PUT", GROUP, {"max_attempts": 2, "backoff": ["1s", 5], "start": "earliest"})
+    listed = await http.ask("GET", "/v1/topics/orders/groups")
+    moved = await http.ask("POST", f"{GROUP}/seek", {"to": 3, "partition": 0})
+    described = await http.ask("GET", GROUP)
+    deleted = await http.ask("DELETE", GROUP)
+
+    assert (made.status, made.json["lag"], made.json["verdict"]["word"]) == (200, 4, "no consumers")
+    assert [group["group"] for group in listed.json["groups"]] == ["billing"]
+    assert moved.json["lag"] == described.json["lag"] == 1
+    assert (deleted.status, (await http.ask("GET", GROUP)).code) == (204, "GROUP_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("PUT", GROUP, {"max_attempts": 0}, "VALUE_INVALID"),
+        ("PUT", GROUP, {"attempts": 1}, "REQUEST_INVALID"),
+        ("PUT", GROUP, {"start": "soon"}, "VALUE_INVALID"),
+        ("PUT", "/v1/topics/nothing/groups/billing", {}, "TOPIC_NOT_FOUND"),
+        ("PUT", "/v1/topics/orders/groups/__x", {}, "NAME_INVALID"),
+        ("POST", f"{GROUP}/seek", {"to": "latest"}, "GROUP_NOT_FOUND"),
+        ("POST", f"{GROUP}/seek", {}, "REQUEST_INVALID"),
+        ("DELETE", GROUP, None, "GROUP_NOT_FOUND"),
+        ("GET", "/v1/topics/nothing/groups", None, "TOPIC_NOT_FOUND"),
+    ],
+)
+async def test_what_cannot_be_done_to_a_group_is_told(
+    http: Place, method: str, path: str, body: object, code: str
+) -> None:
+    assert (await http.ask(method, path, body)).code == code
+
+
+def test_every_option_of_a_group_can_be_given() -> None:
+    assert list(GroupOptions.__struct_fields__) == list(get_type_hints(config.GroupOptions))
+
+
+async def test_dead_letters_are_counted_listed_and_redriven(http: Place) -> None:
+    for text in (b"one", b"two"):
+        await http.broker.publish("orders", text)
+    async with await http.broker.consumer("orders", group="billing") as consumer:
+        for message in await consumer.receive(10):
+            await message.reject("no price")
+
+    errors = await http.ask("GET", "/v1/dead-letters?topic=orders")
+    listed = await http.ask("GET", "/v1/topics/orders/dead-letters?as=text&limit=1")
+    rehearsed = await http.ask("POST", "/v1/topics/orders/dead-letters/redrive", {"dry_run": True})
+    redriven = await http.ask("POST", "/v1/topics/orders/dead-letters/redrive", {"limit": 1})
+
+    [error] = errors.json["errors"]
+    [letter] = listed.json["dead_letters"]
+    assert (error["count"], error["groups"], error["reason"]) == (2, ["billing"], "rejected")
+    assert (letter["error"], letter["fingerprint"], letter["group"]) == (
+        "no price",
+        error["fingerprint"],
+        "billing",
+    )
+    assert letter["message"]["text"] in ("one", "two")
+    assert rehearsed.json == {"matched": 2, "redriven": 0, "dry_run": True}
+    assert redriven.json["redriven"] == 1
+    assert (await http.ask("GET", "/v1/dead-letters")).json["errors"][0]["count"] == 1
+
+
+async def test_schedules_are_listed_moved_and_cancelled(http: Place) -> None:
+    receipt = await http.broker.publish("orders", b"later", key="k", delay="1h")
+    assert receipt.schedule_id is not None
+
+    listed = await http.ask("GET", "/v1/topics/orders/schedules?as=text")
+    moved = await http.ask("PATCH", f"/v1/schedules/{receipt.schedule_id}", {"delay": "2h"})
+    cancelled = await http.ask("DELETE", f"/v1/schedules/{receipt.schedule_id}")
+    again = await http.ask("DELETE", f"/v1/schedules/{receipt.schedule_id}")
+
+    [waiting] = listed.json["schedules"]
+    assert (waiting["id"], waiting["key"], waiting["text"]) == (receipt.schedule_id, "k", "later")
+    assert moved.json == {"rescheduled": True}
+    assert (cancelled.json, again.status) == ({"outcome": "cancelled"}, 200)
+    assert await http.broker.scheduled_count("orders") == 0
+
+
+async def test_a_message_can_recur(http: Place) -> None:
+    body = {"text": "good morning", "cron": "0 8 * * 1", "timezone": "Europe/Berlin"}
+
+    made = await http.ask("POST", "/v1/topics/orders/schedules", body)
+    wrong = await http.ask("POST", "/v1/topics/orders/schedules", {**body, "cron": "now and then"})
+
+    [waiting] = await http.broker.scheduled("orders")
+    assert (made.status, made.json) == (201, {"id": waiting.id})
+    assert (waiting.cron, waiting.timezone) == ("0 8 * * 1", "Europe/Berlin")
+    assert wrong.code == "VALUE_INVALID"
+
+
+@pytest.mark.parametrize("name", ["x", "orders:0:s99", "nothing:0:s1", "orders:9:s0", "orders:0:0"])
+async def test_a_schedule_that_is_not_there_harms_nobody(http: Place, name: str) -> None:
+    cancelled = await http.ask("DELETE", f"/v1/schedules/{name}")
+    moved = await http.ask("PATCH", f"/v1/schedules/{name}", {"delay": "1m"})
+
+    assert cancelled.status < 500
+    assert moved.status < 500
