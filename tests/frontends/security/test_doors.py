@@ -8,6 +8,7 @@ import pytest
 from tests.frontends.security.secured import Secured, secured
 
 from penstock.access import Grant, Quota
+from penstock.broker.access import Credential
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import Forbidden, Overloaded, PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security import patience
@@ -227,22 +228,46 @@ async def test_more_logins_than_can_wait_are_told_to_come_again_and_do_not_count
 ) -> None:
     monkeypatch.setattr("penstock.frontends.security.logins.WAITING_MAX", 2)
     async with secured() as place:
-        await place.broker.set_user("anna", "correct horse", READER)
+        keys = [await place.key("reader") for _ in range(20)]
 
         answers = await asyncio.gather(
-            *(place.doors.login(ANNA, HERE) for _ in range(20)), return_exceptions=True
+            *(place.doors.login(Credentials(key=key), HERE) for key in keys), return_exceptions=True
         )
 
         assert sum(isinstance(answer, Overloaded) for answer in answers) == 18
-        await place.doors.login(ANNA, HERE)
+        for key in keys:
+            await place.doors.login(Credentials(key=key), HERE)
+
+
+@pytest.mark.parametrize("kind", ["key", "user"])
+async def test_many_who_come_at_once_with_one_secret_come_in_and_it_is_hashed_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    fits = Credential.fits
+
+    def counted(credential: Credential, secret: str) -> bool:
+        hashed.append(secret)
+        return fits(credential, secret)
+
+    monkeypatch.setattr(Credential, "fits", counted)
+    async with secured() as place:
+        await place.broker.set_user("anna", "correct horse", READER)
+        shown = ANNA if kind == "user" else Credentials(key=await place.key("reader"))
+
+        known = await asyncio.gather(*(place.doors.login(shown, HERE) for _ in range(200)))
+
+        assert len(set(map(id, known))) == 1
+        assert len(hashed) == 1
 
 
 async def test_guesses_at_the_same_time_count_one_by_one() -> None:
     async with secured() as place:
         await place.broker.set_user("anna", "correct horse", READER)
 
+        guesses = [Credentials(user="anna", password=f"guess {number}") for number in range(30)]
         answers = await asyncio.gather(
-            *(place.doors.login(WRONG, HERE) for _ in range(30)), return_exceptions=True
+            *(place.doors.login(guess, HERE) for guess in guesses), return_exceptions=True
         )
 
         assert sum(isinstance(answer, Unauthenticated) for answer in answers) == patience.FREE_MAX

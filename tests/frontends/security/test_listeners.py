@@ -19,6 +19,7 @@ from penstock.errors import (
     QuotaExceeded,
     Unauthenticated,
 )
+from penstock.frontends.native.commands import TABLE
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     Hello,
@@ -139,6 +140,18 @@ async def test_nothing_is_done_before_the_login_is_answered() -> None:
         peer = await place.peer()
 
         peer.send(hello(key=key) + native.frame(native.PING, 2))
+
+        assert isinstance(await last_words(peer), ProtocolViolation)
+
+
+@pytest.mark.parametrize("opcode", sorted(set(TABLE) - {native.HELLO}))
+async def test_no_command_is_done_for_a_stranger(opcode: int) -> None:
+    async with secured() as place:
+        peer = await place.peer()
+
+        peer.send(encode_body(native.HELLO, 1, Hello(versions=[99], client="test")))  # It may be said again.
+        assert (await peer.frame())[0] == native.ERROR
+        peer.send(native.frame(opcode, 2))
 
         assert isinstance(await last_words(peer), ProtocolViolation)
 

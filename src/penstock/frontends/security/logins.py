@@ -16,7 +16,10 @@ nobody guesses at any speed, and so no attacker keeps its owner waiting.
 All comparisons take the same time wherever two secrets differ, and a name that
 does not exist takes as long as a wrong password.  Nothing tells which it was.
 
-Limits: one thread, ``WAITING_MAX`` logins that wait for it.
+A hundred workers that start at the same time with one key are one look at it:
+who shows what is being looked at waits for the same answer.
+
+Limits: one thread, ``WAITING_MAX`` secrets that wait for it.
 """
 
 import asyncio
@@ -37,7 +40,7 @@ from penstock.broker.access import (
     StoredUser,
 )
 from penstock.clock import Clock
-from penstock.errors import Overloaded, PenstockError, Unauthenticated
+from penstock.errors import Overloaded, PenstockError, ShuttingDown, Unauthenticated
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.security.patience import Patience
 
@@ -52,6 +55,7 @@ logger = logging.getLogger("penstock")
 
 Then = Callable[[Identity | None, PenstockError | None], None]
 Claim = tuple[str, str, str]  # "key" or "user", the id or name, the secret.
+Ticket = tuple[str, str, bytes]  # The same with a hash of the secret.
 
 
 class Logins:
@@ -64,7 +68,7 @@ class Logins:
         self._fitted: dict[tuple[str, str], bytes] = {}  # Hashes of secrets; gone with the first change.
         self._stranger = Credential(cost=PASSWORD_COST, salt=self._salt, digest=bytes(64))
         self._thread = ThreadPoolExecutor(1, "penstock-login")
-        self._waiting = 0
+        self._checking: dict[Ticket, list[Then]] = {}  # Who waits for each secret that is being looked at.
 
     def begin(self, told: Credentials, address: str, then: Then) -> None:
         """Find out who it is; ``then`` is called once, perhaps before this returns."""
@@ -74,7 +78,11 @@ class Logins:
             if claim[0] == "key" and self._remembered(claim, stored):
                 then(_identity(stored), None)
                 return
-            if self._waiting >= WAITING_MAX:
+            others = self._checking.get(self._ticket(claim))
+            if others is not None:
+                others.append(then)
+                return
+            if len(self._checking) >= WAITING_MAX:
                 raise Overloaded(what="logins", limit=WAITING_MAX)
             subjects = _subjects(claim, stored, address)
             self._patience.begin(*subjects)
@@ -99,21 +107,25 @@ class Logins:
     def _check_beside(
         self, claim: Claim, stored: StoredKey | StoredUser | None, address: str, then: Then
     ) -> None:
-        self._waiting += 1
+        ticket = self._ticket(claim)
+        self._checking[ticket] = [then]
         credential = self._stranger if stored is None else stored.credential
         loop = asyncio.get_running_loop()
         checked = loop.run_in_executor(self._thread, credential.fits, claim[2])
 
         def ended(_: object) -> None:
-            self._waiting -= 1
+            identity: Identity | None = None
+            error: PenstockError | None = None
             if checked.cancelled():
-                then(None, Unauthenticated(why="the server is shutting down"))
+                error = ShuttingDown(what="server")
             elif not checked.result() or stored is None or self._stored(claim) is not stored:
-                then(None, _refused(claim, address))
+                error = _refused(claim, address)
             else:
-                self._fitted[claim[:2]] = self._hash(claim[2])
+                self._fitted[claim[:2]] = ticket[2]
                 self._patience.forgive(*_subjects(claim, stored, address))
-                then(_identity(stored), None)
+                identity = _identity(stored)
+            for each in self._checking.pop(ticket):
+                each(identity, error)
 
         checked.add_done_callback(ended)
 
@@ -126,6 +138,9 @@ class Logins:
         if stored is None or digest is None:
             return False
         return hmac.compare_digest(digest, self._hash(claim[2]))
+
+    def _ticket(self, claim: Claim) -> Ticket:
+        return claim[0], claim[1], self._hash(claim[2])
 
     def _hash(self, secret: str) -> bytes:
         return hmac.digest(self._salt, secret.encode("utf-8", "surrogatepass"), "sha256")
