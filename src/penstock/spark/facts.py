@@ -18,7 +18,6 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.api.broker import Broker
@@ -27,6 +26,7 @@ from penstock.info import GroupInfo, ScheduledMessage
 from penstock.message import StoredMessage
 from penstock.spark import gaps, journal
 from penstock.spark.connections import broker_at
+from penstock.spark.slices import arrow_schema
 
 NAME: Final = "penstock_facts"
 SCHEDULED_MAX: Final = 1_000_000  # Messages of one topic that a broker is asked for.
@@ -80,7 +80,7 @@ class FactsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         broker = broker_at(self._options["servers"])
         if self._of == "journal":
             for batch in journal.rows_of(broker, partition.value):

@@ -34,8 +34,8 @@ from typing import TYPE_CHECKING, Final
 from penstock.client.sync import connect
 from penstock.config import DEAD_LETTER_SUFFIX
 from penstock.errors import QueryInvalid
-from penstock.spark import sentences
 from penstock.spark.options import SERVERS
+from penstock.spark.sentences import missing_name, told, unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,12 +133,12 @@ class Tables:
         self._forget()
         while True:
             try:
-                with sentences.unlogged():
+                with unlogged():
                     return self._spark.sql(query)
             except PySparkException as error:
-                name = ".".join(sentences.missing_name(error) or []).lower()
+                name = ".".join(missing_name(error) or []).lower()
                 if name not in known or name in self._made or len(self._made) == VIEWS_MAX:
-                    raise sentences.told(error, makers) from None
+                    raise told(error, makers) from None
             self._make(name, makers)
 
     def _make(self, name: str, makers: "Makers") -> None:
