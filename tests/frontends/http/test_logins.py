@@ -39,7 +39,8 @@ def basic(text: str) -> dict[str, str]:
 
 def path_of(route: Route) -> str:
     name = "orders:0:s0" if "schedules" in route.path else "orders:0:0"
-    return route.path.replace("{topic}", "orders").replace("{group}", "billing").replace("{id}", name)
+    path = route.path.replace("{topic}", "orders").replace("{group}", "billing")
+    return path.replace("{id}", name).replace("{user}", "anna")
 
 
 BODIES: dict[str, Any] = {
@@ -48,6 +49,8 @@ BODIES: dict[str, Any] = {
     "seek_group": {"to": "latest"},
     "add_schedule": {"text": "a", "cron": "0 8 * * 1"},
     "reschedule": {"delay": "1m"},
+    "create_key": {"name": "shop", "grants": [{"role": "reader"}]},
+    "set_user": {"password": "correct horse", "grants": [{"role": "reader"}]},
 }
 
 

@@ -7,7 +7,9 @@ for most are at the top, because they are looked for in this order.
 
 from typing import Any, Final
 
+from penstock.access import NewKey
 from penstock.frontends.http import (
+    access,
     browsing,
     dead_letters,
     groups,
@@ -243,6 +245,61 @@ ROUTES: Final = (
         body=schedules.Reschedule,
         answer=schedules.Rescheduled,
         errors=(*NO_TOPIC, "VALUE_INVALID", "DELAY_OUT_OF_RANGE"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/keys",
+        handler=access.list_keys,
+        operation="keys",
+        tag="access",
+        answer=access.KeyList,
+    ),
+    Route(
+        method="POST",
+        path="/v1/keys",
+        handler=access.create_key,
+        operation="create_key",
+        tag="access",
+        body=access.KeyToMake,
+        answer=NewKey,
+        status=201,
+        errors=OPTIONS,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/keys/{id}",
+        handler=access.revoke_key,
+        operation="revoke_key",
+        tag="access",
+        status=204,
+        errors=("IDENTITY_NOT_FOUND",),
+    ),
+    Route(
+        method="GET",
+        path="/v1/users",
+        handler=access.list_users,
+        operation="users",
+        tag="access",
+        answer=access.UserList,
+    ),
+    Route(
+        method="PUT",
+        path="/v1/users/{user}",
+        handler=access.set_user,
+        operation="set_user",
+        tag="access",
+        body=access.UserToSet,
+        status=204,
+        errors=OPTIONS,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/users/{user}",
+        handler=access.delete_user,
+        operation="delete_user",
+        tag="access",
+        status=204,
+        errors=("IDENTITY_NOT_FOUND",),
     ),
     Route(
         method="GET",
