@@ -18,6 +18,7 @@ from penstock.broker.state import State
 from penstock.log.files import File
 
 BYTES_MAX: Final = 16 * 1024 * 1024  # About 100,000 acts.
+ON_LENGTH_MAX: Final = 500  # A topic and a group have no more; what names nothing may be of any length.
 DONE: Final = "done"
 
 
@@ -43,7 +44,7 @@ class Audit:
         """Write down one act."""
         wall = datetime.fromtimestamp(self._state.clock.wall_ms() / 1000, UTC)
         time = wall.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        entry = AuditEntry(time=time, who=who, operation=operation, on=on, outcome=outcome)
+        entry = AuditEntry(time=time, who=who, operation=operation, on=on[:ON_LENGTH_MAX], outcome=outcome)
         file = self._opened()
         file.append((msgspec.json.encode(entry) + b"\n",))
         if outcome == DONE:

@@ -14,7 +14,7 @@ from penstock.api.operations import Operations
 from penstock.broker.operations import LocalOperations
 from penstock.calls import CALLS
 from penstock.errors import Forbidden, PenstockError, QuotaExceeded
-from penstock.frontends.security.guard import COUNTED, NEEDS, TENDED, GuardedOperations
+from penstock.frontends.security.guard import COUNTED, NEEDS, REFUSED_MAX, TENDED, GuardedOperations
 from penstock.frontends.security.identity import Identity
 from penstock.message import Message, received
 from penstock.testing import TestBroker
@@ -293,6 +293,20 @@ def test_acts_are_noted_with_their_outcome(
     ]
 
 
+def test_refused_acts_do_not_drown_the_others(
+    broker: TestBroker, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes: list[Any] = []
+    acts(broker, notes, monkeypatch)
+    operations = guard(Grant(role="reader"))
+
+    for _ in range(2 * REFUSED_MAX):
+        with pytest.raises(Forbidden):
+            operations.delete_topic("orders")
+
+    assert len(notes) == REFUSED_MAX
+
+
 def test_an_act_is_done_also_where_it_cannot_be_noted(
     broker: TestBroker, guard: Guard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -313,10 +327,12 @@ def test_answers_are_remembered_up_to_a_limit(guard: Guard, monkeypatch: pytest.
 
     for number in range(10):
         operations.peek(f"topic-{number}", 1, None).close()
+        operations.peek("x" * (1000 + number), 1, None).close()
 
     [allowed] = [
         cell.cell_contents
         for cell in operations.peek.__closure__ or ()
         if isinstance(cell.cell_contents, set)
     ]
-    assert len(allowed) <= 3
+    assert 0 < len(allowed) <= 3
+    assert max(map(len, allowed)) < 200

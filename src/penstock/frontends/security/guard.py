@@ -30,8 +30,10 @@ from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.quotas import Spending
 from penstock.message import Message, Receipt
+from penstock.types import NAME_LENGTH_MAX
 
 ALLOWED_MAX: Final = 10_000  # Answers that are remembered for an operation.
+REFUSED_MAX: Final = 100  # Acts of one identity that are noted; or it could drown what admins did in its own.
 RECORD_COUNT: Final = slice(57, 61)  # In the header of a record batch.
 LEADING: Final = frozenset({"create_topic", "alter_topic"})  # Their options may name another topic.
 
@@ -117,6 +119,7 @@ class GuardedOperations:
         self._operations = operations
         self._audit = audit
         self._spending = Spending(str(identity), identity.quota, clock)
+        self._refused = 0  # Acts, so far.
 
     def __getattr__(self, name: str) -> Any:
         need = NEEDS.get(name)
@@ -161,7 +164,7 @@ class GuardedOperations:
             place = _place(need, arguments)
             if place not in allowed:
                 self._check(name, need, *place)
-                _remember(allowed, place)
+                _remember(allowed, *place)
             return operation(*arguments)
 
         return of_topic if need.topic == 0 and need.group is None and not need.by_id else of_place
@@ -170,7 +173,8 @@ class GuardedOperations:
         if self.may(need.action, topic, group):
             return
         refusal = self._refusal(name, need, topic, group)
-        if need.act:
+        if need.act and self._refused < REFUSED_MAX:
+            self._refused += 1
             self._note(name, refusal.facts["on"], refusal.code)
         raise refusal
 
@@ -255,10 +259,12 @@ def _place(need: Need, arguments: tuple[Any, ...]) -> tuple[str | None, str | No
     return topic, None if need.group is None else arguments[need.group]
 
 
-def _remember(allowed: set[Any], place: Any) -> None:
+def _remember(allowed: set[Any], *place: str | None) -> None:
+    if any(name is not None and len(name) > NAME_LENGTH_MAX for name in place):
+        return  # It names nothing.
     if len(allowed) >= ALLOWED_MAX:
         allowed.clear()  # Whoever has so many topics can be asked again.
-    allowed.add(place)
+    allowed.add(place if len(place) > 1 else place[0])
 
 
 # What an operation returns, as its caller may have it.
