@@ -41,6 +41,7 @@
     │   ├── RouteNotFound         ROUTE_NOT_FOUND
     │   ├── MethodNotAllowed      METHOD_NOT_ALLOWED
     │   ├── MediaTypeUnsupported  MEDIA_TYPE_UNSUPPORTED
+    │   ├── ReceiptUnknown        RECEIPT_UNKNOWN
     │   ├── Unauthenticated       UNAUTHENTICATED
     │   ├── Forbidden             FORBIDDEN
     │   ├── IdentityNotFound      IDENTITY_NOT_FOUND
@@ -707,6 +708,21 @@ class MediaTypeUnsupported(RequestError):
 
     def __init__(self, *, given: str, accepted: str) -> None:
         super().__init__(given=given, accepted=accepted)
+
+
+class ReceiptUnknown(RequestError):
+    """A receipt is none that this server gave to whoever shows it, for that topic and group.
+
+    Cause: it was cut or changed on the way, or belongs to another topic, group or key; or the server was
+        restarted.
+    Do: answer with the receipt as it was received; after a restart of the server, receive again.
+    """
+
+    code = "RECEIPT_UNKNOWN"
+    sentence = "the receipt {receipt!r} is not known here; receive the message again for a new one"
+
+    def __init__(self, *, receipt: str) -> None:
+        super().__init__(receipt=receipt)
 
 
 class Unauthenticated(RequestError):

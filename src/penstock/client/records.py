@@ -11,8 +11,11 @@ _SIZE_FROM: Final = 12  # ... counted from here.
 
 def records_of(batch: DeliveredBatch) -> list[Record]:
     """The records of a delivery: those of its batches that lie in its range."""
-    data = batch.data
-    start, end = batch.start, batch.end
+    return records_between(batch.data, batch.start, batch.end)
+
+
+def records_between(data: bytes, start: int, end: int) -> list[Record]:
+    """The records with these offsets, of batches one behind the other."""
     records = decode_batch(data, 0, start, end)
     position = _end_of(data, 0)
     while position < len(data):

@@ -106,10 +106,14 @@ class Place:
 
 @asynccontextmanager
 async def place(
-    limits: LimitSettings | None = None, *, connections: int = 100, authentication: bool = False
+    limits: LimitSettings | None = None,
+    *,
+    connections: int = 100,
+    authentication: bool = False,
+    broker: EmbeddedAsyncBroker | None = None,
 ) -> AsyncIterator[Place]:
     """A listener over a broker in memory with the topic orders."""
-    broker = await EmbeddedAsyncBroker.open()
+    broker = broker or await EmbeddedAsyncBroker.open()
     await broker.create_topic("orders", partitions=2)
     doors = Doors(broker, authentication=authentication)
     listener = HttpListener(broker, limits or LimitSettings(), Connections(connections), doors)

@@ -49,6 +49,10 @@ BODIES: dict[str, Any] = {
     "seek_group": {"to": "latest"},
     "add_schedule": {"text": "a", "cron": "0 8 * * 1"},
     "reschedule": {"delay": "1m"},
+    "ack": {"receipts": []},
+    "nack": {"receipts": []},
+    "reject": {"receipts": [], "reason": "no good"},
+    "extend": {"receipts": [], "duration": "1m"},
     "create_key": {"name": "shop", "grants": [{"role": "reader"}]},
     "set_user": {"password": "correct horse", "grants": [{"role": "reader"}]},
 }

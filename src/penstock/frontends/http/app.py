@@ -87,6 +87,7 @@ class Resource:
     async def _answer(self, decoding: "Decoding", scope: Scope, receive: Receive) -> bytes:
         route = decoding.route
         call = Call(self._shared, dict(scope["headers"]))
+        call.lost = scope["state"]["lost"]
         if route.operation is not None and self._shared.doors.required:
             await self._login(call, scope)
         call.path = scope["path_params"]
@@ -110,6 +111,7 @@ class Decoding:
     def __init__(self, route: Route) -> None:
         self.route = route
         self._body = None if route.body is None else msgspec.json.Decoder(route.body)
+        self._nothing = b"" if route.needs_body else b"{}"  # What stands for no body at all.
 
     def query(self, text: bytes) -> Any:
         """What stands behind the question mark."""
@@ -131,7 +133,7 @@ class Decoding:
         """The document that was sent."""
         assert self._body is not None
         try:
-            return self._body.decode(data)
+            return self._body.decode(data or self._nothing)
         except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
             raise RequestInvalid(part="body", why=_plainly(problem)) from None
 

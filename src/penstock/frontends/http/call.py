@@ -15,6 +15,8 @@ from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
 from penstock.frontends.config import LimitSettings
+from penstock.frontends.http.consumers import Consumers
+from penstock.frontends.http.receipts import Receipts
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
 
@@ -31,12 +33,14 @@ class Shared:
         self.doors = doors
         self.limits = limits
         self.draining = False  # The server is about to end.
+        self.consumers = Consumers(broker)
+        self.receipts = Receipts()
 
 
 class Call:
     """One request."""
 
-    __slots__ = ("body", "headers", "operations", "path", "query", "shared")
+    __slots__ = ("body", "headers", "lost", "operations", "path", "query", "shared")
 
     def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
@@ -44,6 +48,7 @@ class Call:
         self.operations: LocalOperations  # Of whoever asks; not there before a login, where one is asked for.
         if not shared.doors.required:
             self.operations = shared.doors.operations(NOBODY)
+        self.lost: set[Callable[[], None]] = set()  # Called if the connection is lost.
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
         self.body: Any = None  # The same.
@@ -84,6 +89,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether some field of the body must be given."""
+        return self.body is not None and any(field.required for field in msgspec.structs.fields(self.body))
 
     @property
     def name(self) -> str:

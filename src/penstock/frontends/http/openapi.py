@@ -70,7 +70,10 @@ def _operation(route: Route, schemas: dict[Any, Document]) -> Document:
     if parameters:
         made["parameters"] = parameters
     if route.body is not None:
-        made["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[route.body]}}}
+        made["requestBody"] = {
+            "required": route.needs_body,
+            "content": {JSON: {"schema": schemas[route.body]}},
+        }
     if route.operation is not None:
         made["security"] = [{}, {"key": []}, {"user": []}]  # A server may ask for neither.
     return made

@@ -11,6 +11,7 @@ from penstock.access import NewKey
 from penstock.frontends.http import (
     access,
     browsing,
+    consuming,
     dead_letters,
     groups,
     health,
@@ -24,6 +25,7 @@ from penstock.info import BrokerInfo, GroupInfo, Redrive, TopicInfo
 
 NO_TOPIC: Final = ("TOPIC_NOT_FOUND", "NAME_INVALID")
 NO_GROUP: Final = (*NO_TOPIC, "GROUP_NOT_FOUND")
+RECEIPTS: Final = ("RECEIPT_UNKNOWN", "LEASE_LOST", "ALREADY_SETTLED", "VALUE_INVALID", "STORAGE_FAILED")
 OPTIONS: Final = ("VALUE_INVALID", "NAME_INVALID")
 
 
@@ -53,6 +55,56 @@ ROUTES: Final = (
             "DISK_FULL",
             "STORAGE_FAILED",
         ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/groups/{group}/receive",
+        handler=consuming.receive,
+        operation="batch_consumer",
+        tag="consume",
+        body=consuming.Receive,
+        answer=consuming.Received,
+        errors=(*NO_TOPIC, "VALUE_INVALID", "GROUP_KIND_MISMATCH", "SHUTTING_DOWN"),
+    ),
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/groups/{group}/ack",
+        handler=consuming.ack,
+        operation="batch_consumer",
+        tag="consume",
+        body=consuming.Ack,
+        answer=consuming.Answered,
+        errors=RECEIPTS,
+    ),
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/groups/{group}/nack",
+        handler=consuming.nack,
+        operation="batch_consumer",
+        tag="consume",
+        body=consuming.Nack,
+        answer=consuming.Answered,
+        errors=RECEIPTS,
+    ),
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/groups/{group}/reject",
+        handler=consuming.reject,
+        operation="batch_consumer",
+        tag="consume",
+        body=consuming.Reject,
+        answer=consuming.Answered,
+        errors=RECEIPTS,
+    ),
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/groups/{group}/extend",
+        handler=consuming.extend,
+        operation="batch_consumer",
+        tag="consume",
+        body=consuming.Extend,
+        answer=consuming.Answered,
+        errors=RECEIPTS,
     ),
     Route(
         method="GET",

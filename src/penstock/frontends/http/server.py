@@ -15,6 +15,7 @@ What cannot be understood as HTTP is answered with a problem document, too.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from uvicorn.config import Config
@@ -76,11 +77,13 @@ class HttpListener:
         self.shared.draining = True
         for connection in list(self.state.connections):
             connection.shutdown()
+        self.shared.consumers.end_waits()
         while self.state.connections:
             self.emptied.clear()
             await self.emptied.wait()
         if self.state.tasks:
             await asyncio.wait(self.state.tasks)
+        self.shared.consumers.close()
 
     def abort(self) -> None:
         """Cut every connection, and end what is done for them."""
@@ -88,6 +91,7 @@ class HttpListener:
             connection.transport.abort()
         for task in list(self.state.tasks):
             task.cancel()
+        self.shared.consumers.close()
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -101,6 +105,7 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head = True  # Nothing of a request has arrived, or not all of its head.
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
         self._watch: asyncio.TimerHandle | None = None
+        self._lost: set[Callable[[], None]] = set()  # What requests want to be called if it is.
 
     # The transport's calls.
 
@@ -127,12 +132,15 @@ class HttpConnection(HttpToolsProtocol):
             self._counted = False
             self._listener.connections.leave()
         super().connection_lost(exc)
+        for call in list(self._lost):
+            call()
         self._listener.emptied.set()
 
     # The parser's calls.
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["state"]["lost"] = self._lost
         self._in_head = True
         self._head_bytes = 0
 

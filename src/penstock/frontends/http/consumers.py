@@ -1,0 +1,163 @@
+"""The broker's consumers behind requests, which come and go.
+
+A lease belongs to a consumer, and lasts longer than the request that asked for
+it.  So there is one consumer for all requests of one client (who it is, topic,
+group, visibility timeout), made by the first and closed when it has held nothing
+and was asked for nothing for a while:
+
+    receive ──> find ──> Consumer ── wait ──> leased batches
+    ack     ──> by the number in its receipts ──> the same Consumer
+
+A wait costs one place among the broker's waiters, and no task.  It is called off
+when its connection is lost, so nothing is taken for somebody who has left, and
+when the server is about to end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.batches import BatchConsumer
+from penstock.broker.leases import LeasedBatch
+from penstock.broker.operations import LocalOperations
+from penstock.config import GroupOptions
+from penstock.errors import GroupKindMismatch, Overloaded
+
+CONSUMERS_MAX: Final = 10_000
+IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.
+
+Key = tuple[LocalOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
+
+
+class Consumer:
+    """One consumer, for all requests that have the same key."""
+
+    def __init__(self, inner: BatchConsumer, number: int, key: Key) -> None:
+        self.inner = inner
+        self.number = number
+        self.key = key
+        self.waiting = 0  # Requests.
+        self.used = True  # Since somebody last looked.
+
+    @property
+    def needed(self) -> bool:
+        """Whether it holds something, or somebody waits."""
+        return self.waiting > 0 or self.inner.in_flight > 0
+
+
+class Consumers:
+    """All of them."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker) -> None:
+        self._broker = broker
+        self._by_key: dict[Key, Consumer] = {}
+        self._by_number: dict[int, Consumer] = {}
+        self._made = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits: set[Callable[[], None]] = set()
+
+    async def find(
+        self, operations: LocalOperations, topic: str, group: str, visibility_ms: int | None
+    ) -> Consumer:
+        """The consumer for these, made if there is none."""
+        key = operations, topic, group, visibility_ms
+        known = self._by_key.get(key)
+        if known is None or known.inner.closed:
+            made = await self._make(key)
+            known = self._by_key.get(key)
+            if known is None or known.inner.closed:
+                known = self._add(made)
+            else:  # Another request was quicker.
+                await self._broker.run(made.inner.close())
+        known.used = True
+        return known
+
+    def get(self, number: int) -> Consumer | None:
+        """The consumer of a receipt; None if it has been closed."""
+        known = self._by_number.get(number)
+        return None if known is None or known.inner.closed else known
+
+    async def receive(
+        self, consumer: Consumer, max_messages: int, wait_ms: int, lost: set[Callable[[], None]]
+    ) -> list[LeasedBatch]:
+        """What there is for a consumer, or will be soon; nothing if the client is ``lost`` meanwhile."""
+        future: asyncio.Future[list[LeasedBatch]] = asyncio.get_running_loop().create_future()
+
+        def then(batches: Any, error: BaseException | None) -> None:
+            if future.done():
+                return  # The request was cancelled; its lease runs out.
+            if error is None:
+                future.set_result(batches)
+            else:
+                future.set_exception(error)
+
+        def call_off() -> None:
+            if running.call_off() and not future.done():
+                future.set_result([])
+
+        running = self._broker.start(consumer.inner.receive(max_messages, wait_ms), then)
+        if future.done():
+            return future.result()
+        consumer.waiting += 1
+        for calls in (lost, self._waits):
+            calls.add(call_off)
+        try:
+            return await future
+        finally:
+            consumer.waiting -= 1
+            for calls in (lost, self._waits):
+                calls.discard(call_off)
+
+    def end_waits(self) -> None:
+        """The server is about to end: answer whoever waits with nothing."""
+        for call_off in list(self._waits):
+            call_off()
+
+    def close(self) -> None:
+        """Give back all that is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for consumer in list(self._by_number.values()):
+            self._close(consumer)
+
+    async def _make(self, key: Key) -> Consumer:
+        if len(self._by_number) >= CONSUMERS_MAX:
+            raise Overloaded(what="consumers over HTTP", limit=CONSUMERS_MAX)
+        operations, topic, group, visibility_ms = key
+        options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
+        self._made += 1
+        number = self._made
+        work = operations.batch_consumer(topic, group, f"http-{number}", None, options)
+        inner = await self._broker.run(work)
+        if inner.kind == "stream":
+            await self._broker.run(inner.close())
+            raise GroupKindMismatch(operation="receive", kind="stream", group=group)
+        return Consumer(inner, number, key)
+
+    def _add(self, consumer: Consumer) -> Consumer:
+        self._by_key[consumer.key] = self._by_number[consumer.number] = consumer
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep)
+        return consumer
+
+    def sweep(self) -> None:
+        """Close what nobody has needed since the last time."""
+        for consumer in list(self._by_number.values()):
+            if consumer.inner.closed or not (consumer.used or consumer.needed):
+                self._close(consumer)
+            consumer.used = False
+        again = bool(self._by_number)
+        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep) if again else None
+
+    def _close(self, consumer: Consumer) -> None:
+        self._by_number.pop(consumer.number, None)
+        if self._by_key.get(consumer.key) is consumer:
+            del self._by_key[consumer.key]
+        if not consumer.inner.closed:
+            self._broker.start(consumer.inner.close(), _nobody)
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Nobody asked for it."""

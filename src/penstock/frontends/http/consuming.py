@@ -1,0 +1,285 @@
+"""Consuming by requests: receive messages on loan, and answer for each by its receipt.
+
+One receipt is answered with success or a problem.  Many are answered one by
+one: the request succeeds, and has a result for each of them.  Neighbours of one
+lease go to the broker as one run, which it takes or refuses as a whole; a run
+that is refused is tried again message by message, so each has its own result.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from penstock.api.operations import Work
+from penstock.broker.batches import BatchConsumer
+from penstock.broker.leases import LeasedBatch
+from penstock.broker.queues import Run
+from penstock.client.records import records_between
+from penstock.errors import (
+    InvalidValue,
+    LeaseLost,
+    PenstockError,
+    ReceiptUnknown,
+    RequestInvalid,
+    ShuttingDown,
+)
+from penstock.failure import describe_error
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.messages import As, Stored, content
+from penstock.frontends.http.problems import Problem, problem
+from penstock.frontends.http.publishing import Duration
+from penstock.frontends.http.receipts import Place
+from penstock.types import LANE_NAMES, duration_ms, extension_ms
+from penstock.wire.records import Record, lane_of
+
+WAIT_MS_MAX: Final = 60_000
+MESSAGES_MAX: Final = 1000  # Of one receive.
+RECEIPTS_MAX: Final = 10_000  # Of one answer.
+
+Act = Callable[[BatchConsumer, list[Run]], Work[Any]]
+
+
+class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How many messages to take, how long to wait for the first, and how long they stay on loan."""
+
+    max_messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 1
+    wait: Duration = 0  # Up to 60 s.
+    visibility: Duration | None = None  # None: as the group has it.
+    way: As = "base64"
+
+
+class Lent(Stored, frozen=True, kw_only=True):
+    """A message on loan."""
+
+    attempt: int
+    receipt: str | None  # None: it was settled when it was delivered (at most once).
+
+
+class Received(msgspec.Struct, frozen=True):
+    """What there was."""
+
+    messages: list[Lent]
+
+
+class Receipts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Messages on loan, by one receipt or by many."""
+
+    receipt: str | None = None
+    receipts: Annotated[list[str], Meta(max_length=RECEIPTS_MAX)] | None = None
+
+
+class Ack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The work is done."""
+
+
+class Nack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The work failed: deliver again after the delay, or after the group's backoff."""
+
+    delay: Duration | None = None
+    error: str | None = None
+
+
+class Reject(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The messages are no good: to the dead letters."""
+
+    reason: str
+
+
+class Extend(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keep the messages, and the others of their leases, for so long from now."""
+
+    duration: Duration
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of one receipt."""
+
+    receipt: str
+    ok: bool
+    problem: Problem | None = None
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A result for each receipt, in their order."""
+
+    results: list[Result]
+
+
+async def receive(call: Call) -> Received:
+    """Take messages on loan; waits for the first if there is none."""
+    wanted: Receive = call.body
+    wait_ms = duration_ms("wait", wanted.wait)
+    if wait_ms > WAIT_MS_MAX:
+        raise InvalidValue(name="wait", value=wanted.wait, why="it is at most 60 seconds")
+    if call.shared.draining:
+        raise ShuttingDown(what="server")
+    visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
+    consumers = call.shared.consumers
+    consumer = await consumers.find(call.operations, call.topic, call.group, visibility_ms)
+    batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
+    return Received(
+        [
+            _lent(call, consumer.number, batch, record, wanted.way)
+            for batch in batches
+            for record in records_between(batch.data, batch.start, batch.end)
+        ]
+    )
+
+
+def _lent(call: Call, consumer: int, batch: LeasedBatch, record: Record, way: As) -> Lent:
+    receipt = None
+    if batch.lease >= 0:
+        receipt = call.shared.receipts.write(Place(consumer, batch.partition, batch.lease, record.offset))
+    headers = {
+        name: "" if value is None else value.decode("utf-8", "surrogateescape")
+        for name, value in record.headers
+    }
+    return Lent(
+        id=f"{call.topic}:{batch.partition}:{record.offset}",
+        topic=call.topic,
+        partition=batch.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        priority=LANE_NAMES[lane_of(record.attributes)],
+        attempt=batch.attempt,
+        receipt=receipt,
+        **content(record.key, record.value, headers, way),
+    )
+
+
+async def ack(call: Call) -> Answered:
+    """The work is done: do not deliver these again."""
+    return await _answer(call, lambda consumer, runs: consumer.ack(runs))
+
+
+async def nack(call: Call) -> Answered:
+    """The work failed: deliver these again after the delay, or after the group's backoff."""
+    told: Nack = call.body
+    delay_ms = None if told.delay is None else duration_ms("delay", told.delay)
+    failure = describe_error(told.error)
+    return await _answer(call, lambda consumer, runs: consumer.nack(runs, delay_ms, failure))
+
+
+async def reject(call: Call) -> Answered:
+    """These are no good: straight to the dead letters."""
+    told: Reject = call.body
+    return await _answer(call, lambda consumer, runs: consumer.reject(runs, told.reason))
+
+
+async def extend(call: Call) -> Answered:
+    """Keep these, and the others of their leases, for so long from now."""
+    told: Extend = call.body
+    kept_ms = extension_ms(told.duration)
+
+    def keep(consumer: BatchConsumer, runs: list[Run]) -> Work[Any]:
+        [(partition, lease, start, _)] = runs
+        if (yield from consumer.extend([(partition, lease)], kept_ms)):
+            raise LeaseLost(topic=call.topic, partition=partition, offset=start)
+
+    return await _answer(call, keep)
+
+
+# Answering, whatever the answer is.
+
+
+async def _answer(call: Call, act: Act) -> Answered:
+    _permit(call)
+    told: Receipts = call.body
+    if (told.receipt is None) == (told.receipts is None):
+        raise RequestInvalid(part="body", why="give either a receipt, or a list of receipts")
+    if told.receipt is not None:
+        consumer, place = _held(call, told.receipt)
+        await call.run(act(consumer, [_run(place)]))
+        return Answered([Result(told.receipt, ok=True)])
+    outcomes = await _answer_all(call, list(dict.fromkeys(told.receipts or [])), act)
+    return Answered(
+        [
+            Result(receipt, ok=error is None, problem=None if error is None else problem(error))
+            for receipt, error in outcomes.items()
+        ]
+    )
+
+
+async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
+    outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
+    held: list[tuple[Place, BatchConsumer, str]] = []
+    for receipt in receipts:
+        try:
+            consumer, place = _held(call, receipt)
+            held.append((place, consumer, receipt))
+        except PenstockError as error:
+            outcomes[receipt] = error
+    held.sort(key=lambda item: item[0])
+    again: list[tuple[BatchConsumer, Place, str]] = []
+    runs = list(_runs(held))
+    tried = await _try_all(call, [act(consumer, [run]) for consumer, run, _ in runs])
+    for (consumer, _, of_run), missed in zip(runs, tried, strict=True):
+        if missed is not None and len(of_run) > 1:
+            again += [(consumer, place, receipt) for place, receipt in of_run]
+        else:
+            outcomes.update((receipt, missed) for _, receipt in of_run)
+    tried = await _try_all(call, [act(consumer, [_run(place)]) for consumer, place, _ in again])
+    outcomes.update((receipt, missed) for (_, _, receipt), missed in zip(again, tried, strict=True))
+    return outcomes
+
+
+def _runs(
+    held: list[tuple[Place, BatchConsumer, str]],
+) -> Iterator[tuple[BatchConsumer, Run, list[tuple[Place, str]]]]:
+    """Neighbours of one lease, together."""
+    position = 0
+    while position < len(held):
+        first, consumer, _ = held[position]
+        end = position + 1
+        while end < len(held) and held[end][0] == first._replace(offset=first.offset + end - position):
+            end += 1
+        of_run = [(place, receipt) for place, _, receipt in held[position:end]]
+        yield consumer, (first.partition, first.lease, first.offset, of_run[-1][0].offset + 1), of_run
+        position = end
+
+
+def _run(place: Place) -> Run:
+    return place.partition, place.lease, place.offset, place.offset + 1
+
+
+async def _try_all(call: Call, works: list[Work[Any]]) -> list[PenstockError | None]:
+    """Do all of it at the same time, so that one sync serves all; what each was refused with."""
+    outcomes: list[PenstockError | None] = [None] * len(works)
+    all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(works)
+
+    def ended(index: int, _: Any, error: BaseException | None) -> None:
+        nonlocal left
+        left -= 1
+        if isinstance(error, PenstockError):
+            outcomes[index] = error
+        elif error is not None and not all_done.done():
+            all_done.set_exception(error)
+        if left == 0 and not all_done.done():
+            all_done.set_result(None)
+
+    for index, work in enumerate(works):
+        call.shared.broker.start(work, partial(ended, index))
+    if works:
+        await all_done
+    return outcomes
+
+
+def _held(call: Call, receipt: str) -> tuple[BatchConsumer, Place]:
+    """The consumer that holds what a receipt stands for; it may have lost it since."""
+    place = call.shared.receipts.read(receipt)
+    consumer = call.shared.consumers.get(place.consumer)
+    if consumer is None:
+        raise LeaseLost(topic=call.topic, partition=place.partition, offset=place.offset)
+    if consumer.key[:3] != (call.operations, call.topic, call.group):
+        raise ReceiptUnknown(receipt=receipt)
+    return consumer.inner, place
+
+
+def _permit(call: Call) -> None:
+    """Refuse whoever may not consume here, before a receipt is looked at: a guard asks when work is made."""
+    call.operations.batch_consumer(call.topic, call.group, None, None, {}).close()
