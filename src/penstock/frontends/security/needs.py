@@ -1,0 +1,89 @@
+"""What each operation of a broker needs of whoever calls it: the one table of permissions.
+
+    name of the operation ──> action, and which of its arguments are the topic and the group
+
+An operation that is not here cannot be called by any front end (``guard.py``).
+``act`` marks what is written into the audit log: what changes something and needs
+an admin, except the parts of a restore, whose beginning and end are enough.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from penstock.access import Action, Role
+
+# The least role that has an action.
+ROLES: Final[dict[Action, Role]] = {
+    "describe": "reader",
+    "read": "reader",
+    "publish": "producer",
+    "consume": "consumer",
+    "admin": "admin",
+}
+
+
+class Need(NamedTuple):
+    """What an operation needs; its arguments are named by their places."""
+
+    action: Action
+    topic: int | None = 0
+    group: int | None = None
+    by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
+    act: bool = False  # It is written into the audit log.
+
+
+NEEDS: Final = {
+    "create_topic": Need("admin", act=True),
+    "alter_topic": Need("admin", act=True),
+    "delete_topic": Need("admin", act=True),
+    "topics": Need("describe", None),
+    "describe_topic": Need("describe"),
+    "metadata": Need("publish"),
+    "publish": Need("publish"),
+    "publish_batch": Need("publish"),
+    "append": Need("publish"),
+    "append_batches": Need("publish"),
+    "producer": Need("publish", None),
+    "new_producer_id": Need("publish", None),
+    "publish_staged": Need("publish"),
+    "published_version": Need("describe"),
+    "consumer": Need("consume", group=1),
+    "batch_consumer": Need("consume", group=1),
+    "create_group": Need("consume", group=1),
+    "delete_group": Need("consume", group=1),
+    "describe_group": Need("describe", group=1),
+    "delivery_states": Need("describe", group=1),
+    "seek": Need("consume", group=1),
+    "commit_offsets": Need("consume", group=1),
+    "begin_restore": Need("admin", act=True),
+    "restore": Need("admin"),
+    "finish_restore": Need("admin", group=3, act=True),
+    "fetch": Need("read"),
+    "offsets": Need("describe"),
+    "read": Need("read"),
+    "peek": Need("read"),
+    "trace": Need("read", by_id=True),
+    "schedule": Need("publish"),
+    "scheduled": Need("read"),
+    "scheduled_count": Need("describe"),
+    "cancel": Need("publish", by_id=True),
+    "reschedule": Need("publish", by_id=True),
+    "dead_letters": Need("read"),
+    "dead_letter_errors": Need("read"),
+    "redrive": Need("admin", group=5, act=True),
+    "create_key": Need("admin", None, act=True),
+    "keys": Need("admin", None),
+    "revoke_key": Need("admin", None, act=True),
+    "set_user": Need("admin", None, act=True),
+    "users": Need("admin", None),
+    "delete_user": Need("admin", None, act=True),
+    "stats": Need("describe", None),
+    "waiting": Need("describe", None),
+}
+
+
+def place_of(need: Need, arguments: tuple[Any, ...]) -> tuple[str | None, str | None]:
+    """The topic and the group that a call is about."""
+    topic = None if need.topic is None else arguments[need.topic]
+    if need.by_id and isinstance(topic, str):
+        topic = topic.partition(":")[0]
+    return topic, None if need.group is None else arguments[need.group]
