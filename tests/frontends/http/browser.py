@@ -63,8 +63,18 @@ class Browser:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             pairs = [line.partition(": ") for line in head[1:] if line]
             headers = {name.lower(): value for name, _, value in pairs}
+            if headers.get("transfer-encoding") == "chunked":
+                return Answer(int(head[0].split(" ")[1]), headers, await self._chunks())
             length = 0 if method == "HEAD" else int(headers.get("content-length", 0))
             return Answer(int(head[0].split(" ")[1]), headers, await self.reader.readexactly(length))
+
+    async def _chunks(self) -> bytes:
+        whole = b""
+        while size := int(await self.reader.readline(), 16):
+            whole += await self.reader.readexactly(size)
+            await self.reader.readline()
+        await self.reader.readline()
+        return whole
 
     async def hear_end(self) -> bytes:
         """All that comes until the server closes."""

@@ -49,6 +49,7 @@ BODIES: dict[str, Any] = {
     "seek_group": {"to": "latest"},
     "add_schedule": {"text": "a", "cron": "0 8 * * 1"},
     "reschedule": {"delay": "1m"},
+    "publish_batch": {"messages": []},
     "ack": {"receipts": []},
     "nack": {"receipts": []},
     "reject": {"receipts": [], "reason": "no good"},

@@ -12,7 +12,7 @@ decoded.  An error that nobody expected is logged, and told without its details.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from itertools import groupby
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.calls import whole_characters
 from penstock.errors import (
-    MediaTypeUnsupported,
     MethodNotAllowed,
     PenstockError,
     RequestInvalid,
@@ -32,7 +31,8 @@ from penstock.errors import (
     RouteNotFound,
 )
 from penstock.frontends.http import problems
-from penstock.frontends.http.call import JSON, Call, Route, Shared
+from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
+from penstock.frontends.http.call import JSON, NDJSON, Call, Route, Shared
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.security.identity import Credentials
 
@@ -41,9 +41,7 @@ CLOSE: Final = (b"connection", b"close")
 
 logger = logging.getLogger("penstock")
 
-
-class Gone(Exception):  # noqa: N818 - no error: the client has left, and nobody is to be told.
-    """The client closed the connection in the middle of its request."""
+Lines = AsyncGenerator[bytes, None]
 
 
 def make_app(shared: Shared, routes: Iterable[Route] = ROUTES) -> ASGIApp:
@@ -73,7 +71,7 @@ class Resource:
             decoding = self._routes.get(scope["method"])
             if decoding is None:
                 raise MethodNotAllowed(path=scope["path"], method=scope["method"], allowed=self._allowed)
-            body = await self._answer(decoding, scope, receive)
+            answer = await self._answer(decoding, scope, receive)
         except PenstockError as error:
             await _send_problem(send, error)
         except Gone:
@@ -82,9 +80,12 @@ class Resource:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             await _send_problem(send, PenstockError(reason="the server has a fault; its log says more"))
         else:
-            await _send(send, decoding.route.status, body, JSON)
+            if isinstance(answer, bytes):
+                await _send(send, decoding.route.status, answer, JSON)
+            else:
+                await _stream(send, decoding.route.status, answer)
 
-    async def _answer(self, decoding: "Decoding", scope: Scope, receive: Receive) -> bytes:
+    async def _answer(self, decoding: "Decoding", scope: Scope, receive: Receive) -> bytes | Lines:
         route = decoding.route
         call = Call(self._shared, dict(scope["headers"]))
         call.lost = scope["state"]["lost"]
@@ -93,10 +94,13 @@ class Resource:
         call.path = scope["path_params"]
         if route.query is not None:
             call.query = decoding.query(scope["query_string"])
-        if route.body is not None:
-            check_type(call)
-            call.body = decoding.body(await read_body(call, receive, self._shared.limits.http_body_bytes_max))
+        call.receive = receive
+        if route.body is not None and not route.streamed:
+            check_type(call, JSON)
+            call.body = decoding.body(await read_body(call))
         answer = await route.handler(call)
+        if isinstance(answer, AsyncGenerator):
+            return answer
         return b"" if route.answer is None else encode(answer)
 
     async def _login(self, call: Call, scope: Scope) -> None:
@@ -127,7 +131,7 @@ class Decoding:
                 raise RequestInvalid(part="query", why="a name is given twice")
             return msgspec.convert(fields, self.route.query, strict=False)
         except (msgspec.MsgspecError, ValueError) as problem:
-            raise RequestInvalid(part="query", why=_plainly(problem)) from None
+            raise RequestInvalid(part="query", why=plainly(problem)) from None
 
     def body(self, data: bytes) -> Any:
         """The document that was sent."""
@@ -135,45 +139,7 @@ class Decoding:
         try:
             return self._body.decode(data or self._nothing)
         except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-            raise RequestInvalid(part="body", why=_plainly(problem)) from None
-
-
-def _plainly(problem: BaseException) -> str:
-    text = str(problem) or "it is nested too deeply"
-    return text[0].lower() + text[1:]
-
-
-# In.
-
-
-def check_type(call: Call) -> None:
-    """Refuse a body that is no JSON by its own word; one that says nothing is tried."""
-    given = call.header(b"content-type")
-    kind = JSON if given is None else given.partition(";")[0].strip().lower()
-    if kind != JSON:
-        raise MediaTypeUnsupported(given=kind, accepted=JSON)
-
-
-async def read_body(call: Call, receive: Receive, limit_bytes: int) -> bytes:
-    """All of a body; one that is too long is refused before it is read, if it says how long it is."""
-    announced = call.headers.get(b"content-length", b"")
-    if announced.isdigit() and int(announced) > limit_bytes:
-        raise RequestTooLarge(part="body", limit_bytes=limit_bytes)
-    message = await receive()
-    data: bytes = message.get("body", b"")
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return data  # Most requests arrive in one piece.
-    pieces = bytearray(data)
-    while message.get("more_body", False):
-        if len(pieces) > limit_bytes:
-            raise RequestTooLarge(part="body", limit_bytes=limit_bytes)
-        message = await receive()
-        pieces += message.get("body", b"")
-    if message["type"] != "http.request":
-        raise Gone
-    if len(pieces) > limit_bytes:
-        raise RequestTooLarge(part="body", limit_bytes=limit_bytes)
-    return bytes(pieces)
+            raise RequestInvalid(part="body", why=plainly(problem)) from None
 
 
 # Out.
@@ -209,3 +175,17 @@ async def _send(send: Send, status: int, body: bytes, kind: str, *more: tuple[by
         headers.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _stream(send: Send, status: int, lines: Lines) -> None:
+    """An answer that is made while the request is still read."""
+    headers = [(b"content-type", NDJSON.encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    try:
+        async for piece in lines:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    except Gone:
+        return
+    finally:
+        await lines.aclose()
+    await send({"type": "http.response.body", "body": b""})

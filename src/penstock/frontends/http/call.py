@@ -6,14 +6,18 @@ encoding, the status, errors.  What it asks of the broker goes through
 ``call.operations``, which are those that whoever asks may use.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
+from starlette.types import Receive
 
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
+from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.consumers import Consumers
 from penstock.frontends.http.receipts import Receipts
@@ -23,6 +27,7 @@ from penstock.frontends.security.identity import NOBODY
 T = TypeVar("T")
 
 JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
 
 
 class Shared:
@@ -40,7 +45,7 @@ class Shared:
 class Call:
     """One request."""
 
-    __slots__ = ("body", "headers", "lost", "operations", "path", "query", "shared")
+    __slots__ = ("body", "headers", "lost", "operations", "path", "query", "receive", "shared")
 
     def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
@@ -51,7 +56,8 @@ class Call:
         self.lost: set[Callable[[], None]] = set()  # Called if the connection is lost.
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
-        self.body: Any = None  # The same.
+        self.body: Any = None  # The same; None where the handler reads it itself.
+        self.receive: Receive | None = None  # Then the next piece of it.
 
     @property
     def topic(self) -> str:
@@ -67,10 +73,27 @@ class Call:
         """Run one of the operations to its end."""
         return await self.shared.broker.run(work)
 
+    async def run_all(self, works: Iterable[Work[T]]) -> list[T | PenstockError]:
+        """Run operations at the same time, begun in their order, so that one sync serves all."""
+        started = [(work, asyncio.get_running_loop().create_future()) for work in works]
+        for work, future in started:
+            self.shared.broker.start(work, partial(_ended, future))
+        return [await future for _, future in started]
+
     def header(self, name: bytes) -> str | None:
         """A header as text."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
+
+
+def _ended(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    """An operation has ended: with a result, refused, or because of a fault."""
+    if future.done():
+        return  # The request was cancelled.
+    if error is None or isinstance(error, PenstockError):
+        future.set_result(result if error is None else error)
+    else:
+        future.set_exception(error)
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -88,6 +111,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
+    streamed: bool = False  # The handler reads the body itself, and may answer line by line.
     errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.
 
     @property

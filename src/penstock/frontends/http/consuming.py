@@ -6,9 +6,7 @@ lease go to the broker as one run, which it takes or refuses as a whole; a run
 that is refused is tried again message by message, so each has its own result.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -247,26 +245,8 @@ def _run(place: Place) -> Run:
 
 
 async def _try_all(call: Call, works: list[Work[Any]]) -> list[PenstockError | None]:
-    """Do all of it at the same time, so that one sync serves all; what each was refused with."""
-    outcomes: list[PenstockError | None] = [None] * len(works)
-    all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    left = len(works)
-
-    def ended(index: int, _: Any, error: BaseException | None) -> None:
-        nonlocal left
-        left -= 1
-        if isinstance(error, PenstockError):
-            outcomes[index] = error
-        elif error is not None and not all_done.done():
-            all_done.set_exception(error)
-        if left == 0 and not all_done.done():
-            all_done.set_result(None)
-
-    for index, work in enumerate(works):
-        call.shared.broker.start(work, partial(ended, index))
-    if works:
-        await all_done
-    return outcomes
+    """What each was refused with, if it was."""
+    return [ended if isinstance(ended, PenstockError) else None for ended in await call.run_all(works)]
 
 
 def _held(call: Call, receipt: str) -> tuple[BatchConsumer, Place]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.frontends.http.call import JSON, Route
+from penstock.frontends.http.call import JSON, NDJSON, Route
 from penstock.frontends.http.problems import MEDIA_TYPE, STATUSES, Problem, status
 from penstock.version import __version__
 
@@ -70,10 +70,10 @@ def _operation(route: Route, schemas: dict[Any, Document]) -> Document:
     if parameters:
         made["parameters"] = parameters
     if route.body is not None:
-        made["requestBody"] = {
-            "required": route.needs_body,
-            "content": {JSON: {"schema": schemas[route.body]}},
-        }
+        content = {JSON: {"schema": schemas[route.body]}}
+        if route.streamed:
+            content[NDJSON] = {"schema": {"type": "string"}}
+        made["requestBody"] = {"required": route.needs_body, "content": content}
     if route.operation is not None:
         made["security"] = [{}, {"key": []}, {"user": []}]  # A server may ask for neither.
     return made
@@ -101,6 +101,8 @@ def _responses(route: Route, schemas: dict[Any, Document]) -> Document:
     told: Document = {"description": HTTPStatus(route.status).phrase}
     if route.answer is not None:
         told["content"] = {JSON: {"schema": schemas[route.answer]}}
+        if route.streamed:
+            told["content"][NDJSON] = {"schema": {"type": "string"}}
     responses = {str(route.status): told}
     by_status: dict[int, list[str]] = {}
     for code in codes(route):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from penstock.access import NewKey
 from penstock.frontends.http import (
     access,
+    batches,
     browsing,
     consuming,
     dead_letters,
@@ -55,6 +56,17 @@ ROUTES: Final = (
             "DISK_FULL",
             "STORAGE_FAILED",
         ),
+    ),
+    Route(
+        method="POST",
+        path="/v1/topics/{topic}/publish/batch",
+        handler=batches.publish_batch,
+        operation="publish_batch",
+        tag="publish",
+        body=batches.NewMessages,
+        answer=batches.PublishedBatch,
+        streamed=True,
+        errors=NO_TOPIC,
     ),
     Route(
         method="POST",

@@ -188,7 +188,7 @@ class HttpConnection(HttpToolsProtocol):
         """Whether the client has more to send before it can be answered."""
         if self._in_head:
             return self.cycle is None or self._head_bytes > 0
-        return self.cycle is not None and self.cycle.more_body and not self.cycle.response_started
+        return self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
 
     def _watch_out(self) -> None:
         if self._refusal is not None:
@@ -207,6 +207,9 @@ class HttpConnection(HttpToolsProtocol):
             return
         if self.flow.read_paused:  # It is not the client who is slow.
             self._watch_out()
+            return
+        if self.cycle is not None and self.cycle.response_started:
+            self.transport.abort()  # An answer that was begun has no other end.
             return
         self.refuse(RequestTimeout(seconds=self._listener.limits.http_timeout_ms // 1000))
 

@@ -1,0 +1,73 @@
+"""Bodies: their type, and their bytes, within limits.
+
+One that is read whole has ``http_body_bytes_max``, and is refused before it is read
+if it says that it is longer.  One that is read line by line may be of any length;
+then a line has that limit, and no more than a line and a piece is kept.
+"""
+
+from collections.abc import AsyncIterator
+
+from penstock.errors import MediaTypeUnsupported, RequestTooLarge
+from penstock.frontends.http.call import Call
+
+
+class Gone(Exception):  # noqa: N818 - no error: the client has left, and nobody is to be told.
+    """The client closed the connection in the middle of its request."""
+
+
+def check_type(call: Call, *accepted: str) -> str:
+    """The type of a body; one that says nothing is the first that is accepted."""
+    given = call.header(b"content-type")
+    kind = accepted[0] if given is None else given.partition(";")[0].strip().lower()
+    if kind not in accepted:
+        raise MediaTypeUnsupported(given=kind, accepted=" or ".join(accepted))
+    return kind
+
+
+async def read_body(call: Call) -> bytes:
+    """All of a body."""
+    limit = call.shared.limits.http_body_bytes_max
+    announced = call.headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced) > limit:
+        raise RequestTooLarge(part="body", limit_bytes=limit)
+    data, more = await _piece(call)
+    if more:
+        whole = bytearray(data)
+        while more and len(whole) <= limit:
+            data, more = await _piece(call)
+            whole += data
+        data = bytes(whole)
+    if len(data) > limit:
+        raise RequestTooLarge(part="body", limit_bytes=limit)
+    return data
+
+
+async def read_lines(call: Call) -> AsyncIterator[list[bytes]]:
+    """The lines of a body, as many as arrive together; empty ones are left out."""
+    limit = call.shared.limits.http_body_bytes_max
+    rest, more = b"", True
+    while more:
+        data, more = await _piece(call)
+        *lines, rest = (rest + data).split(b"\n")
+        if not more:
+            lines.append(rest)
+        elif len(rest) > limit:
+            raise RequestTooLarge(part="body", limit_bytes=limit)
+        whole = [line for line in lines if line.strip()]
+        if whole:
+            yield whole
+
+
+async def _piece(call: Call) -> tuple[bytes, bool]:
+    """The next piece, and whether there are more."""
+    assert call.receive is not None
+    message = await call.receive()
+    if message["type"] != "http.request":
+        raise Gone
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def plainly(problem: BaseException) -> str:
+    """What a decoder has to say, in the middle of a sentence."""
+    text = str(problem) or "it is nested too deeply"
+    return text[0].lower() + text[1:]
