@@ -88,7 +88,8 @@ class ServerProcess(Process):
     """``penstock serve`` on a directory, with its native listener only."""
 
     def __init__(self, directory: str, settings: Mapping[str, str] | None = None) -> None:
-        flags = ("--data", directory, "--native", "127.0.0.1:0", "--text", "off", "--status", "off")
+        others = ("--text", "off", "--status", "off", "--http", "off")
+        flags = ("--data", directory, "--native", "127.0.0.1:0", *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
         said: dict[str, str] = {}
         while READY not in said:

@@ -74,7 +74,17 @@ class Server:
         listen = [word for name, port in ports.items() for word in (f"--{name}", f"127.0.0.1:{port}")]
         with self.log_path.open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "penstock", "serve", "--data", str(self.data), *listen],
+                [
+                    sys.executable,
+                    "-m",
+                    "penstock",
+                    "serve",
+                    "--data",
+                    str(self.data),
+                    *listen,
+                    "--http",
+                    "off",
+                ],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

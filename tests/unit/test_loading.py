@@ -164,7 +164,10 @@ def test_each_kind_of_mistake_has_its_words(text: str, sentence: str) -> None:
     ("text", "sentence"),
     [
         ("listen.text = 7070", "listen.native and listen.text are the same address"),
-        ("listen.native = 'off'\nlisten.text = 'off'\nlisten.status = 'off'", "every listener is off"),
+        (
+            "listen.native = 'off'\nlisten.text = 'off'\nlisten.status = 'off'\nlisten.http = 'off'",
+            "every listener is off",
+        ),
         ("topic.message_bytes_max = '32MiB'", "no frame could hold the largest message"),
         ("limits.publish_bytes_max = 5", "limits.frame_bytes_max (default) is larger than limits.publish"),
         ("broker.in_flight_max = 5", "no consumer may hold so many"),

@@ -81,8 +81,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     text: str = "127.0.0.1:3000"
     # Status over HTTP: GET /metrics.
     status: str = "127.0.0.1:8081"
-    # The HTTP API; it is not complete yet.
-    http: str = OFF
+    # The HTTP API: GET /openapi.json describes it.
+    http: str = "127.0.0.1:8080"
     # The Kafka protocol; this version has no such listener.
     kafka: str = OFF
 

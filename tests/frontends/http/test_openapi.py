@@ -1,5 +1,7 @@
 """The document that describes the API is made from the table, and whole."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -46,3 +48,10 @@ def test_a_route_has_a_sentence_and_needs_what_the_guard_knows(route: Any) -> No
     assert route.summary.endswith(".")
     assert route.operation is None or route.operation in NEEDS
     assert codes(route)
+
+
+def test_every_route_is_in_the_page_and_none_that_is_not_there() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+
+    told = re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)`", page.partition("## Publishing")[0])
+    assert set(told) == {f"{route.method} {route.path}" for route in ROUTES}

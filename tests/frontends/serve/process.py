@@ -11,7 +11,16 @@ from types import TracebackType
 from typing import IO, Self
 
 PATIENCE_S = 20  # Far more than anything takes; a test that fails ends.
-FREE = ("--native", "127.0.0.1:0", "--text", "127.0.0.1:0", "--status", "127.0.0.1:0")
+FREE = (
+    "--native",
+    "127.0.0.1:0",
+    "--text",
+    "127.0.0.1:0",
+    "--status",
+    "127.0.0.1:0",
+    "--http",
+    "127.0.0.1:0",
+)
 
 
 def command(*arguments: str) -> list[str]:
@@ -55,7 +64,8 @@ class Process:
             self._lines.put(line)
 
     def port(self, listener: str) -> int:
-        return int(self.said[listener].removesuffix("/metrics").rpartition(":")[2])
+        place = self.said[listener].partition("://")[2] or self.said[listener]
+        return int(place.partition("/")[0].rpartition(":")[2])
 
     def heard(self, words: str) -> None:
         """Wait for a line of the log."""

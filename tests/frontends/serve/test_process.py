@@ -76,18 +76,23 @@ def test_it_starts_says_where_it_listens_and_ends_with_a_signal(
         status.request("GET", "/metrics")
         metrics = json.loads(status.getresponse().read())
         status.close()
+        api = http.client.HTTPConnection("127.0.0.1", server.port("http"), timeout=PATIENCE_S)
+        api.request("GET", "/v1/topics")
+        topics = json.loads(api.getresponse().read())
+        api.close()
 
         server.signal(number)
 
         assert server.wait() == 0
         server.heard("stopping")
         server.heard("stopped")
-        assert list(server.said) == ["native", "text", "status", "data", "durability"]
+        assert list(server.said) == ["native", "text", "status", "http", "data", "durability"]
         assert server.said["data"] == str(tmp_path / "a" / "data")
         assert server.said["durability"] == "fsync"
         assert answer == "OK Published orders:0:0"
         assert metrics["queues"]["orders-0"] == 1
         assert metrics["active_connections"] == 2
+        assert topics == {"topics": ["orders"]}
         assert client.line() == ""  # It was closed.
         client.close()
 
@@ -167,7 +172,7 @@ def test_a_port_that_is_taken_is_named_with_its_setting_and_nothing_is_begun(tmp
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
 
-        code, words = refused("--native", place, "--text", "0", "--status", "0", cwd=tmp_path)
+        code, words = refused("--native", place, "--text", "0", "--status", "0", "--http", "0", cwd=tmp_path)
 
     assert code == 1
     assert words == (
@@ -249,7 +254,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_listeners_may_be_off_and_everything_in_memory(tmp_path: Path) -> None:
-    with Process(Path(":memory:"), "--native", "off", "--text", "0", "--status", "off") as server:
+    with Process(
+        Path(":memory:"), "--native", "off", "--text", "0", "--status", "off", "--http", "off"
+    ) as server:
         client = Text(server.port("text"))
 
         assert list(server.said) == ["text", "data", "durability"]
@@ -285,7 +292,7 @@ def test_on_a_terminal_it_shows_a_table_and_commands_that_work(tmp_path: Path, c
     variables = {"TERM": "xterm"} if colour else {"TERM": "xterm", "NO_COLOR": "1"}
     native, text = free_port(), free_port()
     process = subprocess.Popen(
-        command("--native", str(native), "--text", str(text), "--status", "off"),
+        command("--native", str(native), "--text", str(text), "--status", "off", "--http", "off"),
         cwd=tmp_path, stdout=theirs, stderr=subprocess.DEVNULL, env=environment(**variables),
     )  # fmt: skip
     try:

@@ -15,7 +15,7 @@ from penstock.errors import AddressUnusable, DirectoryInUse
 from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings
 from penstock.frontends.serve import Server, bound, loop_factory, raise_file_limit, shown
 
-FREE = ListenSettings(native="0", text="0", status="0")
+FREE = ListenSettings(native="0", text="0", status="0", http="off")
 
 
 def config(data: Path | str = ":memory:", **sections: Any) -> ServerConfig:
@@ -32,7 +32,7 @@ async def ask(place: tuple[str, int], line: str) -> str:
 
 
 async def test_every_listener_is_there_and_off_is_off(tmp_path: Path) -> None:
-    listen = ListenSettings(native="0", text="127.0.0.1:0", status="off")
+    listen = ListenSettings(native="0", text="127.0.0.1:0", status="off", http="off")
 
     async with await Server.open(config(tmp_path, listen=listen)) as server:
         assert list(server.addresses) == ["native", "text"]
@@ -218,3 +218,4 @@ async def test_the_http_listener_is_served_and_ended_with_the_others() -> None:
     assert first == b"HTTP/1.1 200 OK\r\n"
     assert (await asyncio.wait_for(reader.read(), 5)).endswith(b"}")
     writer.close()
+    await writer.wait_closed()
