@@ -63,6 +63,8 @@ class Browser:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             pairs = [line.partition(": ") for line in head[1:] if line]
             headers = {name.lower(): value for name, _, value in pairs}
+            if headers.get("content-type") == "text/event-stream":  # It has no end.
+                return Answer(int(head[0].split(" ")[1]), headers, b"")
             if headers.get("transfer-encoding") == "chunked":
                 return Answer(int(head[0].split(" ")[1]), headers, await self._chunks())
             length = 0 if method == "HEAD" else int(headers.get("content-length", 0))

@@ -22,7 +22,6 @@ from starlette.routing import BaseRoute, Router
 from starlette.routing import Route as PathRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.calls import whole_characters
 from penstock.errors import (
     MethodNotAllowed,
     PenstockError,
@@ -33,6 +32,7 @@ from penstock.errors import (
 from penstock.frontends.http import problems
 from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
 from penstock.frontends.http.call import JSON, NDJSON, Call, Route, Shared
+from penstock.frontends.http.messages import encode
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.security.identity import Credentials
 
@@ -83,7 +83,7 @@ class Resource:
             if isinstance(answer, bytes):
                 await _send(send, decoding.route.status, answer, JSON)
             else:
-                await _stream(send, decoding.route.status, answer)
+                await _stream(send, decoding.route.pieces or NDJSON, answer)
 
     async def _answer(self, decoding: "Decoding", scope: Scope, receive: Receive) -> bytes | Lines:
         route = decoding.route
@@ -106,7 +106,8 @@ class Resource:
     async def _login(self, call: Call, scope: Scope) -> None:
         shown = Credentials.of_header(call.header(b"authorization") or "")
         address = scope["client"][0] if scope.get("client") else "?"
-        call.operations = self._shared.doors.operations(await self._shared.doors.login(shown, address))
+        call.identity = await self._shared.doors.login(shown, address)
+        call.operations = self._shared.doors.operations(call.identity)
 
 
 class Decoding:
@@ -145,20 +146,6 @@ class Decoding:
 # Out.
 
 
-def encode(answer: Any) -> bytes:
-    """An answer as JSON."""
-    try:
-        return msgspec.json.encode(answer)
-    except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
-        return msgspec.json.encode(whole_characters(msgspec.to_builtins(answer, enc_hook=_raw)))
-
-
-def _raw(value: Any) -> Any:
-    """JSON that was put in as it is."""
-    assert isinstance(value, msgspec.Raw)
-    return msgspec.json.decode(value)
-
-
 async def _send_problem(send: Send, error: PenstockError) -> None:
     told = problems.problem(error)
     more = problems.headers(error)
@@ -177,10 +164,10 @@ async def _send(send: Send, status: int, body: bytes, kind: str, *more: tuple[by
     await send({"type": "http.response.body", "body": body})
 
 
-async def _stream(send: Send, status: int, lines: Lines) -> None:
-    """An answer that is made while the request is still read."""
-    headers = [(b"content-type", NDJSON.encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _stream(send: Send, kind: str, lines: Lines) -> None:
+    """An answer that is made while it is sent."""
+    headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     try:
         async for piece in lines:
             await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
 
 
 class Shared:
@@ -45,7 +46,7 @@ class Shared:
 class Call:
     """One request."""
 
-    __slots__ = ("body", "headers", "lost", "operations", "path", "query", "receive", "shared")
+    __slots__ = ("body", "headers", "identity", "lost", "operations", "path", "query", "receive", "shared")
 
     def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
@@ -53,6 +54,7 @@ class Call:
         self.operations: LocalOperations  # Of whoever asks; not there before a login, where one is asked for.
         if not shared.doors.required:
             self.operations = shared.doors.operations(NOBODY)
+        self.identity = NOBODY
         self.lost: set[Callable[[], None]] = set()  # Called if the connection is lost.
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
@@ -111,7 +113,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
-    streamed: bool = False  # The handler reads the body itself, and may answer line by line.
+    streamed: bool = False  # The handler reads the body itself.
+    pieces: str | None = None  # The type of an answer that is sent piece by piece.
     errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.
 
     @property

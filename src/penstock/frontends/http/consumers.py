@@ -73,6 +73,24 @@ class Consumers:
         known.used = True
         return known
 
+    async def open(
+        self,
+        operations: LocalOperations,
+        topic: str,
+        group: str,
+        visibility_ms: int | None,
+        in_flight_max: int,
+    ) -> Consumer:
+        """A consumer for one connection alone, which closes it."""
+        made = await self._make((operations, topic, group, visibility_ms), in_flight_max)
+        made.waiting += 1  # As long as the connection is there.
+        self._by_number[made.number] = made
+        return made
+
+    def end(self, consumer: Consumer) -> None:
+        """Give back what a consumer holds, and forget it."""
+        self._close(consumer)
+
     def get(self, number: int) -> Consumer | None:
         """The consumer of a receipt; None if it has been closed."""
         known = self._by_number.get(number)
@@ -122,14 +140,14 @@ class Consumers:
         for consumer in list(self._by_number.values()):
             self._close(consumer)
 
-    async def _make(self, key: Key) -> Consumer:
+    async def _make(self, key: Key, in_flight_max: int | None = None) -> Consumer:
         if len(self._by_number) >= CONSUMERS_MAX:
             raise Overloaded(what="consumers over HTTP", limit=CONSUMERS_MAX)
         operations, topic, group, visibility_ms = key
         options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
         self._made += 1
         number = self._made
-        work = operations.batch_consumer(topic, group, f"http-{number}", None, options)
+        work = operations.batch_consumer(topic, group, f"http-{number}", in_flight_max, options)
         inner = await self._broker.run(work)
         if inner.kind == "stream":
             await self._broker.run(inner.close())

@@ -119,13 +119,16 @@ async def receive(call: Call) -> Received:
     consumers = call.shared.consumers
     consumer = await consumers.find(call.operations, call.topic, call.group, visibility_ms)
     batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
-    return Received(
-        [
-            _lent(call, consumer.number, batch, record, wanted.way)
-            for batch in batches
-            for record in records_between(batch.data, batch.start, batch.end)
-        ]
-    )
+    return Received(lent(call, consumer.number, batches, wanted.way))
+
+
+def lent(call: Call, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
+    """The messages of leases, with their receipts."""
+    return [
+        _lent(call, consumer, batch, record, way)
+        for batch in batches
+        for record in records_between(batch.data, batch.start, batch.end)
+    ]
 
 
 def _lent(call: Call, consumer: int, batch: LeasedBatch, record: Record, way: As) -> Lent:

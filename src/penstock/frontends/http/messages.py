@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.calls import whole_characters
 from penstock.message import StoredMessage
 
 As = Literal["base64", "text", "json"]
@@ -86,3 +87,17 @@ def _text(data: bytes) -> str | None:
         return data.decode()
     except UnicodeDecodeError:
         return None
+
+
+def encode(answer: Any) -> bytes:
+    """An answer as JSON."""
+    try:
+        return msgspec.json.encode(answer)
+    except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
+        return msgspec.json.encode(whole_characters(msgspec.to_builtins(answer, enc_hook=_raw)))
+
+
+def _raw(value: Any) -> Any:
+    """JSON that was put in as it is."""
+    assert isinstance(value, msgspec.Raw)
+    return msgspec.json.decode(value)

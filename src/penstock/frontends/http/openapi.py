@@ -99,10 +99,11 @@ def _query_parameters(route: Route) -> list[Document]:
 
 def _responses(route: Route, schemas: dict[Any, Document]) -> Document:
     told: Document = {"description": HTTPStatus(route.status).phrase}
-    if route.answer is not None:
-        told["content"] = {JSON: {"schema": schemas[route.answer]}}
-        if route.streamed:
-            told["content"][NDJSON] = {"schema": {"type": "string"}}
+    content = {} if route.answer is None else {JSON: {"schema": schemas[route.answer]}}
+    if route.pieces is not None:
+        content[route.pieces] = {"schema": {"type": "string"}}
+    if content:
+        told["content"] = content
     responses = {str(route.status): told}
     by_status: dict[int, list[str]] = {}
     for code in codes(route):

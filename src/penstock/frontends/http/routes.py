@@ -19,9 +19,10 @@ from penstock.frontends.http import (
     openapi,
     publishing,
     schedules,
+    streaming,
     topics,
 )
-from penstock.frontends.http.call import Call, Route
+from penstock.frontends.http.call import EVENTS, NDJSON, Call, Route
 from penstock.info import BrokerInfo, GroupInfo, Redrive, TopicInfo
 
 NO_TOPIC: Final = ("TOPIC_NOT_FOUND", "NAME_INVALID")
@@ -66,6 +67,7 @@ ROUTES: Final = (
         body=batches.NewMessages,
         answer=batches.PublishedBatch,
         streamed=True,
+        pieces=NDJSON,
         errors=NO_TOPIC,
     ),
     Route(
@@ -117,6 +119,16 @@ ROUTES: Final = (
         body=consuming.Extend,
         answer=consuming.Answered,
         errors=RECEIPTS,
+    ),
+    Route(
+        method="GET",
+        path="/v1/topics/{topic}/groups/{group}/stream",
+        handler=streaming.stream,
+        operation="batch_consumer",
+        tag="consume",
+        query=streaming.Stream,
+        pieces=EVENTS,
+        errors=(*NO_TOPIC, "VALUE_INVALID", "GROUP_KIND_MISMATCH", "SHUTTING_DOWN"),
     ),
     Route(
         method="GET",

@@ -1,0 +1,97 @@
+"""Messages pushed to a client as they come: server-sent events.
+
+    id: orders:0:7
+    event: message
+    data: {"id": "orders:0:7", "receipt": "...", ...}
+
+A stream has a consumer of its own, which holds at most ``max_in_flight`` messages: no
+more is pushed until some are answered for, by their receipts, in requests beside the
+stream.  When the connection is gone, what was not answered is given back at once.
+A comment after every ``QUIET_MS`` without a message keeps what is between from closing it.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from penstock.errors import PenstockError, ShuttingDown
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.consumers import Consumer
+from penstock.frontends.http.consuming import MESSAGES_MAX, Lent, lent
+from penstock.frontends.http.messages import As, encode
+from penstock.frontends.http.problems import problem
+from penstock.frontends.security.doors import Visit
+from penstock.types import duration_ms
+
+QUIET_MS: Final = 15_000
+QUIET: Final = b":\n\n"
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How many messages may be unanswered, and for how long each."""
+
+    max_in_flight: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 100
+    visibility: str | None = None
+    way: As = "base64"
+
+
+class Ending:
+    """Whether a stream has to end, and why."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.error: PenstockError | None = None
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.over = True
+
+
+async def stream(call: Call) -> AsyncGenerator[bytes, None]:
+    """Push messages on loan as server-sent events, until the client leaves."""
+    wanted: Stream = call.query
+    if call.shared.draining:
+        raise ShuttingDown(what="server")
+    visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
+    ending = Ending()
+
+    def revoked(error: PenstockError) -> None:
+        ending.over, ending.error = True, error
+        for call_off in list(call.lost):
+            call_off()
+
+    visit = call.shared.doors.enter(call.identity, revoked)
+    try:
+        consumer = await call.shared.consumers.open(
+            call.operations, call.topic, call.group, visibility_ms, wanted.max_in_flight
+        )
+    except BaseException:
+        visit.leave()
+        raise
+    return _events(call, consumer, ending, visit, wanted)
+
+
+async def _events(
+    call: Call, consumer: Consumer, ending: Ending, visit: Visit, wanted: Stream
+) -> AsyncGenerator[bytes, None]:
+    consumers = call.shared.consumers
+    call.lost.add(ending.lost)
+    try:
+        yield QUIET  # The client knows that it is heard.
+        while not ending.over and not call.shared.draining:
+            batches = await consumers.receive(consumer, wanted.max_in_flight, QUIET_MS, call.lost)
+            yield b"".join(map(_event, lent(call, consumer.number, batches, wanted.way))) or QUIET
+    except PenstockError as error:
+        ending.error = error
+    finally:
+        call.lost.discard(ending.lost)
+        visit.leave()
+        consumers.end(consumer)
+    if ending.error is not None:
+        yield b"event: problem\ndata: " + encode(problem(ending.error)) + b"\n\n"
+
+
+def _event(message: Lent) -> bytes:
+    return b"id: %s\nevent: message\ndata: %s\n\n" % (message.id.encode(), encode(message))
