@@ -52,7 +52,7 @@ class Unchecked(Protocol):
 
 NAME_LENGTH_MAX: Final = 200  # With ".dlq" and a suffix it stays under the 255 bytes of a file name.
 DURATION_MS_MAX: Final = 1000 * 365 * 24 * 3600 * 1000  # A thousand years: beyond it, a mistake.
-INSTANT_S_MAX: Final = 253_402_300_799  # The end of the year 9999, as far as a datetime goes.
+INSTANT_S_MAX: Final = 1e304  # Beyond it, its milliseconds are infinite.
 EXTENSION_MS_MAX: Final = 12 * 3600 * 1000  # As long as a visibility timeout may be.
 
 LANES: Final[dict[str, int]] = {"critical": 2, "high": 1, "normal": 0, "low": -1, "background": -2}
