@@ -113,7 +113,7 @@ class Access:
     @property
     def has_admin(self) -> bool:
         """Whether there is somebody who may make keys."""
-        stored = [*self._book.keys.values(), *self._book.users.values()]
+        stored: list[StoredKey | StoredUser] = [*self._book.keys.values(), *self._book.users.values()]
         return any(grant.allows("admin", None) for one in stored for grant in one.info.grants)
 
     # Keys.
