@@ -125,17 +125,15 @@ def test_tables_that_pipelines_made_in_the_lake_are_views(tables: Tables, lake: 
 def test_a_program_gets_all_views_at_once(
     spark: "SparkSession", servers: str, broker: penstock.Broker
 ) -> None:
-    broker.create_topic("letters", partitions=1)
-    broker.publish("letters", b"x")
+    broker.create_topic("cards", partitions=1)
+    broker.publish("cards", b"x")
     for name in ("Twins", "twins"):  # One name for SQL: no view is better than the wrong one.
         broker.create_topic(name)
 
     made = penstock.spark.tables(spark, servers=servers)
 
-    assert {"letters", "letters__dlq", "letters__journal", "__groups", "__schedules", "__gaps"} <= set(
-        made.names()
-    )
-    assert spark.sql("select value from letters").collect()[0].value == b"x"
+    assert {"cards", "cards__dlq", "cards__journal", "__groups", "__schedules", "__gaps"} <= set(made.names())
+    assert spark.sql("select value from cards").collect()[0].value == b"x"
     with pytest.raises(QueryInvalid, match="Twins and twins are one name for SQL; read each with the format"):
         made.sql("select * from twins")
     for name in ("Twins", "twins"):

@@ -10,7 +10,6 @@ traceback: its sentence is taken from there.  Of everything else the first
 sentence is kept, and the stack stays behind.
 """
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,7 +37,11 @@ _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 @contextmanager
 def unlogged() -> Iterator[None]:
     """PySpark logs the errors that it raises, stack and all; in this block it does not."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    from pyspark.logger import (
+        PySparkLogger,  # Asked by us first, they would be loggers that PySpark cannot use.
+    )
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
