@@ -11,8 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
+from penstock.config import DAY_MS
 from penstock.errors import LakeDamaged, LakeUnusable
-from penstock.spark.lake.layout import DAY_MS, LakeFile
+from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange, tables_in
 from penstock.spark.lake.writing import write_rows

@@ -27,7 +27,7 @@ from penstock.errors import InvalidBatch, OffsetOutOfRange
 from penstock.log.files import File
 from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
-from penstock.log.scan import Damage, decode, reach, skip_plain, skip_to, whole
+from penstock.log.scan import Damage, decode, reach, skip_plain, skip_to
 from penstock.log.segment import Segment, raise_corruption
 from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, read_header
 from penstock.wire.rewriting import slice_batch
@@ -222,11 +222,11 @@ class LogReader:
         left = segment.size - position
         data = file.read(position, min(max(max_bytes, HEADER_BYTES), left))
         try:
-            at, following = whole(data, base, self.high)
+            at, following = reach(data, base, self.high, len(data))
             if at == 0:
                 size = 12 + int.from_bytes(data[8:12], "big")
                 data = file.read(position, min(size, left))
-                at, following = whole(data, base, self.high)
+                at, following = reach(data, base, self.high, len(data))
         except Damage as damage:
             raise_corruption(segment, position + damage.at, damage.why)
         if at == 0:

@@ -102,25 +102,11 @@ def skip_plain(data: bytes, at: int, offset: int, attributes: int, limit: int) -
     return at, offset
 
 
-def whole(data: bytes, offset: int, high: int) -> tuple[int, int]:
-    """Where the last whole batch that begins below ``high`` ends in ``data``, and the offset after it."""
-    at = 0
-    size = len(data)
-    while size - at >= HEADER_BYTES and offset < high:
-        base, length, magic, _, delta = _unpack_chain(data, at)
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
-            raise Damage(at, _complaint(base, length, magic, delta, offset))
-        if at + length + _SIZE_BEGIN > size:
-            break
-        offset = base + delta + 1
-        at += length + _SIZE_BEGIN
-    return at, offset
-
-
 def reach(data: bytes, offset: int, high: int, limit: int) -> tuple[int, int]:
     """Where the last batch that begins below ``high`` and ends within ``limit`` bytes ends, and what follows.
 
-    Only headers need to be in ``data``.  As in ``skip_to`` the place may lie behind its end.
+    Only headers need to be in ``data``.  As in ``skip_to`` the place may lie behind its end; with the
+    length of ``data`` as the limit it does not, and only whole batches count.
     """
     at = 0
     last = len(data) - HEADER_BYTES

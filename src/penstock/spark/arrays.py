@@ -3,7 +3,7 @@
     bytes of fetch() ──> decode_columns (compiled) ──> buffers ──> arrays of the wanted columns
 
 ``rows_of`` knows the columns that a record has by itself, and its topic and
-partition; ``penstock.spark.rows`` adds what a reader may ask for besides.
+partition; ``slices.py`` adds what a reader may ask for besides.
 
 Costs: about 0.1 us a record with all columns, of which a fifth is the copy of
 its value.  An answer holds as many rows as one fetch, or as unpack to 16 MiB.

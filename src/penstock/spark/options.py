@@ -32,7 +32,7 @@ Place = Literal["earliest", "latest"] | dict[str, dict[int, int]]
 
 SERVERS: Final = "127.0.0.1:7070"
 PARTITION_RECORDS: Final = 1_000_000  # About a second of work: worth a task, and quickly redone.
-EXTRA_COLUMNS: Final = ("id", "attempts", "state")
+EXTRA_COLUMNS: Final = {"id": "string", "attempts": "int", "state": "string"}  # And their types.
 STATE_COLUMNS: Final = ("attempts", "state")  # These need a group.
 VALUE_FORMATS: Final = ("raw", "text", "json", "avro")
 NAMES: Final = (

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidValue
 from penstock.spark.avro import avro_type
-from penstock.spark.options import STATE_COLUMNS, SourceOptions, source_options
+from penstock.spark.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOptions, source_options
 from penstock.spark.reader import TableReader
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ COLUMNS: Final = {
     "lane": "int",
 }
 TEXTS: Final = ("key", "value")  # These may be had as text, too.
-EXTRAS: Final = {"id": "string", "attempts": "int", "state": "string"}
 
 
 class PenstockSource(DataSource):
@@ -55,7 +54,9 @@ class PenstockSource(DataSource):
     def schema(self) -> str:
         """All columns, unless the program says which."""
         options = source_options(self.options)
-        columns = COLUMNS | {"value": value_type(options)} | {name: EXTRAS[name] for name in options.columns}
+        columns = (
+            COLUMNS | {"value": value_type(options)} | {name: EXTRA_COLUMNS[name] for name in options.columns}
+        )
         return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
     def reader(self, schema: StructType) -> TableReader:
@@ -101,7 +102,7 @@ def value_type(options: SourceOptions) -> str:
 
 def check_schema(schema: StructType, options: SourceOptions) -> None:
     """Refuse columns that there are not, or of another type; values may be of any, if they are decoded."""
-    known = COLUMNS | EXTRAS
+    known = COLUMNS | EXTRA_COLUMNS
     for field in schema.fields:
         found = field.dataType.simpleString()
         if field.name not in known:

@@ -3,7 +3,7 @@
     initialOffset                     where the options say; once, for Spark keeps the place from then on
     latestOffset(start, limit)        the ends of the logs, or as far as the limit admits
     partitions(start, end)            the tasks
-    commit                            nothing: see below
+    commit                            progress, as far as it was not told: see below
 
 A place is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next
 offset.  A partition, or with a pattern a topic, that was not there before is

@@ -38,6 +38,7 @@ from penstock.wire.records import (
     HEADER_BYTES,
     RECORD_BYTES_MIN,
     Header,
+    long_varint,
     read_header,
 )
 
@@ -51,7 +52,6 @@ LANE: Final = 32
 CHUNK_BYTES: Final = 1 << 24  # Unpacked at a time; one batch may be larger.  Spans are int32: far below.
 
 _FEW: Final = 8  # Headers of one record: so many names are compared with each other, more are looked up.
-_UINT64_MAX: Final = (1 << 64) - 1
 _MS_MAX: Final = ((1 << 63) - 1) // 1000  # A timestamp in microseconds has 64 bits.
 
 
@@ -125,28 +125,12 @@ class _Cursor:
                 raise InvalidBatch(why=f"a number is cut short at byte {position}")
             second: i64 = self.data[position]
             if second >= 0x80:
-                return self._long_varint()
+                number, self.position = long_varint(self.data, self.position, self.end)
+                return i64(number)
             position += 1
             byte = byte - 0x80 + second * 0x80
         self.position = position
         return -(byte >> 1) - 1 if byte & 1 else byte >> 1
-
-    def _long_varint(self) -> i64:
-        """A number of more than two bytes, which is rare."""
-        position = self.position
-        number = 0  # Of any size, unlike a machine word.
-        for shift in range(0, 70, 7):
-            if position >= self.end:
-                raise InvalidBatch(why=f"a number is cut short at byte {position}")
-            byte = self.data[position]
-            position += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-        if byte >= 0x80 or number > _UINT64_MAX:
-            raise InvalidBatch(why=f"a number does not fit into 64 bits at byte {position}")
-        self.position = position
-        return i64(-(number >> 1) - 1 if number & 1 else number >> 1)
 
     def length(self, least: i64) -> i64:
         """The length of what follows: at least ``least``, at most what is left."""

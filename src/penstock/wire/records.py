@@ -443,6 +443,22 @@ def _read_whole(data: Buffer, position: int) -> Header:
     return header
 
 
+def long_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """A number of more than two bytes, which is rare, and the position behind it."""
+    number = 0  # Of any size, unlike a machine word.
+    for shift in range(0, 70, 7):
+        if position >= end:
+            raise InvalidBatch(why=f"a number is cut short at byte {position}")
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    if byte >= 0x80 or number > _UINT64_MAX:
+        raise InvalidBatch(why=f"a number does not fit into 64 bits at byte {position}")
+    return -(number >> 1) - 1 if number & 1 else number >> 1, position
+
+
 @final
 class _Reader:
     """A cursor over encoded records that never moves back and never passes ``end``."""
@@ -463,28 +479,12 @@ class _Reader:
                 raise InvalidBatch(why=f"a number is cut short at byte {position}")
             second = self.data[position]
             if second >= 0x80:
-                return self._long_varint()
+                number, self.position = long_varint(self.data, self.position, self.end)
+                return number
             position += 1
             byte = byte - 0x80 + second * 0x80
         self.position = position
         return -(byte >> 1) - 1 if byte & 1 else byte >> 1
-
-    def _long_varint(self) -> int:
-        """A number of more than two bytes, which is rare."""
-        position = self.position
-        number = 0
-        for shift in range(0, 70, 7):
-            if position >= self.end:
-                raise InvalidBatch(why=f"a number is cut short at byte {position}")
-            byte = self.data[position]
-            position += 1
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-        if byte >= 0x80 or number > _UINT64_MAX:
-            raise InvalidBatch(why=f"a number does not fit into 64 bits at byte {position}")
-        self.position = position
-        return -(number >> 1) - 1 if number & 1 else number >> 1
 
     def length(self, least: int) -> int:
         """The length of what follows: at least ``least``, at most what is left."""

@@ -33,8 +33,9 @@ from typing import Final, Protocol
 import msgspec
 import pyarrow.compute as pc
 
+from penstock.config import DAY_MS
 from penstock.errors import LakeDamaged
-from penstock.spark.lake.layout import DAY_MS, LakeFile, date_of, within_years
+from penstock.spark.lake.layout import LakeFile, date_of, within_years
 from penstock.spark.lake.reading import read_file
 from penstock.spark.lake.spans import Span, joined, overlaps, spans_of, without
 from penstock.spark.lake.table import LakeTable

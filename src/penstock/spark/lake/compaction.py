@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from penstock.config import DAY_MS
 from penstock.errors import LakeDamaged
 from penstock.spark.lake import storage
-from penstock.spark.lake.layout import DAY_MS, LakeFile, date_of
+from penstock.spark.lake.layout import LakeFile, date_of
 from penstock.spark.lake.reading import read_file
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.lake.writing import FileWriter

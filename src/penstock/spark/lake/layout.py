@@ -23,20 +23,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-ROWS: Final = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.map_(pa.string(), pa.binary())),
-        ("lane", pa.int32()),
-    ]
-)  # What a file holds; the date is in its path.
+from penstock.spark.arrays import TYPES
+
+# What a file holds: the date is in its path, the topic is the table's.
+ROWS: Final = pa.schema([(name, kind) for name, kind in TYPES.items() if name != "topic"])
 COLUMNS: Final = pa.schema([pa.field("date", pa.date32()), *ROWS])  # What the table has.
 
-DAY_MS: Final = 24 * 60 * 60 * 1000
 _TIME_MS_MIN: Final = -62_135_596_800_000
 _TIME_MS_MAX: Final = 253_402_300_799_999
 _EPOCH: Final = datetime.date(1970, 1, 1)

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.config import DAY_MS
 from penstock.spark.lake import storage
-from penstock.spark.lake.layout import DAY_MS, ROWS, LakeFile, date_of, new_path, within_years
+from penstock.spark.lake.layout import ROWS, LakeFile, date_of, new_path, within_years
 
 ROW_GROUP_ROWS: Final = 131_072
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024  # Of rows in memory: large values make shorter row groups.

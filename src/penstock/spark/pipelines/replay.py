@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import msgspec
 
+from penstock.config import DAY_MS
 from penstock.errors import InvalidValue
 from penstock.spark import replays
 from penstock.spark.options import SourceOptions
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from penstock.spark.planning import Span
     from penstock.spark.replaying import Chunk
 
-DAY_MS: Final = 24 * 3600 * 1000
 CHUNK_RECORDS: Final = 1_000_000  # Some seconds of work: a job is worth it, and little is done again.
 TASKS: Final = 8  # Of a chunk: more than most machines that run Spark by themselves have cores for.
 BURST_S: Final = 5  # A replay with a rate goes in chunks of so many seconds.

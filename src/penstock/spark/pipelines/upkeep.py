@@ -11,10 +11,11 @@ done by several at once: a join that comes second is thrown away.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from penstock.config import DAY_MS
 from penstock.errors import LakeDamaged, PenstockError
 from penstock.spark.jobs import run_tasks
 from penstock.spark.lake.compaction import Joint, join, plan, replace
-from penstock.spark.lake.layout import DAY_MS, LakeFile
+from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.table import LakeTable
 
 if TYPE_CHECKING:
