@@ -81,7 +81,8 @@ class Resource:
             await _send_problem(send, PenstockError(reason="the server has a fault; its log says more"))
         else:
             if isinstance(answer, bytes):
-                await _send(send, decoding.route.status, answer, JSON)
+                route = decoding.route
+                await _send(send, route.status, answer, route.kind, *route.headers)
             else:
                 await _stream(send, decoding.route.pieces or NDJSON, answer)
 
@@ -101,6 +102,9 @@ class Resource:
         answer = await route.handler(call)
         if isinstance(answer, AsyncGenerator):
             return answer
+        if route.kind != JSON:
+            whole: bytes = answer
+            return whole
         return b"" if route.answer is None else encode(answer)
 
     async def _login(self, call: Call, scope: Scope) -> None:

@@ -111,6 +111,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     tag: str  # Under which heading the documents have it.
     answer: Any = None  # The type of the answer; None: there is none.
     status: int = 200
+    kind: str = JSON  # The media type of the answer; of any other than JSON the handler returns the bytes.
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # That go with it, beside type and length.
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     streamed: bool = False  # The handler reads the body itself.

@@ -100,6 +100,8 @@ def _query_parameters(route: Route) -> list[Document]:
 def _responses(route: Route, schemas: dict[Any, Document]) -> Document:
     told: Document = {"description": HTTPStatus(route.status).phrase}
     content = {} if route.answer is None else {JSON: {"schema": schemas[route.answer]}}
+    if route.kind != JSON:
+        content[route.kind] = {"schema": {"type": "string"}}
     if route.pieces is not None:
         content[route.pieces] = {"schema": {"type": "string"}}
     if content:
