@@ -39,7 +39,7 @@ run: compile     ## a server on ./data and the archive on Spark, with what to tr
 test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (under 20 minutes)
 test-interpreted: $(READY)
 	@scripts/install-test-tools
-	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) -m 'not jvm' --ignore=tests/property
+	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) --ignore=tests/spark --ignore=tests/property
 	HYPOTHESIS_PROFILE=dev PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) tests/property  # Compiled: ten times as many.
 test-compiled: compile
 	@if [ -d .compiled ]; then set -x; \
