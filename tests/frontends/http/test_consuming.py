@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.frontends.http.browser import Answer, Place, place
+from tests.frontends.http.browser import PATIENCE_S, Answer, Place, place
 
-from penstock.access import Grant
+from penstock.access import Grant, Quota
 from penstock.testing import AsyncTestBroker
 
 GROUP = "/v1/topics/orders/groups/billing"
@@ -302,3 +302,73 @@ async def test_a_group_that_was_deleted_and_made_again_is_received_from(http: Pl
 
     assert (await answer_for(http, "ack", {"receipt": before["receipt"]})).code == "LEASE_LOST"
     assert (await answer_for(http, "ack", {"receipt": after["receipt"]})).status == 200
+
+
+async def waiting(http: Place, header: dict[str, str]) -> "asyncio.Future[Answer]":
+    """A request that waits for a message."""
+    consumers = http.listener.shared.consumers
+    before = len(consumers._waits)
+    asked = asyncio.ensure_future(http.ask("POST", f"{GROUP}/receive", {"wait": 60}, header))
+    while len(consumers._waits) == before:
+        await http.ask("GET", "/livez")
+    return asked
+
+
+async def test_a_revoked_key_ends_its_waits_and_gives_back_what_it_holds() -> None:
+    async with place(authentication=True) as http:
+        made = await http.broker.create_key("mine", [Grant(role="consumer")])
+        header = {"authorization": f"Bearer {made.key}"}
+        await fill(http, 1)
+        await http.ask("POST", f"{GROUP}/receive", {}, header)
+        asked = await waiting(http, header)
+        assert (await http.broker.describe_group("orders", "billing")).in_flight == 1
+
+        await http.broker.revoke_key(made.id)
+
+        assert (await asked).code == "UNAUTHENTICATED"
+        info = await http.broker.describe_group("orders", "billing")
+        assert (info.in_flight, info.consumers) == (0, [])
+
+
+async def test_a_request_that_waits_counts_as_a_connection_of_its_key() -> None:
+    async with place(authentication=True) as http:
+        made = await http.broker.create_key("mine", [Grant(role="consumer")], quota=Quota(connections=1))
+        header = {"authorization": f"Bearer {made.key}"}
+        asked = await waiting(http, header)
+
+        one_more = await http.ask("POST", f"{GROUP}/receive", {"wait": 60}, header)
+        at_once = await http.ask("POST", f"{GROUP}/receive", {}, header)
+        await fill(http, 1)
+        await asked
+        again = await http.ask("POST", f"{GROUP}/receive", {"wait": "1ms"}, header)
+
+        assert (one_more.status, one_more.code, at_once.status) == (429, "QUOTA_EXCEEDED", 200)
+        assert again.status == 200
+
+
+async def test_a_client_that_was_gone_before_it_could_wait_takes_nothing(
+    http: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumers = http.listener.shared.consumers
+    found, may_go_on = asyncio.Event(), asyncio.Event()
+    find = consumers.find
+
+    async def find_slowly(*arguments: Any) -> Any:
+        found.set()
+        await may_go_on.wait()
+        return await find(*arguments)
+
+    monkeypatch.setattr(consumers, "find", find_slowly)
+    browser = await http.browser()
+    asked = asyncio.ensure_future(browser.ask("POST", f"{GROUP}/receive", {"wait": 60}))
+    await found.wait()
+    asked.cancel()
+    await browser.close()
+    await asyncio.wait_for(http.listener.emptied.wait(), PATIENCE_S)
+
+    may_go_on.set()
+    await asyncio.wait(http.listener.state.tasks, timeout=PATIENCE_S)
+    await fill(http, 1)
+
+    assert not http.listener.state.tasks
+    assert (await http.broker.describe_group("orders", "billing")).in_flight == 0

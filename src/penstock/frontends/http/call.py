@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.consumers import Consumers
 from penstock.frontends.http.receipts import Receipts
+from penstock.frontends.http.stays import Lost, Stay
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
 
@@ -40,6 +41,7 @@ class Shared:
         self.limits = limits
         self.draining = False  # The server is about to end.
         self.consumers = Consumers(broker)
+        doors.ended.append(self.consumers.forget)
         self.receipts = Receipts()
 
 
@@ -55,7 +57,7 @@ class Call:
         if not shared.doors.required:
             self.operations = shared.doors.operations(NOBODY)
         self.identity = NOBODY
-        self.lost: set[Callable[[], None]] = set()  # Called if the connection is lost.
+        self.lost = Lost()  # Whether the connection is.
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
         self.body: Any = None  # The same; None where the handler reads it itself.
@@ -81,6 +83,10 @@ class Call:
         for work, future in started:
             self.shared.broker.start(work, partial(_ended, future))
         return [await future for _, future in started]
+
+    def stay(self) -> Stay:
+        """For a request that is not answered at once."""
+        return Stay(self.shared.doors, self.identity, self.lost)
 
     def header(self, name: bytes) -> str | None:
         """A header as text."""

@@ -23,6 +23,7 @@ from penstock.broker.leases import LeasedBatch
 from penstock.broker.operations import LocalOperations
 from penstock.config import GroupOptions
 from penstock.errors import GroupKindMismatch, Overloaded
+from penstock.frontends.http.stays import Lost
 
 CONSUMERS_MAX: Final = 10_000
 IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.
@@ -97,9 +98,11 @@ class Consumers:
         return None if known is None or known.inner.closed else known
 
     async def receive(
-        self, consumer: Consumer, max_messages: int, wait_ms: int, lost: set[Callable[[], None]]
+        self, consumer: Consumer, max_messages: int, wait_ms: int, lost: Lost
     ) -> list[LeasedBatch]:
-        """What there is for a consumer, or will be soon; nothing if the client is ``lost`` meanwhile."""
+        """What there is for a consumer, or will be soon; nothing if the client is ``lost`` by then."""
+        if lost.gone:
+            return []
         future: asyncio.Future[list[LeasedBatch]] = asyncio.get_running_loop().create_future()
 
         def then(batches: Any, error: BaseException | None) -> None:
@@ -118,14 +121,20 @@ class Consumers:
         if future.done():
             return future.result()
         consumer.waiting += 1
-        for calls in (lost, self._waits):
-            calls.add(call_off)
+        self._waits.add(call_off)
+        lost.add(call_off)
         try:
             return await future
         finally:
             consumer.waiting -= 1
-            for calls in (lost, self._waits):
-                calls.discard(call_off)
+            self._waits.discard(call_off)
+            lost.discard(call_off)
+
+    def forget(self, operations: LocalOperations) -> None:
+        """Whose they are may come no more: give back what their consumers hold."""
+        for consumer in list(self._by_number.values()):
+            if consumer.key[0] is operations:
+                self._close(consumer)
 
     def end_waits(self) -> None:
         """The server is about to end: answer whoever waits with nothing."""

@@ -118,7 +118,13 @@ async def receive(call: Call) -> Received:
     visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
     consumers = call.shared.consumers
     consumer = await consumers.find(call.operations, call.topic, call.group, visibility_ms)
-    batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
+    if wait_ms == 0:
+        batches = await consumers.receive(consumer, wanted.max_messages, 0, call.lost)
+    else:
+        with call.stay() as stay:
+            batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
+        if stay.error is not None:
+            raise stay.error
     return Received(lent(call, consumer.number, batches, wanted.way))
 
 
@@ -188,7 +194,7 @@ async def extend(call: Call) -> Answered:
 
 
 async def _answer(call: Call, act: Act) -> Answered:
-    _permit(call)
+    permit(call)
     told: Receipts = call.body
     if (told.receipt is None) == (told.receipts is None):
         raise RequestInvalid(part="body", why="give either a receipt, or a list of receipts")
@@ -263,6 +269,6 @@ def _held(call: Call, receipt: str) -> tuple[BatchConsumer, Place]:
     return consumer.inner, place
 
 
-def _permit(call: Call) -> None:
+def permit(call: Call) -> None:
     """Refuse whoever may not consume here, before a receipt is looked at: a guard asks when work is made."""
     call.operations.batch_consumer(call.topic, call.group, None, None, {}).close()

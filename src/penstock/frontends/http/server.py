@@ -15,7 +15,6 @@ What cannot be understood as HTTP is answered with a problem document, too.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from uvicorn.config import Config
@@ -28,6 +27,7 @@ from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import Shared
 from penstock.frontends.http.problems import whole_response
+from penstock.frontends.http.stays import Lost
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
 
@@ -105,7 +105,7 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head = True  # Nothing of a request has arrived, or not all of its head.
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
         self._watch: asyncio.TimerHandle | None = None
-        self._lost: set[Callable[[], None]] = set()  # What requests want to be called if it is.
+        self._lost = Lost()
 
     # The transport's calls.
 
@@ -132,8 +132,7 @@ class HttpConnection(HttpToolsProtocol):
             self._counted = False
             self._listener.connections.leave()
         super().connection_lost(exc)
-        for call in list(self._lost):
-            call()
+        self._lost.lose()
         self._listener.emptied.set()
 
     # The parser's calls.

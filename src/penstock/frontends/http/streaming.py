@@ -22,7 +22,7 @@ from penstock.frontends.http.consumers import Consumer
 from penstock.frontends.http.consuming import MESSAGES_MAX, Lent, lent
 from penstock.frontends.http.messages import As, encode
 from penstock.frontends.http.problems import problem
-from penstock.frontends.security.doors import Visit
+from penstock.frontends.http.stays import Stay
 from penstock.types import duration_ms
 
 QUIET_MS: Final = 15_000
@@ -37,60 +37,44 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     way: As = "base64"
 
 
-class Ending:
-    """Whether a stream has to end, and why."""
-
-    def __init__(self) -> None:
-        self.over = False
-        self.error: PenstockError | None = None
-
-    def lost(self) -> None:
-        """The connection is gone."""
-        self.over = True
-
-
 async def stream(call: Call) -> AsyncGenerator[bytes, None]:
     """Push messages on loan as server-sent events, until the client leaves."""
     wanted: Stream = call.query
     if call.shared.draining:
         raise ShuttingDown(what="server")
-    visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
-    ending = Ending()
-
-    def revoked(error: PenstockError) -> None:
-        ending.over, ending.error = True, error
-        for call_off in list(call.lost):
-            call_off()
-
-    visit = call.shared.doors.enter(call.identity, revoked)
+    stay = call.stay().enter()
     try:
-        consumer = await call.shared.consumers.open(
-            call.operations, call.topic, call.group, visibility_ms, wanted.max_in_flight
-        )
+        consumer = await open_consumer(call, wanted)
     except BaseException:
-        visit.leave()
+        stay.leave()
         raise
-    return _events(call, consumer, ending, visit, wanted)
+    return _events(call, consumer, stay, wanted)
 
 
-async def _events(
-    call: Call, consumer: Consumer, ending: Ending, visit: Visit, wanted: Stream
-) -> AsyncGenerator[bytes, None]:
+async def open_consumer(call: Call, wanted: Stream) -> Consumer:
+    """A consumer for whoever asks, and for nobody else."""
+    visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
+    return await call.shared.consumers.open(
+        call.operations, call.topic, call.group, visibility_ms, wanted.max_in_flight
+    )
+
+
+async def _events(call: Call, consumer: Consumer, stay: Stay, wanted: Stream) -> AsyncGenerator[bytes, None]:
     consumers = call.shared.consumers
-    call.lost.add(ending.lost)
+    error: PenstockError | None = None
     try:
         yield QUIET  # The client knows that it is heard.
-        while not ending.over and not call.shared.draining:
+        while not stay.over and not call.shared.draining:
             batches = await consumers.receive(consumer, wanted.max_in_flight, QUIET_MS, call.lost)
             yield b"".join(map(_event, lent(call, consumer.number, batches, wanted.way))) or QUIET
-    except PenstockError as error:
-        ending.error = error
+    except PenstockError as closed:  # With its group, or its topic.
+        error = closed
     finally:
-        call.lost.discard(ending.lost)
-        visit.leave()
+        stay.leave()
         consumers.end(consumer)
-    if ending.error is not None:
-        yield b"event: problem\ndata: " + encode(problem(ending.error)) + b"\n\n"
+    error = stay.error or error
+    if error is not None:
+        yield b"event: problem\ndata: " + encode(problem(error)) + b"\n\n"
 
 
 def _event(message: Lent) -> bytes:

@@ -28,6 +28,8 @@ from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
 from penstock.frontends.security.sessions import Sessions
 
+Ended = Callable[[LocalOperations], None]
+
 RETRY_S = 1  # A connection that is one too many may try again then.
 
 
@@ -56,6 +58,7 @@ class Doors:
         self._guards: dict[tuple[str, str], GuardedOperations] = {}
         self._visits: dict[tuple[str, str], set[Visit]] = {}
         self.sessions = Sessions(self._clock)  # Of browsers.
+        self.ended: list[Ended] = []  # Called with operations that nobody may use any more.
         self._logins: Logins | None = None
         if authentication:
             self._logins = Logins(broker.operations.access, self._clock)
@@ -145,13 +148,14 @@ class Doors:
         self._logins.forget(kind, name)
         guard = self._guards.pop((kind, name), None)
         visits = self._visits.pop((kind, name), None)
-        if guard is not None and visits:
-            gone = Unauthenticated(why=f"{guard.identity} was revoked or changed")
+        if guard is not None:
             # In a turn of its own, so that whoever revokes the own key is still answered.
-            asyncio.get_running_loop().call_soon(_end_all, visits, gone)
+            asyncio.get_running_loop().call_soon(self._end_all, guard, visits or set())
 
-
-def _end_all(visits: set[Visit], why: PenstockError) -> None:
-    for visit in list(visits):
-        visit.leave()
-        visit.end(why)
+    def _end_all(self, guard: GuardedOperations, visits: set[Visit]) -> None:
+        why = Unauthenticated(why=f"{guard.identity} was revoked or changed")
+        for visit in list(visits):
+            visit.leave()
+            visit.end(why)
+        for ended in self.ended:
+            ended(cast("LocalOperations", guard))

@@ -1,0 +1,79 @@
+"""Requests that stay: they wait for messages, or have them pushed, and may have to end before their time.
+
+    the connection is lost                 there is nobody to tell
+    the key is revoked, the user changed   whoever it was hears why
+
+Each counts as one connection of whoever asks, so the quota of connections holds for
+them; requests that are answered at once are no more than their rate.
+"""
+
+from collections.abc import Callable
+from typing import Self
+
+from penstock.errors import PenstockError
+from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.identity import Identity
+
+
+class Lost:
+    """Whether a connection is lost, and what is to be called when it is."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._calls: set[Callable[[], None]] = set()
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Call this if it is lost; now, if it was before anybody asked."""
+        if self.gone:
+            call()
+        else:
+            self._calls.add(call)
+
+    def discard(self, call: Callable[[], None]) -> None:
+        """Do not call this any more."""
+        self._calls.discard(call)
+
+    def call_all(self) -> None:
+        """End what waits, whether the connection is lost or not."""
+        for call in list(self._calls):
+            call()
+
+    def lose(self) -> None:
+        """It is lost."""
+        self.gone = True
+        self.call_all()
+
+
+class Stay:
+    """One such request, from ``enter`` to ``leave``."""
+
+    def __init__(self, doors: Doors, identity: Identity, lost: Lost) -> None:
+        self.over = False  # It has to end ...
+        self.error: PenstockError | None = None  # ... for this reason, if there is somebody to tell.
+        self._doors = doors
+        self._identity = identity
+        self._lost = lost
+
+    def enter(self) -> Self:
+        """Begin; ``QuotaExceeded`` if it is one too many."""
+        self._visit = self._doors.enter(self._identity, self._revoked)
+        self._lost.add(self._end)
+        return self
+
+    def leave(self) -> None:
+        """It has ended, by itself or not."""
+        self._lost.discard(self._end)
+        self._visit.leave()
+
+    def __enter__(self) -> Self:
+        return self.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def _end(self) -> None:
+        self.over = True
+
+    def _revoked(self, error: PenstockError) -> None:
+        self.error = error
+        self._lost.call_all()
