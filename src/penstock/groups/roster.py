@@ -1,0 +1,120 @@
+"""Who is in a classic group, by id and by the name of static members, and which protocol they share.
+
+A protocol is a name that means something to the members (an assignor, most of the
+time).  At least one is known to all of them, always: whoever does not know it is
+not let in.
+
+Cost: O(protocols of the member) for a change, O(members) for an election.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from penstock.groups.refusals import Refusal
+from penstock.groups.rounds import Joining, RosterLine
+
+
+class Member:
+    """One member."""
+
+    __slots__ = ("assignment", "deadline_ms", "identity", "instance", "is_new", "told")
+
+    def __init__(self, identity: str, told: Joining) -> None:
+        self.identity = identity
+        self.instance = told.instance
+        self.told = told  # What it said when it joined last.
+        self.assignment = b""
+        self.is_new = True  # It has not heard of a generation yet.
+        self.deadline_ms = 0  # It is put out then, unless it is heard from.  Means nothing while it waits.
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it brought along for one of its protocols."""
+        return dict(self.told.protocols).get(protocol or "", b"")
+
+
+class Roster:
+    """The members of one group, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._instances: dict[str, str] = {}  # Static members: the id, by name.
+        self._support: Counter[str] = Counter()  # How many members know a protocol.
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._members.values())
+
+    def __contains__(self, identity: str) -> bool:
+        return identity in self._members
+
+    def __getitem__(self, identity: str) -> Member:
+        return self._members[identity]
+
+    def ids(self) -> list[str]:
+        """The ids of all."""
+        return list(self._members)
+
+    def static(self, instance: str | None) -> str | None:
+        """The id of the static member of that name, if there is one."""
+        return None if instance is None else self._instances.get(instance)
+
+    def check(self, identity: str, instance: str | None) -> Refusal:
+        """Whether the caller is who it says."""
+        known = self.static(instance)
+        if known is not None and known != identity:
+            return Refusal.FENCED_INSTANCE_ID
+        found = self._members.get(identity)
+        if found is None or (instance is not None and found.instance != instance):
+            return Refusal.UNKNOWN_MEMBER_ID
+        return Refusal.NONE
+
+    def add(self, member: Member) -> None:
+        """Take a member in."""
+        self._members[member.identity] = member
+        self._support.update(_names(member.told))
+        if member.instance is not None:
+            self._instances[member.instance] = member.identity
+
+    def remove(self, identity: str) -> Member:
+        """Let a member go."""
+        member = self._members.pop(identity)
+        self._support.subtract(_names(member.told))
+        if member.instance is not None:
+            del self._instances[member.instance]
+        return member
+
+    def update(self, member: Member, told: Joining) -> None:
+        """It has joined again, and may know other protocols now."""
+        self._support.subtract(_names(member.told))
+        self._support.update(_names(told))
+        member.told = told
+
+    # What they share.
+
+    def fits(self, told: Joining) -> bool:
+        """Whether the member knows a protocol that all the others know."""
+        if not told.protocol_type or not told.protocols:
+            return False
+        return not self._members or any(self._is_shared(name) for name, _ in told.protocols)
+
+    def elected(self) -> str:
+        """Of the protocols that all know, the one that most like best."""
+        votes = Counter(
+            next(name for name, _ in member.told.protocols if self._is_shared(name)) for member in self
+        )
+        return votes.most_common(1)[0][0]
+
+    def lines(self, protocol: str | None) -> tuple[RosterLine, ...]:
+        """What the leader hears of all."""
+        return tuple(
+            RosterLine(member.identity, member.instance, member.metadata(protocol)) for member in self
+        )
+
+    def _is_shared(self, protocol: str) -> bool:
+        return self._support[protocol] == len(self._members)
+
+
+def _names(told: Joining) -> set[str]:
+    return {name for name, _ in told.protocols}

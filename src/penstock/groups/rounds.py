@@ -1,0 +1,100 @@
+"""What members of a classic group say and hear in a round: values, and answers that come later."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from penstock.groups.refusals import Refusal
+
+T = TypeVar("T")
+
+
+class Ticket(Generic[T]):
+    """An answer that comes when others have done their part; whoever waits for it is woken."""
+
+    __slots__ = ("answer", "waiters")
+
+    def __init__(self) -> None:
+        self.answer: T | None = None
+        self.waiters: set[Any] = set()  # Each has a ``wake``.
+
+    def give(self, answer: T) -> None:
+        """The answer is there; only the first one counts."""
+        if self.answer is None:
+            self.answer = answer
+            waiters, self.waiters = self.waiters, set()
+            for waiter in waiters:
+                waiter.wake()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """A member asks to be in the next generation."""
+
+    member: str  # Its id; empty if it has none.
+    new_member: str  # The id it gets in that case.  It comes with the request, as time does.
+    instance: str | None = None  # Of a static member: the name under which it comes back after a restart.
+    client_id: str = ""
+    client_host: str = ""
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str = "consumer"
+    protocols: tuple[tuple[str, bytes], ...]  # Assignors it knows, the dearest first, each with its metadata.
+    id_first: bool = True  # It can be told an id and join again with it, so that a lost answer costs nothing.
+    can_skip: bool = False  # As leader it can be told that the assignment stays.
+
+
+@dataclass(frozen=True, slots=True)
+class RosterLine:
+    """A member as the leader hears of it."""
+
+    member: str
+    instance: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The generation that the member is in now."""
+
+    error: Refusal
+    member: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    roster: tuple[RosterLine, ...] = ()  # For the leader only, who assigns.
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syncing:
+    """A member asks for its assignment; the leader brings those of all."""
+
+    member: str
+    instance: str | None = None
+    generation: int
+    protocol_type: str | None = None  # None: it does not say.
+    protocol: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What the leader has assigned to the member."""
+
+    error: Refusal
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """A member as an operator sees it."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
