@@ -76,6 +76,7 @@ coverage: $(READY)  ## the whole suite with branch coverage
 docs: $(READY)   ## write the generated pages again
 	$(BIN)/python scripts/errors_page.py
 	$(BIN)/python scripts/configuration_page.py
+	$(BIN)/python scripts/metrics_page.py
 
 bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benchmarks/results
 	$(COMPILED) $(BIN)/python -m benchmarks

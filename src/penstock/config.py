@@ -193,6 +193,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     deferred_max: int = 10_000
     # Dedup ids remembered per topic; beyond it the oldest are forgotten early.
     dedup_ids_max: int = 1_000_000
+    # Topics, and groups, that have metrics of their own; of more only their number is told.
+    metrics_names_max: int = 1000
     # How often retention, compaction and journal snapshots are looked at.
     maintenance_ms: int = 60_000
     # How often the schedule looks at the wall clock, which may jump, before its next entry is due.

@@ -6,6 +6,7 @@
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
     facts          what the broker tells    progress       how far a group is
+    measuring      the same as metrics
     fetching       logs as they are         deliveries     what became of messages
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
@@ -34,6 +35,7 @@ from penstock.broker.fetching import Fetching
 from penstock.broker.groups import Groups
 from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
+from penstock.broker.measuring import Measuring
 from penstock.broker.progress import Progress
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
 from penstock.broker.queues import Queues
@@ -83,6 +85,7 @@ class Core:
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
+        self.measuring = Measuring(self.state, self.facts, self.progress)
         self.triage = Triage(self.state, self.dead_letters)
 
     # Life.

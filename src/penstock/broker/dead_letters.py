@@ -97,11 +97,15 @@ class DeadLetters:
             self._write(partition, member.number, settled, items, start, end, f"to {target.name}")
         else:
             self._write(partition, member.number, settled, [], start, end, "")
-        member.engine.settle_free(start, end)
-        finish(member, start, end)
         group = partition.topic.groups[member.group]
         group.maybe_sample(self._state.clock.steady_ms())
         group.dead_lettered += end - start
+        for offset in range(start, end):
+            failure = member.failures.get(offset)
+            why = events.TIMED_OUT if failure is None else failure.why
+            group.buried[why] = group.buried.get(why, 0) + 1
+        member.engine.settle_free(start, end)
+        finish(member, start, end)
 
     def _dead_letter_topic(self, topic: Topic) -> Topic:
         name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX

@@ -487,6 +487,8 @@ class LoopDriver:
                 waiter.durable(wanted.log.failed)
             else:
                 still.append((wanted, waiter))
+        if len(waiting) > len(still):
+            self._state.commit.answered.note(len(waiting) - len(still))
         if still:
             self._durable = still + self._durable
             self._state.commit.kick()

@@ -15,6 +15,8 @@ step looks at ``LOOKS_MAX`` ranges that had nothing for the consumer at most,
 so that a long stretch of expired messages does not keep the others waiting.
 """
 
+from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
 from penstock.broker.dead_letters import DeadLetters
@@ -34,6 +36,8 @@ from penstock.wire.rewriting import encode_records
 REDRIVE_GROUP: Final = "x-redrive-group"
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 LOOKS_MAX: Final = 1000  # Some milliseconds of work.
+TIMESTAMP_AT: Final = 35  # In a batch: when the log took it.
+_unpack_timestamp: Final[Callable[[bytes, int], tuple[int]]] = Struct(">q").unpack_from
 
 
 class LeasedBatch:
@@ -58,10 +62,11 @@ def lent(partition: int, lease: Lease, data: bytes) -> LeasedBatch:
 class Haul:
     """What one call of a consumer has got so far, and what there is room for."""
 
-    __slots__ = ("bytes_left", "messages", "room")
+    __slots__ = ("bytes_left", "messages", "published_ms", "room")
 
     def __init__(self, limit: int, bytes_max: int) -> None:
         self.messages: list[Any] = []
+        self.published_ms = 0  # The oldest of what was added last.
         self.room = limit  # In messages.
         self.bytes_left = bytes_max
 
@@ -110,7 +115,8 @@ class Leases:
             haul.room -= count
             haul.bytes_left -= average_bytes * count
             consumer.in_flight += count
-            consumer.group.delivered += count
+            waited_ms = self._state.clock.wall_ms() - haul.published_ms
+            consumer.group.handed_out(count, lease.attempt, waited_ms)
 
     def _hand_over(
         self, member: GroupPartition, consumer: Consumer, lease: Lease, haul: "Haul", now_ms: int
@@ -121,10 +127,12 @@ class Leases:
             data = self._batches(partition, lease)
             if data:
                 haul.messages.append(lent(partition.number, lease, data))
+                haul.published_ms = published_ms(data)
                 return lease.end - lease.start
         records = self._read(member, lease, now_ms)
         if not records:
             return 0
+        haul.published_ms = records[0].timestamp
         if consumer.takes_batches:
             haul.messages.append(lent(partition.number, lease, encode_records(records)))
             return len(records)
@@ -292,6 +300,11 @@ class Leases:
         last = member.settings.max_attempts + 1
         self.take_back(member, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
         self._dead_letters.bury_soon(member)
+
+
+def published_ms(batches: bytes) -> int:
+    """When the log took the first of these batches."""
+    return _unpack_timestamp(batches, TIMESTAMP_AT)[0]
 
 
 def journal_of(member: GroupPartition) -> Journal:

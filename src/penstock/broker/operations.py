@@ -16,6 +16,7 @@ from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
+from penstock.broker.measuring import Family
 from penstock.broker.producers import ProducerSteps
 from penstock.broker.steps import Steps
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
@@ -80,7 +81,8 @@ class LocalOperations:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here.
+        self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here ...
+        self.tasks: Callable[[], int] = lambda: 0  # ... and here.
         self.access = core.access  # These two are no operations, but for the doors of a server.
         self.audit = core.audit
         # By name, without a call between: these are the busiest.
@@ -338,6 +340,10 @@ class LocalOperations:
     def stats(self) -> BrokerInfo:
         """The broker at a glance."""
         return self._core.stats(self.connections())
+
+    def metrics(self) -> Steps[list[Family]]:
+        """All that is measured; for the doors of this process, not for a connection."""
+        return self._core.measuring.collect(self.connections(), self.tasks())
 
     @at_once
     def waiting(self) -> dict[tuple[str, int], int]:

@@ -15,7 +15,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.broker.intents import Intents
 from penstock.broker.journal import Journal
@@ -30,6 +30,7 @@ from penstock.delivery.events import Output
 from penstock.delivery.ordering import KeyGate
 from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
 from penstock.groups.coordinator import Coordinator
+from penstock.histogram import Histogram
 from penstock.log.commit import GroupCommit
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
@@ -39,6 +40,11 @@ from penstock.schedule.schedule import Schedule
 from penstock.wire.records import Record
 
 Wrap = Callable[[Delivery, list[Record]], list[Any]]
+
+# From a message that somebody waits for to one that lay over the weekend.
+WAITED_MS: Final = (
+    1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000,
+)  # fmt: skip
 
 
 class Failure:
@@ -136,6 +142,9 @@ class Group:
         self.nacked = 0
         self.timed_out = 0
         self.dead_lettered = 0
+        self.buried: dict[int, int] = {}  # The same by what befell the messages last (events.WHY).
+        self.redelivered = 0  # Of those delivered.
+        self.waited_ms = Histogram(WAITED_MS)  # From publish to the first delivery.
         self.expired = 0
         self.meter = Meter()
         self.sample_ms = 0  # From then on the counts are sampled before they change; see rates.py.
@@ -144,6 +153,14 @@ class Group:
     def counts(self) -> Counts:
         """What the meter measures: delivered, acked, failed, dead-lettered."""
         return self.delivered, self.acked, self.nacked + self.timed_out, self.dead_lettered
+
+    def handed_out(self, count: int, attempt: int, waited_ms: int) -> None:
+        """Messages were delivered together; the oldest of them had waited so long."""
+        self.delivered += count
+        if attempt == 1:
+            self.waited_ms.note(max(waited_ms, 0), count)
+        else:
+            self.redelivered += count
 
     def maybe_sample(self, now_ms: int) -> None:
         """The counts are about to change: note them, if it is time."""

@@ -9,7 +9,7 @@ committed is in the journal, and is where the next owner begins.
 from typing import Any
 
 from penstock.broker.groups import journal_durable
-from penstock.broker.leases import LeasedBatch
+from penstock.broker.leases import LeasedBatch, published_ms
 from penstock.broker.recovery import open_journal
 from penstock.broker.state import Consumer, Group, Partition, State
 from penstock.broker.steps import Arrival, Steps
@@ -105,14 +105,17 @@ class Streams:
             data = self._batches(consumer, log, position, upto)
             if data:
                 consumer.positions[partition.number] = upto
-                consumer.group.delivered += upto - position
+                self._count(consumer.group, upto - position, published_ms(data))
                 return [LeasedBatch(partition.number, -1, 1, position, upto, data)], upto - position
             records = log.records(position, upto)
             position = consumer.positions[partition.number] = upto
             if records:
-                consumer.group.delivered += len(records)
+                self._count(consumer.group, len(records), records[0].timestamp)
                 return self._wrapped(consumer, partition, records, upto), len(records)
         return [], 0
+
+    def _count(self, group: Group, count: int, published_ms: int) -> None:
+        group.handed_out(count, 1, self._state.clock.wall_ms() - published_ms)
 
     def _batches(self, consumer: Consumer, log: Log, start: int, end: int) -> bytes:
         if not consumer.takes_batches:

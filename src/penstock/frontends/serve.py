@@ -76,6 +76,7 @@ class Server:
         self._listeners = {name: self._listener(name) for name in sockets}
         self._accepting: list[asyncio.Server] = []
         broker.operations.connections = lambda: self.connections.count
+        broker.operations.tasks = lambda: len(asyncio.all_tasks())
 
     @classmethod
     async def open(cls, config: ServerConfig) -> Self:

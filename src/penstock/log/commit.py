@@ -22,14 +22,27 @@ A mark that comes during a round is for the next.  A log whose sync fails is
 ``failed``, which its waiters raise; other logs go on.
 
 The disk thread starts with the first kick and ends with ``close``.
+
+How long syncs take, and how many wait for the same one, is noted for the
+metrics, at some tenths of a microsecond for each sync.
 """
 
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final
 
+from penstock.clock import stopwatch_ns
 from penstock.errors import PenstockError
+from penstock.histogram import Histogram
 from penstock.log.log import Log
+
+# From the cache of a drive to one that is dying.
+SYNC_US: Final = (
+    50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    5_000_000,
+)  # fmt: skip
+ANSWERED: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class _Waiter:
@@ -55,6 +68,8 @@ class GroupCommit:
     def __init__(self) -> None:
         # Called after every round by the thread that ran it, with no lock held.
         self.listeners: list[Callable[[], None]] = []
+        self.sync_us = Histogram(SYNC_US)  # How long a log took.
+        self.answered = Histogram(ANSWERED)  # How many had waited for a round.
         self._dirty: dict[Log, None] = {}  # Changed by single dict operations only, so it needs no lock.
         self._guard = threading.Lock()  # Of the next two and of starting the thread; held for moments only.
         self._led = False  # Someone leads a round, or was just woken to.
@@ -151,10 +166,14 @@ class GroupCommit:
         for log in list(self._dirty):
             # The mark goes first: one that comes during the sync is for the next round.
             self._dirty.pop(log, None)
+            real = log.durable < log.written and log.config.durability != "memory"
+            began_ns = stopwatch_ns()
             try:
                 log.sync()
             except PenstockError:
                 continue  # log.failed tells those who wait for it.
+            if real:
+                self.sync_us.note((stopwatch_ns() - began_ns) // 1000)
 
     def _end_turn(self, waiter: _Waiter) -> None:
         """Wake those who have what they came for, and the next leader."""
@@ -167,6 +186,9 @@ class GroupCommit:
             waiting, self._waiters = self._waiters, []
             for other in waiting:
                 (woken if other.content() else self._waiters).append(other)
+            answered = len(woken) + waiter.content()
+            if answered:
+                self.answered.note(answered)
             if self._waiters:
                 following = self._waiters.pop(0)
                 following.leads = True

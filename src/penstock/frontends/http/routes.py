@@ -16,6 +16,7 @@ from penstock.frontends.http import (
     dead_letters,
     groups,
     health,
+    metrics,
     openapi,
     publishing,
     schedules,
@@ -384,6 +385,14 @@ ROUTES: Final = (
         operation="stats",
         tag="server",
         answer=BrokerInfo,
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        handler=metrics.metrics,
+        operation="metrics",
+        tag="server",
+        kind=metrics.MEDIA_TYPE,
     ),
     Route(
         method="GET",

@@ -24,6 +24,7 @@ from typing import Any, Final
 from penstock.access import Action
 from penstock.api.operations import Work
 from penstock.broker.audit import DONE, Audit
+from penstock.broker.measuring import Family
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
 from penstock.errors import Forbidden, PenstockError
@@ -205,6 +206,18 @@ def _visible_counts(
     return {place: count for place, count in counts.items() if guard.may("describe", place[0])}
 
 
+def _visible_families(guard: GuardedOperations, families: list[Family]) -> list[Family]:
+    """The broker's own, and those of topics and groups that may be described."""
+    return [
+        family._replace(
+            samples=[(of, value) for of, value in family.samples if guard.may("describe", *of[:places])]
+        )
+        if (places := len([label for label in family.labels if label in ("topic", "group")]))
+        else family
+        for family in families
+    ]
+
+
 def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
     return [error for error in errors if guard.may("read", error.topic)]
 
@@ -217,6 +230,7 @@ def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
 TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "topics": _visible_names,
     "waiting": _visible_counts,
+    "metrics": _visible_families,
     "dead_letter_errors": _visible_errors,
     "consumer": _permitting,
     "batch_consumer": _permitting,

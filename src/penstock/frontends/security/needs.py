@@ -78,6 +78,7 @@ NEEDS: Final = {
     "delete_user": Need("admin", None, act=True),
     "stats": Need("describe", None),
     "waiting": Need("describe", None),
+    "metrics": Need("describe", None),
 }
 
 

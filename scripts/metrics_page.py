@@ -1,0 +1,41 @@
+"""Write docs/metrics.md from the table of metrics; ``tests/unit/test_metrics_page.py`` compares the two.
+
+The source of every word is ``src/penstock/broker/metrics.py``.
+"""
+
+from pathlib import Path
+
+from penstock.broker.metrics import SECTIONS, Metric, Section
+
+PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+
+HEAD = """\
+# Metrics
+
+*Written by `make docs` from `src/penstock/broker/metrics.py`; change it there.*
+
+`GET /metrics` of the [HTTP listener](http.md) has all of these as text for Prometheus; how to have them
+collected, drawn and watched is in [observability](observability.md). Counters count from the start of the
+server. A histogram `x` is the series `x_bucket`, `x_sum` and `x_count`.
+"""
+
+
+def section(of: Section) -> str:
+    """One table."""
+    rows = "".join(row(of, metric) for metric in of.metrics)
+    return f"\n## {of.title}\n\n| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n{rows}"
+
+
+def row(of: Section, metric: Metric) -> str:
+    """One metric."""
+    labels = ", ".join(f"`{label}`" for label in of.labels + metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |\n"
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "".join(section(each) for each in SECTIONS)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,109 @@
+"""What Prometheus reads."""
+
+import asyncio
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.frontends.http.browser import Answer, Place, place
+from tests.frontends.http.test_logins import bearer, quick_hashes
+
+from penstock.access import Grant
+from penstock.broker.metrics import SECTIONS
+from penstock.frontends.config import ListenSettings, ServerConfig, ServerSettings
+from penstock.frontends.serve import Server
+
+__all__ = ["quick_hashes"]
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def series(answer: Answer) -> Series:
+    """By name and labels, as another program understands it."""
+    assert (answer.status, answer.headers["content-type"]) == (
+        200,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+def topics(found: Series) -> set[str]:
+    return {dict(labels)["topic"] for _, labels in found if "topic" in dict(labels)}
+
+
+async def test_the_page_has_every_metric_with_its_kind_and_meaning(http: Place) -> None:
+    await http.broker.publish("orders", b"x")
+    async with await http.broker.consumer("orders", group="billing") as consumer:
+        await (await consumer.receive())[0].reject("no good")
+
+        text = (await http.ask("GET", "/metrics")).body.decode()
+
+    told = {
+        line.split(" ", 3)[2]: line.split(" ", 3)[3] for line in text.splitlines() if line[:6] == "# HELP"
+    }
+    kinds = {line.split(" ")[2]: line.split(" ")[3] for line in text.splitlines() if line[:6] == "# TYPE"}
+    assert told == {metric.name: metric.meaning for section in SECTIONS for metric in section.metrics}
+    assert kinds == {metric.name: metric.kind for section in SECTIONS for metric in section.metrics}
+
+
+async def test_numbers_are_those_of_the_broker(http: Place) -> None:
+    await http.broker.publish_batch("orders", [b"x"] * 3)
+    async with await http.broker.consumer("orders", group="billing") as consumer:
+        await consumer.ack(await consumer.receive(2))
+
+        found = series(await http.ask("GET", "/metrics"))
+
+    of_topic, of_group = {("topic", "orders")}, {("topic", "orders"), ("group", "billing")}
+    assert found["penstock_topic_published_total", frozenset(of_topic)] == 3
+    assert found["penstock_group_acked_total", frozenset(of_group)] == 2
+    assert found["penstock_group_lag", frozenset(of_group)] == 1
+    assert found["penstock_queue_latency_seconds_count", frozenset(of_group)] == 2
+    assert found["penstock_queue_latency_seconds_bucket", frozenset(of_group | {("le", "+Inf")})] == 2
+    assert found["process_resident_memory_bytes", frozenset()] > 1_000_000
+
+
+async def test_a_key_sees_the_topics_and_groups_that_it_may_describe() -> None:
+    async with place(authentication=True) as http:
+        await http.broker.create_topic("secret")
+        for group in ("billing", "audit"):
+            await http.broker.create_group("orders", group)
+        await http.broker.create_group("secret", "billing")
+        mine = await http.broker.create_key(
+            "mine", [Grant(role="consumer", topics=("orders",), groups=("billing",))]
+        )
+
+        all_of_it = series(await http.ask("GET", "/metrics", headers=await bearer(http, "reader")))
+        some = series(await http.ask("GET", "/metrics", headers={"authorization": f"Bearer {mine.key}"}))
+        nothing = await http.ask("GET", "/metrics")
+
+    assert topics(all_of_it) == {"orders", "secret"}
+    assert topics(some) == {"orders"}
+    assert {dict(labels).get("group") for _, labels in some} == {None, "billing"}
+    assert some["penstock_topics", frozenset()] == 2
+    assert nothing.code == "UNAUTHENTICATED"
+
+
+async def test_a_server_tells_its_connections_and_tasks() -> None:
+    listen = ListenSettings(native="127.0.0.1:0", text="off", status="off", http="127.0.0.1:0")
+    async with await Server.open(
+        ServerConfig(listen=listen, server=ServerSettings(data=":memory:"))
+    ) as server:
+        reader, writer = await asyncio.open_connection(*server.addresses["http"])
+        writer.write(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        text = (await reader.read()).decode().partition("\r\n\r\n")[2]
+        writer.close()
+
+    found = {
+        family.name: sum(sample.value for sample in family.samples)
+        for family in text_string_to_metric_families(text)
+    }
+    assert found["penstock_connections"] == 1
+    assert found["penstock_tasks"] >= 2  # The broker's timekeeper, and the request itself.
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_only_get_is_answered(http: Place, method: str) -> None:
+    assert (await http.ask(method, "/metrics")).code == "METHOD_NOT_ALLOWED"
