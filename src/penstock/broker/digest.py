@@ -2,8 +2,9 @@
 
     producers      the numbers of idempotent producers, to recognise a repeat
     dedup_last     the last offset whose batch carries dedup ids; -1 if none does
+    transactions   which are open, and what was aborted (log/transactions.py)
 
-Both could be had by walking along all batch headers, which for a log of many
+All of it could be had by walking along all batch headers, which for a log of many
 gigabytes takes longer than people wait for a start.  So they are written down
 (``<partition>/digest``) whenever a segment is full and when the broker is
 closed, and opening only walks from there.  The file is derived: a missing or
@@ -18,18 +19,25 @@ from crc32c import crc32c
 
 from penstock.broker.state import Partition, State
 from penstock.errors import CorruptionError, PenstockError
-from penstock.wire.records import DEDUP, SCHEDULED
+from penstock.log.transactions import IN_TRANSACTION
+from penstock.wire.records import CONTROL, DEDUP, SCHEDULED
 
 logger = logging.getLogger("penstock")
 
 DEDUP_ID: Final = "x-dedup-id"
-VERSION: Final = 1
+VERSION: Final = 2  # 1 knew no transactions; it is made anew.
 
 
 def save_digest(partition: Partition) -> None:
     """Write the digest down; on a full disk it stays the old one."""
     body = msgspec.msgpack.encode(
-        [VERSION, partition.log.end, partition.dedup_last, partition.producers.snapshot()]
+        [
+            VERSION,
+            partition.log.end,
+            partition.dedup_last,
+            partition.producers.snapshot(),
+            partition.log.transactions.snapshot(),
+        ]
     )
     partition.digest_segments = partition.log.segment_count
     try:
@@ -41,7 +49,7 @@ def save_digest(partition: Partition) -> None:
 
 
 def load_digest(partition: Partition) -> None:
-    """Restore producers and the last dedup offset: from the digest, and from the batches after it."""
+    """Restore what it says: from the digest, and from the batches after it."""
     start = _read(partition)
     try:
         _walk(partition, start)
@@ -58,7 +66,11 @@ def _walk(partition: Partition, start: int) -> None:
             continue
         if header.attributes & DEDUP:
             partition.dedup_last = header.next_offset - 1
-        if header.producer_id >= 0:
+        if header.attributes & IN_TRANSACTION:
+            partition.log.replay(header)
+        if header.attributes & CONTROL:
+            partition.producers.end_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
+        elif header.producer_id >= 0:
             partition.producers.record(
                 header.producer_id,
                 header.producer_epoch,
@@ -75,15 +87,16 @@ def _read(partition: Partition) -> int:
     data = partition.topic.files.read_file(path) if partition.topic.files.exists(path) else b""
     if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
         return partition.log.start
-    version, end, dedup_last, producers = msgspec.msgpack.decode(data[4:])
+    version, end, *known = msgspec.msgpack.decode(data[4:])
     if version != VERSION or end > partition.log.end:
         # The log came back shorter.  It will grow over that end with other batches, and then this
         # file would seem to fit.
         partition.topic.files.remove(path)
         partition.topic.files.sync_directory(partition.directory)
         return partition.log.start
-    partition.dedup_last = dedup_last
+    partition.dedup_last, producers, transactions = known
     partition.producers.restore(producers)
+    partition.log.restore_transactions(transactions)
     return max(int(end), partition.log.start)
 
 

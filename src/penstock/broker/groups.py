@@ -206,7 +206,7 @@ def start_offset(partition: Partition, start: str) -> int:
     if start == "earliest":
         return log.start
     if start == "latest":
-        return log.end
+        return min(log.end, log.unstable)  # What a transaction may yet commit is still to come.
     if start.startswith("@"):
         return log.offset_at(int(start[1:]))
     return min(max(int(start), log.start), log.end)

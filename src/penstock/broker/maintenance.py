@@ -75,7 +75,7 @@ class Maintenance:
         """Delete what is older or larger than the topic keeps."""
         log = partition.log
         settings = topic.settings
-        keep_from = held_from(partition, self._state.clock.wall_ms())
+        keep_from = min(held_from(partition, self._state.clock.wall_ms()), log.unstable)
         if settings.retain_until_settled and partition.groups:
             keep_from = min(keep_from, *(behind(member) for member in partition.groups.values()))
         if topic.name == STAGING:

@@ -1,9 +1,9 @@
 """Opening a partition: from the files back to the state the broker had.
 
     data log        recovered by itself (log/), which cuts a torn tail
+    digest          idempotent producers, transactions, and the batches since it was written (digest.py)
     snapshot        groups and outbox numbers as of some journal offset
     journal         replayed from there through the same engine calls that made it
-    digest          idempotent producers, and the batches since it was written (digest.py)
     schedule        reconciled with the data log (schedule/)
 
 Leases of the earlier process are given back at once, with the attempt
@@ -39,11 +39,11 @@ def open_partition(state: State, topic: Topic, number: int) -> Partition:
     directory = f"{topic.directory}/{number}"
     topic.files.make_directory(directory)
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
+    load_digest(partition)  # First: from then on the log hides what was aborted.
     if topic.files.exists(f"{directory}/journal"):
         open_journal(state, partition)
         _replay(partition)
         _settle_in(state, partition)
-    load_digest(partition)
     if topic.files.exists(f"{directory}/schedule"):
         open_schedule(state, partition)
     return partition

@@ -200,6 +200,14 @@ class ProducerTable:
         producer.timestamp_ms = timestamp_ms
         self._keep(producer_id, producer)
 
+    def end_epoch(self, producer_id: int, epoch: int, timestamp_ms: int) -> None:
+        """A transaction ended under this epoch; if it is a new one, whoever has an older one is fenced."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            producer = Producer(epoch)
+        producer.timestamp_ms = timestamp_ms
+        self._keep(producer_id, producer)
+
     def expire(self, now_ms: int) -> int:
         """Forget the producers that have been idle too long; return how many."""
         if not self._producers or now_ms - self._oldest_ms < self.expiry_ms:

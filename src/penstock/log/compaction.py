@@ -19,7 +19,8 @@ have gone before, in this pass or an earlier one.
 When: if at least half of the bytes are new since the last pass (so each byte
 is rewritten about once for every byte published, at most); if there is
 anything new and the last pass was ``tombstone_ms`` ago; or when a tombstone
-that a pass has left is overdue.  The first pass after opening a log takes all
+that a pass has left is overdue.  What a transaction has aborted counts for
+nothing, and what one may yet abort is left alone.  The first pass after opening a log takes all
 of it for new.
 
 Bounds: the map holds ``KEYS_MAX`` keys; if there are more, the pass ends at
@@ -59,7 +60,7 @@ def compact_steps(
     log.roll()
     upto = log.segments()[-1].base_offset
     newest: dict[bytes, int] = {}
-    mapped = yield from _map_keys(log, upto, keys_max, newest)
+    mapped = yield from _map_keys(log, min(upto, log.unstable), keys_max, newest)
     pass_ = _Pass(newest, mapped, now_ms - tombstone_ms)
     report = yield from log.rewrite_steps(pass_.keep, upto)
     log.cleaned = Cleaned(upto=mapped, at_ms=now_ms, oldest_tombstone_ms=pass_.oldest_tombstone_ms)

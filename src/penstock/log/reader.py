@@ -29,7 +29,8 @@ from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
 from penstock.log.scan import Damage, decode, reach, skip_plain, skip_to
 from penstock.log.segment import Segment, raise_corruption
-from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, read_header
+from penstock.log.transactions import COMMIT_KEY, IN_TRANSACTION, STABLE, LogTransactions, hide
+from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, decode_batch, read_header
 from penstock.wire.rewriting import slice_batch
 
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
@@ -48,10 +49,13 @@ _offset_of = attrgetter("offset")
 class Window:
     """A chunk of a segment and the records decoded from its beginning, so far."""
 
-    __slots__ = ("at", "data", "dense", "next_offset", "position", "records", "segment", "start")
+    __slots__ = (
+        "at", "data", "dense", "next_offset", "position", "records", "segment", "start", "transactions",
+    )  # fmt: skip
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, transactions: LogTransactions) -> None:
         self.segment = segment
+        self.transactions = transactions  # The log's.
         self.position = 0  # Of the chunk in the segment.
         self.data = b""
         self.at = 0  # Up to here the chunk is decoded.
@@ -63,7 +67,9 @@ class Window:
     def extend(self, end: int) -> None:
         """Decode on, to offset ``end`` if the chunk reaches that far."""
         try:
-            self.at, self.next_offset = decode(self.data, self.at, self.next_offset, end, self.records)
+            self.at, self.next_offset = decode(
+                self.data, self.at, self.next_offset, end, self.records, self.transactions
+            )
         except Damage as damage:
             raise_corruption(self.segment, self.position + damage.at, damage.why)
         self.dense = len(self.records) == self.next_offset - self.start
@@ -85,17 +91,27 @@ class LogReader:
         self._index_bytes = index_bytes
         self._open: list[Segment] = []  # Sealed segments with an open file, the latest used last.
         self._windows: list[Window] = []  # The latest used last.
-        self._window = Window(segments[-1])
+        self.transactions = LogTransactions()
+        self._window = Window(segments[-1], self.transactions)
         self._hints: dict[int, tuple[Segment, int]] = {}
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
-        self.high = self.end  # Readers see only what is below.
+        self.safe = self.end  # What is below is as durable as the log promises ...
+        self.unstable = STABLE  # ... and of no transaction that is still open.
+
+    @property
+    def high(self) -> int:
+        """Readers see only what is below."""
+        return min(self.unstable, self.safe)
 
     # --- decoded ----------------------------------------------------------------------------------------
 
     def records(self, start: int, end: int) -> list[Record]:
-        """The records with offsets in ``[start, end)``; those that compaction removed are absent."""
+        """The records with offsets in ``[start, end)``.
+
+        Those are absent that compaction removed or a transaction has hidden (``log/transactions.py``).
+        """
         window = self._window
         if window.start <= start <= end <= window.next_offset and window.dense:
             first = window.start
@@ -136,7 +152,11 @@ class LogReader:
         window = self._find_window(offset)
         if window is None:
             segment, position, base = self._locate(offset)
-            window = self._windows.pop(0) if len(self._windows) >= WINDOWS_MAX else Window(segment)
+            window = (
+                self._windows.pop(0)
+                if len(self._windows) >= WINDOWS_MAX
+                else Window(segment, self.transactions)
+            )
             self._fill(window, segment, position, base)
             window.extend(offset + 1)
         else:
@@ -235,47 +255,53 @@ class LogReader:
         return data if at == len(data) else data[:at]
 
     def fetch(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        """As ``read``, and the offset after it; its time does not depend on how many batches that are.
+        """As ``read``, and the offset after it; what a transaction has hidden is an empty batch."""
+        data, following = self.fetch_all(offset, max_bytes, self.high)
+        return hide(data, self.transactions) if offset <= self.transactions.last else data, following
 
-        Where the last batch ends is found by the index.  So only the chain of the last few is checked
-        here: whoever decodes the batches checks them all.
+    def fetch_all(self, offset: int, max_bytes: int, upto: int) -> tuple[bytes, int]:
+        """Batches as they are, markers and all, that begin below ``upto``: ``high``, or ``safe``.
+
+        Its time does not depend on how many batches that are.  Where the last one ends is found by the
+        index.  So only the chain of the last few is checked here: whoever decodes the batches checks them
+        all.
         """
-        if not self.start <= offset <= self.high:
-            raise OffsetOutOfRange(offset=offset, start=self.start, end=self.high)
-        if offset == self.high:
+        if not self.start <= offset <= upto:
+            raise OffsetOutOfRange(offset=offset, start=self.start, end=upto)
+        if offset == upto:
             return b"", offset
         segment, position, base = self._locate(offset)
-        end, following = self._reach(segment, position + max_bytes)
+        end, following = self._reach(segment, position + max_bytes, upto)
         if end == position:  # The first batch alone is longer.
             head = self._use(segment).read(position, HEADER_BYTES)
             size = 12 + int.from_bytes(head[8:12], "big")
-            end, following = self._reach(segment, position + size)
+            end, following = self._reach(segment, position + size, upto)
         data = self._use(segment).read(position, end - position)
         if not data or len(data) != end - position:
             raise_corruption(segment, position, f"the batch of offset {base} is not whole")
         self._hint(following, segment, end)
         return data, following
 
-    def _reach(self, segment: Segment, limit: int) -> tuple[int, int]:
-        """Where the last batch that ends within ``limit`` and begins below ``high`` ends; what follows it."""
+    def _reach(self, segment: Segment, limit: int, upto: int) -> tuple[int, int]:
+        """Where the last batch that ends within ``limit`` and begins below ``upto`` ends; what follows it."""
         limit = min(limit, segment.size)
-        offset, at = self._index(segment).find_mark(limit, self.high)
+        offset, at = self._index(segment).find_mark(limit, upto)
         file = self._use(segment)
         while True:
             data = file.read(at, min(SEEK_BYTES, limit - at))
             try:
-                step, offset = reach(data, offset, self.high, limit - at)
+                step, offset = reach(data, offset, upto, limit - at)
             except Damage as damage:
                 raise_corruption(segment, at + damage.at, damage.why)
             at += step
-            if step + HEADER_BYTES <= len(data) or at + HEADER_BYTES > limit or offset >= self.high:
+            if step + HEADER_BYTES <= len(data) or at + HEADER_BYTES > limit or offset >= upto:
                 return at, offset
 
     def plain_batches(self, start: int, end: int, marked: int, max_bytes: int) -> bytes:
         """The batches that hold the offsets ``[start, end)``, as they are; empty if that does not pay.
 
-        It pays if most of what they hold is wanted, and none of them is small,
-        lacks a record, or has one of the ``marked`` attributes, which need a look inside.
+        It pays if most of what they hold is wanted, and none of them is small, lacks a record, is hidden
+        by a transaction, or has one of the ``marked`` attributes, which need a look inside.
         The first and the last are cut to what is wanted, unless they are compressed.
         """
         wanted = end - start
@@ -293,6 +319,8 @@ class LogReader:
                 if count * BATCH_RECORDS_MIN > wanted or spanned > 2 * wanted:
                     return b""
                 if header.attributes & marked or header.count != header.last_offset_delta + 1:
+                    return b""
+                if header.attributes & IN_TRANSACTION and self._hides(header):
                     return b""
                 try:
                     pieces.append(_wanted_part(data, at, start, end))
@@ -345,6 +373,19 @@ class LogReader:
             yield header
             base = header.next_offset
             at += header.size
+
+    def _hides(self, header: Header) -> bool:
+        return self.transactions.hides(header.attributes, header.producer_id, header.base_offset)
+
+    def is_commit(self, marker: Header) -> bool:
+        """Whether that marker of the log commits."""
+        segment, position, _ = self._locate(marker.base_offset)
+        data = self._use(segment).read(position, marker.size)
+        try:
+            check_batch(data)
+            return [record.key for record in decode_batch(data)] == [COMMIT_KEY]
+        except InvalidBatch as error:
+            raise_corruption(segment, position, str(error.facts["why"]))
 
     # --- finding ----------------------------------------------------------------------------------------
 
@@ -399,7 +440,7 @@ class LogReader:
         """Positions became void."""
         self._changes += 1
         self._windows.clear()
-        self._window = Window(self._segments[-1])
+        self._window = Window(self._segments[-1], self.transactions)
         self._hints.clear()
 
 

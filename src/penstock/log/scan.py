@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from penstock.errors import InvalidBatch
 from penstock.log.index import LaneRange, SegmentIndex
+from penstock.log.transactions import IN_TRANSACTION, LogTransactions
 from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, decode_batch, lane_of
 
 # The types say that numbers come out, so that compiled code holds them in machine words.
@@ -35,7 +36,9 @@ _Unpack6 = Callable[[bytes, int], tuple[int, int, int, int, int, int]]
 _Unpack7 = Callable[[bytes, int], tuple[int, int, int, int, int, int, int]]
 # Base offset, length, (epoch), magic, crc, (attributes), last offset delta.
 _unpack_chain: Final[_Unpack5] = Struct(">qi4xbI2xi").unpack_from
-# The same with attributes instead of the checksum, (timestamps) and the producer id.
+# The same with attributes.
+_unpack_batch: Final[_Unpack6] = Struct(">qi4xbIhi").unpack_from
+# With attributes instead of the checksum, (timestamps) and the producer id.
 _unpack_marks: Final[_Unpack6] = Struct(">qi4xb4xhi16xq").unpack_from
 # The same with checksum and attributes, (base timestamp) and max timestamp.
 _unpack_header: Final[_Unpack7] = Struct(">qi4xbIhi8xq").unpack_from
@@ -46,6 +49,7 @@ _LENGTH_MIN: Final = HEADER_BYTES - _SIZE_BEGIN
 _COPY_BYTES_MAX: Final = 4096  # Up to here a copy to sum is cheaper than a view, which is three objects.
 OFFSET_END: Final = 1 << 62  # Above all offsets.
 _SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
+_PRODUCER_AT: Final = 43  # In a batch: eight bytes.
 
 
 class Damage(Exception):  # noqa: N818 - it is a finding; CorruptionError, with the path, is the error
@@ -127,16 +131,19 @@ def _checksum(data: bytes, begin: int, end: int) -> int:
     return crc32c(memoryview(data)[begin:end])
 
 
-def decode(data: bytes, at: int, offset: int, end: int, records: list[Record]) -> tuple[int, int]:
+def decode(
+    data: bytes, at: int, offset: int, end: int, records: list[Record], transactions: LogTransactions
+) -> tuple[int, int]:
     """Decode whole batches from ``at`` on, into ``records``, until offset ``end`` is reached or data ends.
 
-    Returns the place and the offset that come next.  A bad batch is ``Damage``
-    only as the first one; behind good ones it just ends the walk, so that these are not lost.
+    Those that ``transactions`` hides have none.  Returns the place and the offset that come next.  A bad
+    batch is ``Damage`` only as the first one; behind good ones it just ends the walk, so that these are
+    not lost.
     """
     first = at
     size = len(data)
     while offset < end and size - at >= HEADER_BYTES:
-        base, length, magic, crc, delta = _unpack_chain(data, at)
+        base, length, magic, crc, attributes, delta = _unpack_batch(data, at)
         following = at + length + _SIZE_BEGIN
         why = ""
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
@@ -145,7 +152,7 @@ def decode(data: bytes, at: int, offset: int, end: int, records: list[Record]) -
             break
         elif _checksum(data, at + _CRC_BEGIN, following) != crc:
             why = "the checksum does not match"
-        else:
+        elif not attributes & IN_TRANSACTION or not _is_hidden(data, at, attributes, base, transactions):
             try:
                 records.extend(decode_batch(data, at))
             except InvalidBatch as error:
@@ -157,6 +164,11 @@ def decode(data: bytes, at: int, offset: int, end: int, records: list[Record]) -
         at = following
         offset = base + delta + 1
     return at, offset
+
+
+def _is_hidden(data: bytes, at: int, attributes: int, offset: int, transactions: LogTransactions) -> bool:
+    producer_id = int.from_bytes(data[at + _PRODUCER_AT : at + _PRODUCER_AT + 8], "big", signed=True)
+    return transactions.hides(attributes, producer_id, offset)
 
 
 class Scan:
