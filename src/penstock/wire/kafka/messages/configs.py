@@ -1,0 +1,160 @@
+"""Settings of topics and of the broker: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+
+from typing import Annotated, ClassVar
+
+from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Message, Part, String, Versions
+
+
+class DescribeConfigsResource(Part):
+    """The resources whose configurations we want to describe."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: list[String] | None = []
+
+
+class DescribeConfigsRequest(Message):
+    """DescribeConfigs: what is asked."""
+
+    KEY: ClassVar = 32
+    VERSIONS: ClassVar = (1, 4)
+    FLEXIBLE: ClassVar = 4
+
+    resources: list[DescribeConfigsResource] = []
+    include_synonyms: Bool = False
+    include_documentation: Annotated[Bool, Versions(3)] = False
+
+
+class DescribeConfigsSynonym(Part):
+    """The synonyms for this configuration key."""
+
+    name: String = ""
+    value: String | None = ""
+    source: Int8 = 0
+
+
+class DescribeConfigsResourceResult(Part):
+    """Each listed configuration."""
+
+    name: String = ""
+    value: String | None = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
+    synonyms: list[DescribeConfigsSynonym] = []
+    config_type: Annotated[Int8, Versions(3)] = 0
+    documentation: Annotated[String | None, Versions(3)] = ""
+
+
+class DescribeConfigsResult(Part):
+    """The results for each resource."""
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[DescribeConfigsResourceResult] = []
+
+
+class DescribeConfigsResponse(Message):
+    """DescribeConfigs: what is answered."""
+
+    KEY: ClassVar = 32
+    VERSIONS: ClassVar = (1, 4)
+    FLEXIBLE: ClassVar = 4
+
+    throttle_time_ms: Int32 = 0
+    results: list[DescribeConfigsResult] = []
+
+
+class AlterConfigsRequestAlterableConfig(Part):
+    """The configurations."""
+
+    name: String = ""
+    value: String | None = ""
+
+
+class AlterConfigsRequestAlterConfigsResource(Part):
+    """The updates for each resource."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[AlterConfigsRequestAlterableConfig] = []
+
+
+class AlterConfigsRequest(Message):
+    """AlterConfigs: what is asked."""
+
+    KEY: ClassVar = 33
+    VERSIONS: ClassVar = (0, 2)
+    FLEXIBLE: ClassVar = 2
+
+    resources: list[AlterConfigsRequestAlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class AlterConfigsResponseAlterConfigsResourceResponse(Part):
+    """The responses for each resource."""
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class AlterConfigsResponse(Message):
+    """AlterConfigs: what is answered."""
+
+    KEY: ClassVar = 33
+    VERSIONS: ClassVar = (0, 2)
+    FLEXIBLE: ClassVar = 2
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResponseAlterConfigsResourceResponse] = []
+
+
+class IncrementalAlterConfigsRequestAlterableConfig(Part):
+    """The configurations."""
+
+    name: String = ""
+    config_operation: Int8 = 0
+    value: String | None = ""
+
+
+class IncrementalAlterConfigsRequestAlterConfigsResource(Part):
+    """The incremental updates for each resource."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: list[IncrementalAlterConfigsRequestAlterableConfig] = []
+
+
+class IncrementalAlterConfigsRequest(Message):
+    """IncrementalAlterConfigs: what is asked."""
+
+    KEY: ClassVar = 44
+    VERSIONS: ClassVar = (0, 1)
+    FLEXIBLE: ClassVar = 1
+
+    resources: list[IncrementalAlterConfigsRequestAlterConfigsResource] = []
+    validate_only: Bool = False
+
+
+class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Part):
+    """The responses for each resource."""
+
+    error_code: Int16 = 0
+    error_message: String | None = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class IncrementalAlterConfigsResponse(Message):
+    """IncrementalAlterConfigs: what is answered."""
+
+    KEY: ClassVar = 44
+    VERSIONS: ClassVar = (0, 1)
+    FLEXIBLE: ClassVar = 1
+
+    throttle_time_ms: Int32 = 0
+    responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse] = []

@@ -1,0 +1,111 @@
+"""Looking at groups, and deleting them: DescribeGroups, ListGroups, DeleteGroups."""
+
+from typing import Annotated, ClassVar
+
+from penstock.wire.kafka.fields import Bool, Bytes, Int16, Int32, Message, Part, String, Versions
+
+
+class DescribeGroupsRequest(Message):
+    """DescribeGroups: what is asked."""
+
+    KEY: ClassVar = 15
+    VERSIONS: ClassVar = (0, 6)
+    FLEXIBLE: ClassVar = 5
+
+    groups: list[String] = []
+    include_authorized_operations: Annotated[Bool, Versions(3)] = False
+
+
+class DescribedGroupMember(Part):
+    """The group members."""
+
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(4)] = None
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Part):
+    """Each described group."""
+
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions(6)] = None
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: list[DescribedGroupMember] = []
+    authorized_operations: Annotated[Int32, Versions(3)] = -2147483648
+
+
+class DescribeGroupsResponse(Message):
+    """DescribeGroups: what is answered."""
+
+    KEY: ClassVar = 15
+    VERSIONS: ClassVar = (0, 6)
+    FLEXIBLE: ClassVar = 5
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    groups: list[DescribedGroup] = []
+
+
+class ListGroupsRequest(Message):
+    """ListGroups: what is asked."""
+
+    KEY: ClassVar = 16
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 3
+
+    states_filter: Annotated[list[String], Versions(4)] = []
+    types_filter: Annotated[list[String], Versions(5)] = []
+
+
+class ListedGroup(Part):
+    """Each group in the response."""
+
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: Annotated[String, Versions(4)] = ""
+    group_type: Annotated[String, Versions(5)] = ""
+
+
+class ListGroupsResponse(Message):
+    """ListGroups: what is answered."""
+
+    KEY: ClassVar = 16
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 3
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Int16 = 0
+    groups: list[ListedGroup] = []
+
+
+class DeleteGroupsRequest(Message):
+    """DeleteGroups: what is asked."""
+
+    KEY: ClassVar = 42
+    VERSIONS: ClassVar = (0, 2)
+    FLEXIBLE: ClassVar = 2
+
+    groups_names: list[String] = []
+
+
+class DeletableGroupResult(Part):
+    """The deletion results."""
+
+    group_id: String = ""
+    error_code: Int16 = 0
+
+
+class DeleteGroupsResponse(Message):
+    """DeleteGroups: what is answered."""
+
+    KEY: ClassVar = 42
+    VERSIONS: ClassVar = (0, 2)
+    FLEXIBLE: ClassVar = 2
+
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult] = []

@@ -1,0 +1,198 @@
+"""Membership of a group, by the classic protocol.
+
+FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""
+
+from typing import Annotated, ClassVar
+
+from penstock.wire.kafka.fields import Bool, Bytes, Int8, Int16, Int32, Message, Part, String, Versions
+
+
+class FindCoordinatorRequest(Message):
+    """FindCoordinator: what is asked."""
+
+    KEY: ClassVar = 10
+    VERSIONS: ClassVar = (0, 6)
+    FLEXIBLE: ClassVar = 3
+
+    key: Annotated[String, Versions(0, 3)] = ""
+    key_type: Annotated[Int8, Versions(1)] = 0
+    coordinator_keys: Annotated[list[String], Versions(4)] = []
+
+
+class Coordinator(Part):
+    """Each coordinator result in the response."""
+
+    key: String = ""
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = ""
+
+
+class FindCoordinatorResponse(Message):
+    """FindCoordinator: what is answered."""
+
+    KEY: ClassVar = 10
+    VERSIONS: ClassVar = (0, 6)
+    FLEXIBLE: ClassVar = 3
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Annotated[Int16, Versions(0, 3)] = 0
+    error_message: Annotated[String | None, Versions(1, 3)] = ""
+    node_id: Annotated[Int32, Versions(0, 3)] = 0
+    host: Annotated[String, Versions(0, 3)] = ""
+    port: Annotated[Int32, Versions(0, 3)] = 0
+    coordinators: Annotated[list[Coordinator], Versions(4)] = []
+
+
+class JoinGroupRequestProtocol(Part):
+    """The list of protocols that the member supports."""
+
+    name: String = ""
+    metadata: Bytes = b""
+
+
+class JoinGroupRequest(Message):
+    """JoinGroup: what is asked."""
+
+    KEY: ClassVar = 11
+    VERSIONS: ClassVar = (0, 9)
+    FLEXIBLE: ClassVar = 6
+
+    group_id: String = ""
+    session_timeout_ms: Int32 = 0
+    rebalance_timeout_ms: Annotated[Int32, Versions(1)] = -1
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(5)] = None
+    protocol_type: String = ""
+    protocols: list[JoinGroupRequestProtocol] = []
+    reason: Annotated[String | None, Versions(8)] = None
+
+
+class JoinGroupResponseMember(Part):
+    """The group members."""
+
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(5)] = None
+    metadata: Bytes = b""
+
+
+class JoinGroupResponse(Message):
+    """JoinGroup: what is answered."""
+
+    KEY: ClassVar = 11
+    VERSIONS: ClassVar = (0, 9)
+    FLEXIBLE: ClassVar = 6
+
+    throttle_time_ms: Annotated[Int32, Versions(2)] = 0
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: Annotated[String | None, Versions(7)] = None
+    protocol_name: Annotated[String | None, Versions(nullable=7)] = ""
+    leader: String = ""
+    skip_assignment: Annotated[Bool, Versions(9)] = False
+    member_id: String = ""
+    members: list[JoinGroupResponseMember] = []
+
+
+class SyncGroupRequestAssignment(Part):
+    """Each assignment."""
+
+    member_id: String = ""
+    assignment: Bytes = b""
+
+
+class SyncGroupRequest(Message):
+    """SyncGroup: what is asked."""
+
+    KEY: ClassVar = 14
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 4
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(3)] = None
+    protocol_type: Annotated[String | None, Versions(5)] = None
+    protocol_name: Annotated[String | None, Versions(5)] = None
+    assignments: list[SyncGroupRequestAssignment] = []
+
+
+class SyncGroupResponse(Message):
+    """SyncGroup: what is answered."""
+
+    KEY: ClassVar = 14
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 4
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Int16 = 0
+    protocol_type: Annotated[String | None, Versions(5)] = None
+    protocol_name: Annotated[String | None, Versions(5)] = None
+    assignment: Bytes = b""
+
+
+class HeartbeatRequest(Message):
+    """Heartbeat: what is asked."""
+
+    KEY: ClassVar = 12
+    VERSIONS: ClassVar = (0, 4)
+    FLEXIBLE: ClassVar = 4
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[String | None, Versions(3)] = None
+
+
+class HeartbeatResponse(Message):
+    """Heartbeat: what is answered."""
+
+    KEY: ClassVar = 12
+    VERSIONS: ClassVar = (0, 4)
+    FLEXIBLE: ClassVar = 4
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Int16 = 0
+
+
+class MemberIdentity(Part):
+    """List of leaving member identities."""
+
+    member_id: String = ""
+    group_instance_id: String | None = None
+    reason: Annotated[String | None, Versions(5)] = None
+
+
+class LeaveGroupRequest(Message):
+    """LeaveGroup: what is asked."""
+
+    KEY: ClassVar = 13
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 4
+
+    group_id: String = ""
+    member_id: Annotated[String, Versions(0, 2)] = ""
+    members: Annotated[list[MemberIdentity], Versions(3)] = []
+
+
+class MemberResponse(Part):
+    """List of leaving member responses."""
+
+    member_id: String = ""
+    group_instance_id: String | None = ""
+    error_code: Int16 = 0
+
+
+class LeaveGroupResponse(Message):
+    """LeaveGroup: what is answered."""
+
+    KEY: ClassVar = 13
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 4
+
+    throttle_time_ms: Annotated[Int32, Versions(1)] = 0
+    error_code: Int16 = 0
+    members: Annotated[list[MemberResponse], Versions(3)] = []

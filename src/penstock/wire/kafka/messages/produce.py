@@ -1,0 +1,129 @@
+"""Writing records: Produce, InitProducerId."""
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from penstock.wire.kafka.fields import (
+    NO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Part,
+    Records,
+    String,
+    Uuid,
+    Versions,
+)
+
+
+class PartitionProduceData(Part):
+    """Each partition to produce to."""
+
+    index: Int32 = 0
+    records: Records | None = None
+
+
+class TopicProduceData(Part):
+    """Each topic to produce to."""
+
+    name: Annotated[String, Versions(0, 12)] = ""
+    topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
+    partition_data: list[PartitionProduceData] = []
+
+
+class ProduceRequest(Message):
+    """Produce: what is asked."""
+
+    KEY: ClassVar = 0
+    VERSIONS: ClassVar = (3, 13)
+    FLEXIBLE: ClassVar = 9
+
+    transactional_id: String | None = None
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: list[TopicProduceData] = []
+
+
+class BatchIndexAndErrorMessage(Part):
+    """The batch indices of records that caused the batch to be dropped."""
+
+    batch_index: Int32 = 0
+    batch_index_error_message: String | None = None
+
+
+class LeaderIdAndEpoch(Part):
+    """The leader broker that the producer should use for future requests."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class PartitionProduceResponse(Part):
+    """Each partition that we produced to within the topic."""
+
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    log_append_time_ms: Int64 = -1
+    log_start_offset: Annotated[Int64, Versions(5)] = -1
+    record_errors: Annotated[list[BatchIndexAndErrorMessage], Versions(8)] = []
+    error_message: Annotated[String | None, Versions(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, Versions(10, tag=0)] = field(default_factory=LeaderIdAndEpoch)
+
+
+class TopicProduceResponse(Part):
+    """Each produce response."""
+
+    name: Annotated[String, Versions(0, 12)] = ""
+    topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
+    partition_responses: list[PartitionProduceResponse] = []
+
+
+class NodeEndpoint(Part):
+    """Endpoints for all current-leaders enumerated in PartitionProduceResponses, with errors
+    NOT_LEADER_OR_FOLLOWER."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class ProduceResponse(Message):
+    """Produce: what is answered."""
+
+    KEY: ClassVar = 0
+    VERSIONS: ClassVar = (3, 13)
+    FLEXIBLE: ClassVar = 9
+
+    responses: list[TopicProduceResponse] = []
+    throttle_time_ms: Int32 = 0
+    node_endpoints: Annotated[list[NodeEndpoint], Versions(10, tag=0)] = []
+
+
+class InitProducerIdRequest(Message):
+    """InitProducerId: what is asked."""
+
+    KEY: ClassVar = 22
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 2
+
+    transactional_id: String | None = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Annotated[Int64, Versions(3)] = -1
+    producer_epoch: Annotated[Int16, Versions(3)] = -1
+
+
+class InitProducerIdResponse(Message):
+    """InitProducerId: what is answered."""
+
+    KEY: ClassVar = 22
+    VERSIONS: ClassVar = (0, 5)
+    FLEXIBLE: ClassVar = 2
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0

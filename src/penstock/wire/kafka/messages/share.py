@@ -1,0 +1,326 @@
+"""Groups that share the records of a partition (KIP-932).
+
+ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge.
+"""
+
+from typing import Annotated, ClassVar
+
+from msgspec import field
+
+from penstock.wire.kafka.fields import (
+    NO_UUID,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Part,
+    Records,
+    String,
+    Uuid,
+    Versions,
+)
+
+
+class ShareGroupHeartbeatRequest(Message):
+    """ShareGroupHeartbeat: what is asked."""
+
+    KEY: ClassVar = 76
+    VERSIONS: ClassVar = (1, 1)
+    FLEXIBLE: ClassVar = 0
+
+    group_id: String = ""
+    member_id: String = ""
+    member_epoch: Int32 = 0
+    rack_id: String | None = None
+    subscribed_topic_names: list[String] | None = None
+
+
+class ShareGroupHeartbeatResponseTopicPartitions(Part):
+    """The partitions assigned to the member."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[Int32] = []
+
+
+class ShareGroupHeartbeatResponseAssignment(Part):
+    """null if not provided; the assignment otherwise."""
+
+    topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = []
+
+
+class ShareGroupHeartbeatResponse(Message):
+    """ShareGroupHeartbeat: what is answered."""
+
+    KEY: ClassVar = 76
+    VERSIONS: ClassVar = (1, 1)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    member_id: String | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: ShareGroupHeartbeatResponseAssignment | None = None
+
+
+class ShareGroupDescribeRequest(Message):
+    """ShareGroupDescribe: what is asked."""
+
+    KEY: ClassVar = 77
+    VERSIONS: ClassVar = (1, 1)
+    FLEXIBLE: ClassVar = 0
+
+    group_ids: list[String] = []
+    include_authorized_operations: Bool = False
+
+
+class ShareGroupDescribeResponseTopicPartitions(Part):
+    """The assigned topic-partitions to the member."""
+
+    topic_id: Uuid = NO_UUID
+    topic_name: String = ""
+    partitions: list[Int32] = []
+
+
+class ShareGroupDescribeResponseAssignment(Part):
+    """The current assignment."""
+
+    topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = []
+
+
+class Member(Part):
+    """The members."""
+
+    member_id: String = ""
+    rack_id: String | None = None
+    member_epoch: Int32 = 0
+    client_id: String = ""
+    client_host: String = ""
+    subscribed_topic_names: list[String] = []
+    assignment: ShareGroupDescribeResponseAssignment = field(
+        default_factory=ShareGroupDescribeResponseAssignment
+    )
+
+
+class DescribedGroup(Part):
+    """Each described group."""
+
+    error_code: Int16 = 0
+    error_message: String | None = None
+    group_id: String = ""
+    group_state: String = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    assignor_name: String = ""
+    members: list[Member] = []
+    authorized_operations: Int32 = -2147483648
+
+
+class ShareGroupDescribeResponse(Message):
+    """ShareGroupDescribe: what is answered."""
+
+    KEY: ClassVar = 77
+    VERSIONS: ClassVar = (1, 1)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribedGroup] = []
+
+
+class ShareFetchRequestAcknowledgementBatch(Part):
+    """Record batches to acknowledge."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: list[Int8] = []
+
+
+class FetchPartition(Part):
+    """The partitions to fetch."""
+
+    partition_index: Int32 = 0
+    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatch] = []
+
+
+class FetchTopic(Part):
+    """The topics to fetch."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[FetchPartition] = []
+
+
+class ForgottenTopic(Part):
+    """The partitions to remove from this share session."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[Int32] = []
+
+
+class ShareFetchRequest(Message):
+    """ShareFetch: what is asked."""
+
+    KEY: ClassVar = 78
+    VERSIONS: ClassVar = (1, 2)
+    FLEXIBLE: ClassVar = 0
+
+    group_id: String | None = None
+    member_id: String | None = ""
+    share_session_epoch: Int32 = 0
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = 2147483647
+    max_records: Int32 = 0
+    batch_size: Int32 = 0
+    share_acquire_mode: Annotated[Int8, Versions(2)] = 0
+    is_renew_ack: Annotated[Bool, Versions(2)] = False
+    topics: list[FetchTopic] = []
+    forgotten_topics_data: list[ForgottenTopic] = []
+
+
+class ShareFetchResponseLeaderIdAndEpoch(Part):
+    """The current leader of the partition."""
+
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class AcquiredRecords(Part):
+    """The acquired records."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_count: Int16 = 0
+
+
+class ShareFetchResponsePartitionData(Part):
+    """The topic partitions."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acknowledge_error_code: Int16 = 0
+    acknowledge_error_message: String | None = None
+    current_leader: ShareFetchResponseLeaderIdAndEpoch = field(
+        default_factory=ShareFetchResponseLeaderIdAndEpoch
+    )
+    records: Records = b""
+    acquired_records: list[AcquiredRecords] = []
+
+
+class ShareFetchableTopicResponse(Part):
+    """The response topics."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[ShareFetchResponsePartitionData] = []
+
+
+class ShareFetchResponseNodeEndpoint(Part):
+    """Endpoints for all current leaders enumerated in PartitionData with error NOT_LEADER_OR_FOLLOWER."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class ShareFetchResponse(Message):
+    """ShareFetch: what is answered."""
+
+    KEY: ClassVar = 78
+    VERSIONS: ClassVar = (1, 2)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acquisition_lock_timeout_ms: Int32 = 0
+    responses: list[ShareFetchableTopicResponse] = []
+    node_endpoints: list[ShareFetchResponseNodeEndpoint] = []
+
+
+class ShareAcknowledgeRequestAcknowledgementBatch(Part):
+    """Record batches to acknowledge."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    acknowledge_types: list[Int8] = []
+
+
+class AcknowledgePartition(Part):
+    """The partitions containing records to acknowledge."""
+
+    partition_index: Int32 = 0
+    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatch] = []
+
+
+class AcknowledgeTopic(Part):
+    """The topics containing records to acknowledge."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[AcknowledgePartition] = []
+
+
+class ShareAcknowledgeRequest(Message):
+    """ShareAcknowledge: what is asked."""
+
+    KEY: ClassVar = 79
+    VERSIONS: ClassVar = (1, 2)
+    FLEXIBLE: ClassVar = 0
+
+    group_id: String | None = None
+    member_id: String | None = ""
+    share_session_epoch: Int32 = 0
+    is_renew_ack: Annotated[Bool, Versions(2)] = False
+    topics: list[AcknowledgeTopic] = []
+
+
+class ShareAcknowledgeResponseLeaderIdAndEpoch(Part):
+    """The current leader of the partition."""
+
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class ShareAcknowledgeResponsePartitionData(Part):
+    """The topic partitions."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    current_leader: ShareAcknowledgeResponseLeaderIdAndEpoch = field(
+        default_factory=ShareAcknowledgeResponseLeaderIdAndEpoch
+    )
+
+
+class ShareAcknowledgeTopicResponse(Part):
+    """The response topics."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[ShareAcknowledgeResponsePartitionData] = []
+
+
+class ShareAcknowledgeResponseNodeEndpoint(Part):
+    """Endpoints for all current leaders enumerated in PartitionData with error NOT_LEADER_OR_FOLLOWER."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class ShareAcknowledgeResponse(Message):
+    """ShareAcknowledge: what is answered."""
+
+    KEY: ClassVar = 79
+    VERSIONS: ClassVar = (1, 2)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    acquisition_lock_timeout_ms: Annotated[Int32, Versions(2)] = 0
+    responses: list[ShareAcknowledgeTopicResponse] = []
+    node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint] = []

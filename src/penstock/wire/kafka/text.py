@@ -1,0 +1,51 @@
+"""Python text in the making: the lines of one function, and what they know by name."""
+
+from typing import Any
+
+from penstock.wire.kafka.tables import Field
+
+
+class Text:
+    """Lines, indented as they nest, and a name for each thing that they use."""
+
+    def __init__(self, head: str, known: dict[str, Any]) -> None:
+        self.known = known
+        self._lines = [head]
+        self._depth = 1
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        """Another line."""
+        self._lines.append("    " * self._depth + text)
+
+    def open(self, text: str) -> None:
+        """A line that others belong to, up to ``close``."""
+        self.line(text)
+        self._depth += 1
+
+    def close(self) -> None:
+        """The end of a block."""
+        self._depth -= 1
+
+    def fresh(self) -> str:
+        """A variable that nobody has."""
+        self._names += 1
+        return f"v{self._names}"
+
+    def know(self, thing: Any) -> str:
+        """The name of something that the lines use."""
+        name = f"k{len(self.known)}"
+        self.known[name] = thing
+        return name
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+def constant(field: Field, text: Text) -> str:
+    """A field's default as an expression; lists and parts are made anew each time."""
+    if isinstance(field.default, list):
+        return "[]"
+    if isinstance(field.default, int | float | str | bytes | None):
+        return repr(field.default)
+    return f"{text.know(type(field.default))}()"
