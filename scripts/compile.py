@@ -36,7 +36,7 @@ SOURCE = ROOT / "src"
 TARGET = ROOT / ".compiled"
 # The build reads these besides the sources; the wheel would not be complete without them.
 PROJECT_FILES = ("pyproject.toml", "LICENSE", "README.md")
-COPIED = {".py", ".typed", ".properties"}  # What a package is made of.
+COPIED = {".py", ".typed", ".properties", ".html", ".css", ".js", ".svg"}  # What a package is made of.
 
 
 def main() -> int:

@@ -219,7 +219,56 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes_peak: int  # Of the whole process.
 
 
+class TopicState(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic in one line."""
+
+    topic: str
+    partitions: int
+    groups: int
+    messages: int  # Stored now.
+    bytes: int
+    depth: int  # Messages that wait for the slowest group, or all if there is none.
+    scheduled: int
+    dead_letters: int  # In its dead-letter topic, which it may share, and not redriven.
+    published: int  # Since the broker was opened.
+    rate: float  # Messages a second, over the last ten seconds.
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in one line."""
+
+    topic: str
+    group: str
+    kind: str
+    verdict: Verdict
+    lag: int
+    lag_seconds: float
+    drain_seconds: float | None
+    in_flight: int
+    waiting_retry: int
+    consumers: int
+    rates: GroupRates
+    delivered: int  # These four count since the broker was opened.
+    acked: int
+    failed: int
+    dead_lettered: int
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """Every topic and every group of a broker, each in one line."""
+
+    topics: list[TopicState]
+    groups: list[GroupState]
+    cost_ms: float  # How long it took the broker.
+
+
 PipelineState = Literal["starting", "running", "stopping", "stopped", "done", "failed"]
+
+
+PIPELINES_TOPIC: Final = "__pipelines"  # Where they tell of themselves.
+PIPELINE_SILENT_MS: Final = 30_000  # Six reports that did not come.
+PIPELINE_LIVE: Final = frozenset({"starting", "running", "stopping"})
+PIPELINE_LOST: Final = "lost"  # Shown for a run that is live by its own account, and silent.
 
 
 class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):

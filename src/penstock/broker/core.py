@@ -6,6 +6,7 @@
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
     facts          what the broker tells    progress       how far a group is
+    overviews      all of it, line by line
     measuring      the same as metrics
     fetching       logs as they are         deliveries     what became of messages
     restoring      what retention deleted, back for a group
@@ -38,6 +39,7 @@ from penstock.broker.maintenance import Maintenance
 from penstock.broker.measuring import Measuring
 from penstock.broker.progress import Progress
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
+from penstock.broker.overviews import Overviews
 from penstock.broker.queues import Queues
 from penstock.broker.recovery import open_partition
 from penstock.broker.restoring import Restoring
@@ -88,6 +90,7 @@ class Core:
         self.measuring = Measuring(self.state, self.facts, self.progress)
         self.triage = Triage(self.state, self.dead_letters)
 
+        self.overviews = Overviews(self.state, self.progress)
     # Life.
 
     def open(self) -> None:

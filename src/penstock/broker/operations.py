@@ -29,6 +29,7 @@ from penstock.info import (
     DeliveryState,
     GroupInfo,
     Redrive,
+    Overview,
     Restore,
     ScheduledMessage,
     StagedPublish,
@@ -349,3 +350,7 @@ class LocalOperations:
     def waiting(self) -> dict[tuple[str, int], int]:
         """Messages that wait in each partition; for the doors of this process, not for a connection."""
         return self._core.facts.waiting()
+    def overview(self) -> Steps[Overview]:
+        """Every topic and group in a line; for the doors of this process, not for a connection."""
+        return self._core.overviews.overview()
+

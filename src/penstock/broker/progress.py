@@ -107,14 +107,15 @@ class Progress:
         now_ms, since_ms = self._state.clock.steady_ms(), self._state.opened_ms
         delivered, acked, failed, dead_lettered = group.meter.per_second(now_ms, group.counts(), since_ms)
         return GroupRates(
-            published=self._published(group.topic),
+            published=self.published(group.topic),
             delivered=delivered,
             acked=acked,
             failed=failed,
             dead_lettered=dead_lettered,
         )
 
-    def _published(self, topic: Topic) -> float:
+    def published(self, topic: Topic) -> float:
+        """Messages a second into a topic."""
         now_ms, counts = self._state.clock.steady_ms(), (topic.published,)
         if self._state.clock.wall_ms() < topic.sample_ms - SAMPLE_MS:
             # The wall clock was set back.  Until it has caught up, records keep their last timestamp,

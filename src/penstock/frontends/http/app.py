@@ -1,7 +1,7 @@
 """The application: finds the route of a request, and does for each what all have in common.
 
     path ──> Resource ── method ──> Route
-                                     1  who is it            Authorization: Bearer or Basic
+                                     1  who is it            Authorization, or the cookie of a browser
                                      2  query, body          decoded and checked by their structs
                                      3  handler(call)        through the operations of whoever it is
                                      4  answer, or problem   JSON
@@ -29,7 +29,7 @@ from penstock.errors import (
     RequestTooLarge,
     RouteNotFound,
 )
-from penstock.frontends.http import problems
+from penstock.frontends.http import browsers, problems, ui
 from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
 from penstock.frontends.http.call import JSON, NDJSON, Call, Route, Shared
 from penstock.frontends.http.messages import encode
@@ -44,7 +44,7 @@ logger = logging.getLogger("penstock")
 Lines = AsyncGenerator[bytes, None]
 
 
-def make_app(shared: Shared, routes: Iterable[Route] = ROUTES) -> ASGIApp:
+def make_app(shared: Shared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTES)) -> ASGIApp:
     """The application over one broker."""
 
     async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's.
@@ -54,6 +54,8 @@ def make_app(shared: Shared, routes: Iterable[Route] = ROUTES) -> ASGIApp:
         PathRoute(path, Resource(shared, list(of_path)))
         for path, of_path in groupby(routes, key=lambda route: route.path)
     ]
+    files = ui.Files(_send_problem)
+    paths += [PathRoute(path, files) for path in (ui.PATH, ui.PATH + "/{name:path}")]
     return Router(paths, redirect_slashes=False, default=nowhere)
 
 
@@ -71,7 +73,9 @@ class Resource:
             decoding = self._routes.get(scope["method"])
             if decoding is None:
                 raise MethodNotAllowed(path=scope["path"], method=scope["method"], allowed=self._allowed)
-            answer = await self._answer(decoding, scope, receive)
+            call = Call(self._shared, dict(scope["headers"]))
+            call.scope = scope
+            answer = await self._answer(call, decoding, receive)
         except PenstockError as error:
             await _send_problem(send, error)
         except Gone:
@@ -82,16 +86,15 @@ class Resource:
         else:
             if isinstance(answer, bytes):
                 route = decoding.route
-                await _send(send, route.status, answer, route.kind, *route.headers)
+                await _send(send, route.status, answer, route.kind, *route.headers, *call.more)
             else:
                 await _stream(send, decoding.route.pieces or NDJSON, answer)
 
-    async def _answer(self, decoding: "Decoding", scope: Scope, receive: Receive) -> bytes | Lines:
-        route = decoding.route
-        call = Call(self._shared, dict(scope["headers"]))
+    async def _answer(self, call: Call, decoding: "Decoding", receive: Receive) -> bytes | Lines:
+        route, scope = decoding.route, call.scope
         call.lost = scope["state"]["lost"]
         if route.operation is not None and self._shared.doors.required:
-            await self._login(call, scope)
+            await self._login(call)
         call.path = scope["path_params"]
         if route.query is not None:
             call.query = decoding.query(scope["query_string"])
@@ -107,10 +110,15 @@ class Resource:
             return whole
         return b"" if route.answer is None else encode(answer)
 
-    async def _login(self, call: Call, scope: Scope) -> None:
-        shown = Credentials.of_header(call.header(b"authorization") or "")
-        address = scope["client"][0] if scope.get("client") else "?"
-        call.identity = await self._shared.doors.login(shown, address)
+    async def _login(self, call: Call) -> None:
+        shown = call.header(b"authorization")
+        session = browsers.session_of(call) if shown is None else None
+        if session is None:
+            told = Credentials.of_header(shown or "")
+            call.identity = await self._shared.doors.login(told, call.address)
+        else:
+            browsers.check_guard(call, call.scope["method"], session)
+            call.identity = session.identity
         call.operations = self._shared.doors.operations(call.identity)
 
 

@@ -43,6 +43,18 @@ class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int | None  # In the partition that was named or found; None: name one to go on.
 
 
+class At(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where: "earliest", "latest", or a time."""
+
+    at: str = "latest"
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """An offset for each partition, in their order."""
+
+    offsets: list[int]
+
+
 class Journey(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that happened to a message, oldest first."""
 
@@ -105,6 +117,14 @@ def _instant(text: str | None) -> str | float | None:
         return float(text)
     except ValueError:
         return text.replace(" ", "+")  # A plus that was not escaped is a space.
+
+
+async def find_offsets(call: Call) -> Offsets:
+    """Where a time is: of each partition the first offset from then on, or the earliest, or the next one."""
+    wanted: At = call.query
+    at = wanted.at if wanted.at in ("earliest", "latest") else _instant(wanted.at) or 0
+    found = await call.run(call.operations.offsets(call.topic, at, False))
+    return Offsets([found[partition] for partition in sorted(found)])
 
 
 async def trace(call: Call) -> Journey:

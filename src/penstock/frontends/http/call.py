@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
@@ -21,11 +21,14 @@ from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.consumers import Consumers
 from penstock.frontends.http.receipts import Receipts
+from penstock.frontends.http.reports import Reports
 from penstock.frontends.http.stays import Lost, Stay
+from penstock.frontends.http.watch import Watch
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
 
 T = TypeVar("T")
+Headers = tuple[tuple[bytes, bytes], ...]
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
@@ -43,12 +46,17 @@ class Shared:
         self.consumers = Consumers(broker)
         doors.ended.append(self.consumers.forget)
         self.receipts = Receipts()
+        self.reports = Reports(broker)
+        self.watch = Watch(broker, doors)
 
 
 class Call:
     """One request."""
 
-    __slots__ = ("body", "headers", "identity", "lost", "operations", "path", "query", "receive", "shared")
+    __slots__ = (
+        "body", "headers", "identity", "lost", "more", "operations", "path", "query", "receive", "scope",
+        "shared",
+    )  # fmt: skip
 
     def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
@@ -62,6 +70,19 @@ class Call:
         self.query: Any = None  # Of the type that the route names.
         self.body: Any = None  # The same; None where the handler reads it itself.
         self.receive: Receive | None = None  # Then the next piece of it.
+        self.scope: Scope = {}  # The request as ASGI has it.
+        self.more: Headers = ()  # What the handler adds to the head of the answer.
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from."""
+        client = self.scope.get("client")
+        return client[0] if client else "?"
+
+    @property
+    def secure(self) -> bool:
+        """Whether nobody can read it on the way."""
+        return self.scope.get("scheme") == "https"
 
     @property
     def topic(self) -> str:
@@ -118,7 +139,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any = None  # The type of the answer; None: there is none.
     status: int = 200
     kind: str = JSON  # The media type of the answer; of any other than JSON the handler returns the bytes.
-    headers: tuple[tuple[bytes, bytes], ...] = ()  # That go with it, beside type and length.
+    headers: Headers = ()  # That go with it, beside type and length.
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     streamed: bool = False  # The handler reads the body itself.

@@ -72,6 +72,7 @@ class HttpListener:
         """The protocol of a new connection."""
         return HttpConnection(self)
 
+        self.shared.watch.start()
     async def drain(self) -> None:
         """Answer what was read, then close every connection."""
         self.shared.draining = True
@@ -84,6 +85,7 @@ class HttpListener:
         if self.state.tasks:
             await asyncio.wait(self.state.tasks)
         self.shared.consumers.close()
+        self.shared.watch.stop()
 
     def abort(self) -> None:
         """Cut every connection, and end what is done for them."""
@@ -96,6 +98,7 @@ class HttpListener:
 
 class HttpConnection(HttpToolsProtocol):
     """One connection."""
+        self.shared.watch.stop()
 
     def __init__(self, listener: HttpListener) -> None:
         super().__init__(listener.config, listener.state, {}, asyncio.get_running_loop())

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import cast
 
 from penstock.api.aio import AsyncBroker
+from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
@@ -27,6 +28,7 @@ from penstock.frontends.security.guard import GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
 from penstock.frontends.security.sessions import Sessions
+from penstock.info import Overview
 
 Ended = Callable[[LocalOperations], None]
 
@@ -104,6 +106,10 @@ class Doors:
     def broker(self, identity: Identity) -> AsyncBroker:
         """The same with the names that a program uses."""
         return self._broker if not self.required else self._broker.through(self.operations(identity))
+
+    def overview(self) -> Work[Overview]:
+        """All topics and groups, for what the server itself keeps an eye on."""
+        return self._broker.operations.overview()
 
     # How long they stay.
 

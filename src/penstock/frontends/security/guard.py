@@ -32,6 +32,7 @@ from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
+from penstock.info import Overview
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
 
@@ -218,6 +219,14 @@ def _visible_families(guard: GuardedOperations, families: list[Family]) -> list[
     ]
 
 
+def _visible_lines(guard: GuardedOperations, overview: Overview) -> Overview:
+    return Overview(
+        topics=[line for line in overview.topics if guard.may("describe", line.topic)],
+        groups=[line for line in overview.groups if guard.may("describe", line.topic, line.group)],
+        cost_ms=overview.cost_ms,
+    )
+
+
 def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
     return [error for error in errors if guard.may("read", error.topic)]
 
@@ -230,6 +239,7 @@ def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
 TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "topics": _visible_names,
     "waiting": _visible_counts,
+    "overview": _visible_lines,
     "metrics": _visible_families,
     "dead_letter_errors": _visible_errors,
     "consumer": _permitting,

@@ -80,6 +80,7 @@ NEEDS: Final = {
     "waiting": Need("describe", None),
     "metrics": Need("describe", None),
 }
+    "overview": Need("describe", None),
 
 
 def place_of(need: Need, arguments: tuple[Any, ...]) -> tuple[str | None, str | None]:

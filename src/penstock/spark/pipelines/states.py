@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import PipelineRunning, TopicExists, TopicNotFound
-from penstock.info import PipelineRun
+from penstock.info import PIPELINE_LIVE, PIPELINE_LOST, PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
     from penstock.message import Receipt, StoredMessage
 
-TOPIC: Final = "__pipelines"
+TOPIC: Final = PIPELINES_TOPIC
 STOP: Final = "stop:"
-SILENT_MS: Final = 30_000  # Six reports that did not come.
-LIVE: Final = frozenset({"starting", "running", "stopping"})
-LOST: Final = "lost"  # Shown for a run that is live by its own account, and silent.
+SILENT_MS: Final = PIPELINE_SILENT_MS
+LIVE: Final = PIPELINE_LIVE
+LOST: Final = PIPELINE_LOST
 READ_MESSAGES: Final = 1000  # At once.
 SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are compacted.
 

@@ -1,0 +1,119 @@
+"""Logins of browsers: a cookie in the place of a key with every request.
+
+    GET    /ui/session    who is logged in, and the guard of the session
+    POST   /ui/session    a key, or a user's name and password ──> the cookie
+    DELETE /ui/session    the logout
+
+Scripts cannot read the cookie (HttpOnly), pages of other sites cannot send it
+(SameSite=Strict), and where the login was encrypted it is never sent in the clear
+(Secure).  That other sites cannot do anything does not hang on the cookie alone: a
+request with it that may change something shows the guard, too, in a header that a
+page of another origin can neither know nor send.
+
+These routes belong to the dashboard and not to the API: programs show their key.
+"""
+
+from http.cookies import CookieError, SimpleCookie
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.errors import Unauthenticated
+from penstock.frontends.http.call import Call, Route
+from penstock.frontends.security.identity import Credentials
+from penstock.frontends.security.sessions import Session
+
+PATH: Final = "/ui/session"
+COOKIE: Final = "penstock"
+GUARD: Final = b"x-penstock-guard"
+READING: Final = frozenset({"GET", "HEAD"})  # Methods that change nothing.
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who wants to log in: a key, or a name and a password."""
+
+    key: str | None = None
+    user: str | None = None
+    password: str | None = None
+
+
+class Who(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is logged in."""
+
+    required: bool  # Whether this server asks for a login at all.
+    kind: Literal["key", "user", "nobody"] = "nobody"
+    name: str = ""
+    guard: str | None = None  # What requests that change something show.
+
+
+async def who(call: Call) -> Who:
+    """Who is logged in, if anybody is."""
+    doors = call.shared.doors
+    session = session_of(call) if doors.required else None
+    if session is None:
+        return Who(required=doors.required)
+    doors.operations(session.identity)  # Refused if it is not what it was.
+    return _who(session)
+
+
+async def log_in(call: Call) -> Who:
+    """Begin a session."""
+    doors = call.shared.doors
+    if not doors.required:
+        return Who(required=False)
+    if call.header(GUARD) is None:  # Only a page of this origin can send it, whatever its value.
+        raise Unauthenticated(why=f"a login needs the header {GUARD.decode()}")
+    told: Shown = call.body
+    shown = Credentials(key=told.key, user=told.user, password=told.password)
+    token, session = doors.sessions.begin(await doors.login(shown, call.address))
+    call.more = (_cookie(token, secure=call.secure),)
+    return _who(session)
+
+
+async def log_out(call: Call) -> None:
+    """End the session."""
+    session = session_of(call)
+    if session is not None:
+        check_guard(call, "DELETE", session)
+        call.shared.doors.sessions.end(_token(call))
+    call.more = (_cookie("", secure=call.secure, ended=True),)
+
+
+ROUTES: Final = (
+    Route(method="GET", path=PATH, handler=who, operation=None, tag="session", answer=Who),
+    Route(method="POST", path=PATH, handler=log_in, operation=None, tag="session", body=Shown, answer=Who),
+    Route(method="DELETE", path=PATH, handler=log_out, operation=None, tag="session", status=204),
+)
+
+
+def session_of(call: Call) -> Session | None:
+    """The session of a request's cookie, if it has one that has not ended."""
+    token = _token(call)
+    return call.shared.doors.sessions.find(token) if token else None
+
+
+def check_guard(call: Call, method: str, session: Session) -> None:
+    """Refuse a request that may change something and does not come from a page of ours."""
+    if method not in READING and not session.guarded_by(call.header(GUARD) or ""):
+        raise Unauthenticated(why=f"the header {GUARD.decode()} does not show the guard of this session")
+
+
+def _who(session: Session) -> Who:
+    identity = session.identity
+    return Who(required=True, kind=identity.kind, name=identity.called or identity.name, guard=session.guard)
+
+
+def _token(call: Call) -> str:
+    try:
+        cookies = SimpleCookie(call.header(b"cookie") or "")
+    except CookieError:
+        return ""
+    found = cookies.get(COOKIE)
+    return "" if found is None else found.value
+
+
+def _cookie(token: str, *, secure: bool, ended: bool = False) -> tuple[bytes, bytes]:
+    parts = [f"{COOKIE}={token}", "Path=/", "HttpOnly", "SameSite=Strict"]
+    parts += ["Secure"] if secure else []
+    parts += ["Max-Age=0"] if ended else []
+    return b"set-cookie", "; ".join(parts).encode()

@@ -1,0 +1,156 @@
+"""What the server remembers so that a page has something to show when it is opened.
+
+    every LOOK_MS ──> overview of the broker ──> since when each group has its verdict
+                                             └─> a row of numbers for the broker, each topic and each group
+
+A broker tells how things are; how they were an hour ago, nobody has asked it.  So the
+server looks by itself, and keeps an hour: of the broker a row for every look, of topics
+and groups one for every third.  A look that was dear is followed by a longer pause, so
+that all of them together take less than a thousandth of the time.
+
+What it knows is for whoever may see the topic or group; the handlers ask for that.
+Memory: 8 KB for each of ``SERIES_MAX`` topics and groups; what comes after has no history.
+"""
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Iterator
+from typing import Any, Final
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.clock import Clock, SystemClock
+from penstock.errors import PenstockError
+from penstock.frontends.security.doors import Doors
+from penstock.info import GroupState, Overview
+
+LOOK_MS: Final = 10_000
+PAUSES: Final = 1000  # A look is followed by a pause of so many times its length, at least.
+HOUR_MS: Final = 3_600_000
+SELDOM: Final = 3  # Topics and groups have a row for every so many looks.
+SERIES_MAX: Final = 1000
+
+# What a row has, beside its time; the first five count since the broker was opened.
+COLUMNS: Final = ("published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds")
+
+logger = logging.getLogger("penstock")
+
+Row = tuple[float, ...]
+Place = tuple[str | None, str | None]  # Topic and group; None: all of them.
+
+
+class Series:
+    """Rows of numbers, of which the oldest are forgotten."""
+
+    def __init__(self, rows_max: int) -> None:
+        self._rows_max = rows_max
+        self.columns = [array("d") for _ in range(len(COLUMNS) + 1)]  # The first has the times.
+
+    def add(self, time_ms: int, row: Row) -> None:
+        """One more."""
+        for column, value in zip(self.columns, (time_ms, *row), strict=True):
+            column.append(value)
+            if len(column) > self._rows_max:
+                del column[0]
+
+
+class Watch:
+    """Looks at a broker now and then; ``start`` it, and ``stop`` it."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, clock: Clock | None = None) -> None:
+        self._broker = broker
+        self._doors = doors
+        self._clock = clock or SystemClock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._words: dict[tuple[str, str], tuple[str, int]] = {}
+        self._series: dict[Place, Series] = {}
+        self._looks = 0
+
+    def start(self) -> None:
+        """Look, and again after a pause."""
+        self._broker.start(self._doors.overview(), self._looked)
+
+    def stop(self) -> None:
+        """No more looks."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _looked(self, overview: Any, error: BaseException | None) -> None:
+        if self._stopped:
+            return
+        pause_ms = LOOK_MS
+        if error is None:
+            self.note(overview)
+            pause_ms = max(LOOK_MS, round(overview.cost_ms * PAUSES))
+        elif not isinstance(error, PenstockError):
+            logger.error("the watch over the broker failed", exc_info=error)
+        self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self.start)
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return self._clock.wall_ms()
+
+    def since_ms(self, group: GroupState) -> int | None:
+        """Since when the group has its verdict; None if it has changed after the last look."""
+        word, since_ms = self._words.get((group.topic, group.group), ("", 0))
+        return since_ms if word == group.verdict.word else None
+
+    def history(self, topic: str | None, group: str | None) -> list[list[float]]:
+        """The columns of a series: the times, and what ``COLUMNS`` says."""
+        series = self._series.get((topic, group))
+        return [[] for _ in range(len(COLUMNS) + 1)] if series is None else [list(c) for c in series.columns]
+
+    def note(self, overview: Overview) -> None:
+        """Remember what was seen."""
+        now_ms = self._clock.wall_ms()
+        before = self._words
+        self._words = {}
+        for group in overview.groups:
+            word, since_ms = before.get((group.topic, group.group), ("", now_ms))
+            same = word == group.verdict.word
+            self._words[group.topic, group.group] = group.verdict.word, since_ms if same else now_ms
+        rows = dict(_rows(overview))
+        self._add((None, None), now_ms, rows.pop((None, None)), HOUR_MS // LOOK_MS)
+        if self._looks % SELDOM == 0:
+            for gone in [place for place in self._series if place[0] is not None and place not in rows]:
+                del self._series[gone]
+            for place, row in rows.items():
+                self._add(place, now_ms, row, HOUR_MS // LOOK_MS // SELDOM)
+        self._looks += 1
+
+    def _add(self, place: Place, now_ms: int, row: Row, rows_max: int) -> None:
+        series = self._series.get(place)
+        if series is None:
+            if len(self._series) > SERIES_MAX:
+                return
+            series = self._series[place] = Series(rows_max)
+        series.add(now_ms, row)
+
+
+def _rows(overview: Overview) -> Iterator[tuple[Place, Row]]:
+    """A row for each group, for each topic, and for all together."""
+    by_topic: dict[str, list[GroupState]] = {topic.topic: [] for topic in overview.topics}
+    for group in overview.groups:
+        by_topic.setdefault(group.topic, []).append(group)
+    published = {topic.topic: topic.published for topic in overview.topics}
+    waiting = {topic.topic: topic.depth for topic in overview.topics}
+    for name, groups in by_topic.items():
+        for group in groups:
+            yield (name, group.group), _row([group], published.get(name, 0), group.lag)
+        yield (name, None), _row(groups, published.get(name, 0), waiting.get(name, 0))
+    backlog = sum(group.lag for group in overview.groups)
+    yield (None, None), _row(overview.groups, sum(published.values()), backlog)
+
+
+def _row(groups: list[GroupState], published: int, waiting: int) -> Row:
+    return (
+        published,
+        sum(group.delivered for group in groups),
+        sum(group.acked for group in groups),
+        sum(group.failed for group in groups),
+        sum(group.dead_lettered for group in groups),
+        waiting,
+        max((group.lag_seconds for group in groups), default=0.0),
+    )
