@@ -37,9 +37,9 @@ from penstock.broker.groups import Groups
 from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.measuring import Measuring
+from penstock.broker.overviews import Overviews
 from penstock.broker.progress import Progress
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
-from penstock.broker.overviews import Overviews
 from penstock.broker.queues import Queues
 from penstock.broker.recovery import open_partition
 from penstock.broker.restoring import Restoring
@@ -87,10 +87,10 @@ class Core:
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
+        self.overviews = Overviews(self.state, self.progress)
         self.measuring = Measuring(self.state, self.facts, self.progress)
         self.triage = Triage(self.state, self.dead_letters)
 
-        self.overviews = Overviews(self.state, self.progress)
     # Life.
 
     def open(self) -> None:

@@ -28,8 +28,8 @@ from penstock.info import (
     DeadLetterErrors,
     DeliveryState,
     GroupInfo,
-    Redrive,
     Overview,
+    Redrive,
     Restore,
     ScheduledMessage,
     StagedPublish,
@@ -346,11 +346,11 @@ class LocalOperations:
         """All that is measured; for the doors of this process, not for a connection."""
         return self._core.measuring.collect(self.connections(), self.tasks())
 
-    @at_once
-    def waiting(self) -> dict[tuple[str, int], int]:
-        """Messages that wait in each partition; for the doors of this process, not for a connection."""
-        return self._core.facts.waiting()
     def overview(self) -> Steps[Overview]:
         """Every topic and group in a line; for the doors of this process, not for a connection."""
         return self._core.overviews.overview()
 
+    @at_once
+    def waiting(self) -> dict[tuple[str, int], int]:
+        """Messages that wait in each partition; for the doors of this process, not for a connection."""
+        return self._core.facts.waiting()

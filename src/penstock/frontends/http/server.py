@@ -67,15 +67,16 @@ class HttpListener:
         self.config.load()
         self.state = ServerState()
         self.emptied = asyncio.Event()  # Set whenever a connection has gone.
+        self.shared.watch.start()
 
     def connect(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
         return HttpConnection(self)
 
-        self.shared.watch.start()
     async def drain(self) -> None:
         """Answer what was read, then close every connection."""
         self.shared.draining = True
+        self.shared.watch.stop()
         for connection in list(self.state.connections):
             connection.shutdown()
         self.shared.consumers.end_waits()
@@ -85,10 +86,10 @@ class HttpListener:
         if self.state.tasks:
             await asyncio.wait(self.state.tasks)
         self.shared.consumers.close()
-        self.shared.watch.stop()
 
     def abort(self) -> None:
         """Cut every connection, and end what is done for them."""
+        self.shared.watch.stop()
         for connection in list(self.state.connections):
             connection.transport.abort()
         for task in list(self.state.tasks):
@@ -98,7 +99,6 @@ class HttpListener:
 
 class HttpConnection(HttpToolsProtocol):
     """One connection."""
-        self.shared.watch.stop()
 
     def __init__(self, listener: HttpListener) -> None:
         super().__init__(listener.config, listener.state, {}, asyncio.get_running_loop())

@@ -78,9 +78,9 @@ NEEDS: Final = {
     "delete_user": Need("admin", None, act=True),
     "stats": Need("describe", None),
     "waiting": Need("describe", None),
+    "overview": Need("describe", None),
     "metrics": Need("describe", None),
 }
-    "overview": Need("describe", None),
 
 
 def place_of(need: Need, arguments: tuple[Any, ...]) -> tuple[str | None, str | None]:
