@@ -17,6 +17,7 @@
     │   ├── StagedMissing         STAGED_MISSING
     │   ├── OffsetsMissing        OFFSETS_MISSING
     │   ├── GroupNotFound         GROUP_NOT_FOUND
+    │   ├── DeadLetterNotFound    DEAD_LETTER_NOT_FOUND
     │   ├── GroupKindMismatch     GROUP_KIND_MISMATCH
     │   ├── MemberUnknown         MEMBER_UNKNOWN
     │   ├── NotAssigned           PARTITION_NOT_ASSIGNED
@@ -343,6 +344,20 @@ class GroupNotFound(RequestError):
 
     def __init__(self, *, topic: str, group: str) -> None:
         super().__init__(topic=topic, group=group)
+
+
+class DeadLetterNotFound(RequestError):
+    """The topic has no dead letter of that id.
+
+    Cause: retention has deleted it, or the id is that of the message it was, or of another topic's.
+    Do: list the dead letters of the topic; each has its id in ``message``.
+    """
+
+    code = "DEAD_LETTER_NOT_FOUND"
+    sentence = "topic {topic!r} has no dead letter {dead_letter!r}; list those that it has for their ids"
+
+    def __init__(self, *, topic: str, dead_letter: str) -> None:
+        super().__init__(topic=topic, dead_letter=dead_letter)
 
 
 class GroupKindMismatch(RequestError):

@@ -3,6 +3,7 @@
     sync, async                  in this process, in memory and on disk
     sync client, async client    over a connection to the real server, which is in virtual time too; once also
                                  to one that asks for keys, as an admin, who must not notice
+    over HTTP                    by requests to the same server (over_http.py), as far as that has it
 
 The async ones are driven through a loop runner by a facade with the names of
 the sync one; the client ones by a facade that also has the server's clock.
@@ -20,6 +21,7 @@ from typing import Any, Self, cast
 
 import pytest
 from tests.client.served import VirtualServer
+from tests.contract.over_http import HttpServer, connect_over_http
 
 import penstock
 from penstock import aio
@@ -129,7 +131,9 @@ class Served:
 
     def consumer(self, *args: Any, **options: Any) -> Any:
         """Without heartbeats: they go by the client's clock, which is real."""
-        made = self._client.consumer(*args, heartbeat=False, **options)
+        if not isinstance(self._server, HttpServer):  # That has none.
+            options["heartbeat"] = False
+        made = self._client.consumer(*args, **options)
         return made if isinstance(made, Awaited) else ServedConsumer(made, self._server)
 
     def close(self) -> None:
@@ -194,12 +198,16 @@ class World:
         self._asynchronous = "async" in kind
         self._client = "client" in kind
         self._guarded = "with a key" in kind
+        self._over_http = "HTTP" in kind
         self._directory = directory
         self._runner = runner
         self._clock = ManualClock()
 
     def open(self) -> TestBroker:
         """A broker; whatever its kind, it has all the names of a sync one, which is the point."""
+        if self._over_http:
+            served = HttpServer(self._directory, self._clock)
+            return cast("TestBroker", Served(connect_over_http(served), served))
         if self._client:
             server = VirtualServer(self._directory, self._clock, authentication=self._guarded)
             return cast("TestBroker", Served(self._connect(server), server))
@@ -216,10 +224,36 @@ class World:
 
 
 KINDS = ("sync", "async", "sync client", "async client")
-EVERYWHERE = [f"{kind} {place}" for kind in KINDS for place in ("in memory", "on disk")]
+PLACES = ("in memory", "on disk")
+EVERYWHERE = [
+    *(f"{kind} {place}" for kind in KINDS for place in PLACES),
+    "async client with a key, in memory",
+]
+OVER_HTTP = "over HTTP"
+
+# What the HTTP API does not have, by the tests that need it.
+NOT_OVER_HTTP = {
+    "test_an_ack_may_publish": "outputs of an ack",
+    "test_a_stream_group_reads_in_order_and_commits": "stream groups",
+    "test_a_producer_is_idempotent": "idempotent producers; there is Idempotency-Key",
+    "test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is": "record batches",
+    "test_what_retention_deleted_is_put_back_for_a_group": "record batches",
+    "test_what_became_of_messages_is_told_in_ranges": "ranges",
+    "test_what_is_staged_is_published_once_by_version": "record batches",
+}
 
 
-@pytest.fixture(params=[*EVERYWHERE, "async client with a key, in memory"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each claim for each kind of broker that makes it."""
+    over_http = [] if metafunc.definition.name in NOT_OVER_HTTP else [OVER_HTTP]
+    if "broker" in metafunc.fixturenames:
+        in_places = [f"{kind} {place}" for kind in over_http for place in PLACES]
+        metafunc.parametrize("broker", [*EVERYWHERE, *in_places], indirect=True)
+    elif "world" in metafunc.fixturenames:
+        metafunc.parametrize("world", [*KINDS, *over_http], indirect=True)
+
+
+@pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroker]:
     """An open broker of each kind."""
     directory = str(tmp_path) if "disk" in request.param else None
@@ -228,7 +262,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TestBroke
             yield opened
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """A disk on which brokers of a kind can be opened again and again."""
     with asyncio.Runner() as runner:

@@ -27,7 +27,7 @@ from penstock.broker.state import Failure, GroupPartition, Partition, State, Top
 from penstock.broker.steps import Arrival, Steps
 from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, TopicSettings
 from penstock.delivery import events
-from penstock.errors import InvalidValue, PenstockError
+from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
 from penstock.info import DeadLetter, Redrive
 from penstock.message import Message, RawHeaders, StoredMessage
 from penstock.placing import stored_bytes
@@ -206,11 +206,27 @@ class DeadLetters:
 
     # Looking and redriving.
 
+    def find(self, name: str, place: tuple[str, int, int]) -> DeadLetter:
+        """One dead letter of a topic, by its own topic, partition and offset; also one that was redriven."""
+        topic = self._topic_of_letters(name)
+        letters_of, number, offset = place
+        if topic is not None and topic.name == letters_of and number < len(topic.partitions):
+            partition = topic.partitions[number]
+            within = partition.log.start <= offset < partition.log.high
+            for record in partition.log.records(offset, offset + 1) if within else ():
+                letter = dead_letter(topic, partition, record) if is_letter(record) else None
+                if letter is not None and _source_topic(letter) == name:
+                    return letter
+        raise DeadLetterNotFound(topic=name, dead_letter=f"{letters_of}:{number}:{offset}")
+
+    def _topic_of_letters(self, name: str) -> Topic | None:
+        settings = self._state.topic(name).settings
+        return self._state.topics.get(settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX)
+
     def list(self, name: str, limit: int) -> Iterator[DeadLetter]:
         """The dead letters of a topic that were not redriven, oldest first in each partition."""
         whole_number("limit", limit, 1)
-        source = self._state.topic(name)
-        topic = self._state.topics.get(source.settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX)
+        topic = self._topic_of_letters(name)
         if topic is None:
             return
         count = 0
@@ -218,7 +234,7 @@ class DeadLetters:
         for partition in topic.partitions:
             for record in chain.from_iterable(self.unredriven(partition)):
                 letter = dead_letter(topic, partition, record)
-                if letter.source.rsplit(":", 2)[0] != name:
+                if _source_topic(letter) != name:
                     continue  # A dead-letter topic may serve several topics.
                 if count >= limit or bytes_left <= 0:
                     return
@@ -311,6 +327,10 @@ class DeadLetters:
                 now_ms = self._state.clock.steady_ms()
                 home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
         return True
+
+
+def _source_topic(letter: DeadLetter) -> str:
+    return letter.source.rsplit(":", 2)[0]
 
 
 def _checked_output(output: object) -> tuple[str, Message]:

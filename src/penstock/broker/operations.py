@@ -19,6 +19,7 @@ from penstock.broker.core import Core
 from penstock.broker.measuring import Family
 from penstock.broker.producers import ProducerSteps
 from penstock.broker.steps import Steps
+from penstock.broker.tracing import parse_id
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
 from penstock.info import (
@@ -284,6 +285,11 @@ class LocalOperations:
     def dead_letters(self, topic: str, limit: int) -> list[DeadLetter]:
         """The dead letters that were not redriven yet."""
         return list(self._core.dead_letters.list(topic, limit))
+
+    @at_once
+    def dead_letter(self, topic: str, identity: str) -> DeadLetter:
+        """One of them, also if it was redriven."""
+        return self._core.dead_letters.find(topic, parse_id(identity))
 
     def dead_letter_errors(self, topic: str | None) -> Steps[list[DeadLetterErrors]]:
         """The same counted by error."""

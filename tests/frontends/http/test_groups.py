@@ -77,6 +77,48 @@ async def test_dead_letters_are_counted_listed_and_redriven(http: Place) -> None
     assert (await http.ask("GET", "/v1/dead-letters")).json["errors"][0]["count"] == 1
 
 
+async def bury(http: Place) -> None:
+    """Put three messages into orders.dlq: a dead letter of orders, one of bills, and one that is none."""
+    await http.broker.create_topic("bills", dead_letter_topic="orders.dlq")
+    for topic in ("orders", "bills"):
+        await http.broker.publish(topic, b"x", partition=0)
+        async with await http.broker.consumer(topic, group="billing") as consumer:
+            await (await consumer.receive())[0].reject("no price")
+    await http.broker.publish("orders.dlq", b"none", partition=0)
+
+
+async def test_a_dead_letter_is_shown_by_its_id_also_after_it_went_back(http: Place) -> None:
+    await bury(http)
+    [listed] = (await http.ask("GET", "/v1/topics/orders/dead-letters")).json["dead_letters"]
+    path = f"/v1/topics/orders/dead-letters/{listed['message']['id']}"
+
+    before = await http.ask("GET", path)
+    await http.broker.redrive("orders")
+    after = await http.ask("GET", f"{path}?as=text")
+
+    assert before.json == listed
+    assert (after.status, after.json["message"]["text"], after.json["error"]) == (200, "x", "no price")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("orders.dlq:0:1", "DEAD_LETTER_NOT_FOUND"),  # Of bills.
+        ("orders.dlq:0:2", "DEAD_LETTER_NOT_FOUND"),  # Somebody's own message.
+        ("orders.dlq:0:3", "DEAD_LETTER_NOT_FOUND"),
+        ("orders.dlq:7:0", "DEAD_LETTER_NOT_FOUND"),
+        ("orders:0:0", "DEAD_LETTER_NOT_FOUND"),
+        ("x", "VALUE_INVALID"),
+        ("orders.dlq:0:-1", "VALUE_INVALID"),
+    ],
+)
+async def test_what_is_no_dead_letter_of_the_topic_is_not_shown(http: Place, name: str, code: str) -> None:
+    await bury(http)
+
+    assert (await http.ask("GET", f"/v1/topics/orders/dead-letters/{name}")).code == code
+    assert (await http.ask("GET", "/v1/topics/other/dead-letters/orders.dlq:0:0")).code == "TOPIC_NOT_FOUND"
+
+
 async def test_schedules_are_listed_moved_and_cancelled(http: Place) -> None:
     receipt = await http.broker.publish("orders", b"later", key="k", delay="1h")
     assert receipt.schedule_id is not None

@@ -142,6 +142,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     headers: Headers = ()  # That go with it, beside type and length.
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
+    example: Any = None  # A body that makes sense.
     streamed: bool = False  # The handler reads the body itself.
     pieces: str | None = None  # The type of an answer that is sent piece by piece.
     errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.

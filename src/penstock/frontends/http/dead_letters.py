@@ -1,4 +1,4 @@
-"""Dead letters: counted by error, listed, sent back."""
+"""Dead letters: counted by error, listed, shown, sent back."""
 
 from typing import Annotated
 
@@ -21,6 +21,12 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How many, and how their values are shown."""
 
     limit: Count = 1000
+    way: As = "base64"
+
+
+class Showing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How a value is shown."""
+
     way: As = "base64"
 
 
@@ -71,6 +77,13 @@ async def list_dead_letters(call: Call) -> DeadLetterList:
     wanted: Listing = call.query
     found = await call.run(call.operations.dead_letters(call.topic, wanted.limit))
     return DeadLetterList([_document(letter, wanted.way) for letter in found])
+
+
+async def show_dead_letter(call: Call) -> DeadLetterDocument:
+    """One dead letter by its own id, also if it was redriven."""
+    wanted: Showing = call.query
+    found = await call.run(call.operations.dead_letter(call.topic, call.path["id"]))
+    return _document(found, wanted.way)
 
 
 async def redrive(call: Call) -> Redrive:

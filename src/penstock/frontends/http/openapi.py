@@ -18,6 +18,15 @@ from penstock.version import __version__
 Document = dict[str, Any]
 
 REF: Final = "#/components/schemas/{name}"
+EXAMPLES: Final = {  # Of what stands in a path; of an id, by what stands before it.
+    "topic": "orders",
+    "group": "billing",
+    "user": "anna",
+    "keys": "5b2c0d9e7f10",
+    "schedules": "orders:0:s0",
+    "trace": "orders:0:0",
+    "dead-letters": "orders.dlq:0:0",
+}
 OF_ALL: Final = ("INTERNAL", "CLOSED")
 OF_LOGINS: Final = ("UNAUTHENTICATED", "FORBIDDEN", "QUOTA_EXCEEDED")
 OF_BODIES: Final = ("REQUEST_INVALID", "REQUEST_TOO_LARGE", "REQUEST_TIMEOUT", "MEDIA_TYPE_UNSUPPORTED")
@@ -70,7 +79,9 @@ def _operation(route: Route, schemas: dict[Any, Document]) -> Document:
     if parameters:
         made["parameters"] = parameters
     if route.body is not None:
-        content = {JSON: {"schema": schemas[route.body]}}
+        content: Document = {JSON: {"schema": schemas[route.body]}}
+        if route.example is not None:
+            content[JSON]["example"] = route.example
         if route.streamed:
             content[NDJSON] = {"schema": {"type": "string"}}
         made["requestBody"] = {"required": route.needs_body, "content": content}
@@ -81,8 +92,14 @@ def _operation(route: Route, schemas: dict[Any, Document]) -> Document:
 
 def _path_parameters(path: str) -> list[Document]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", path)
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string"},
+            "example": EXAMPLES[before if name == "id" else name],
+        }
+        for before, name in re.findall(r"([\w-]+)/{(\w+)}", path)
     ]
 
 

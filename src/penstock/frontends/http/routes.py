@@ -5,6 +5,7 @@ it, so none of them can know a route that the others do not.  Paths that are ask
 for most are at the top, because they are looked for in this order.
 """
 
+from functools import cache
 from typing import Any, Final
 
 from penstock.access import NewKey
@@ -14,6 +15,7 @@ from penstock.frontends.http import (
     browsing,
     consuming,
     dead_letters,
+    docs,
     groups,
     health,
     metrics,
@@ -34,9 +36,25 @@ RECEIPTS: Final = ("RECEIPT_UNKNOWN", "LEASE_LOST", "ALREADY_SETTLED", "VALUE_IN
 OPTIONS: Final = ("VALUE_INVALID", "NAME_INVALID")
 
 
+@cache
+def description() -> openapi.Document:
+    """The OpenAPI document of all this."""
+    return openapi.document(ROUTES)
+
+
 async def openapi_document(_: Call) -> dict[str, Any]:
     """This description."""
-    return openapi.document(ROUTES)
+    return description()
+
+
+async def docs_page(_: Call) -> bytes:
+    """This description, for people."""
+    return _docs_page()
+
+
+@cache
+def _docs_page() -> bytes:
+    return docs.page(description())
 
 
 ROUTES: Final = (
@@ -47,6 +65,7 @@ ROUTES: Final = (
         operation="publish",
         tag="publish",
         body=publishing.NewMessage,
+        example={"text": "two books", "key": "anna"},
         answer=publishing.Published,
         errors=(
             *NO_TOPIC,
@@ -68,6 +87,7 @@ ROUTES: Final = (
         operation="publish_batch",
         tag="publish",
         body=batches.NewMessages,
+        example={"messages": [{"text": "one"}, {"json": {"books": 2}}]},
         answer=batches.PublishedBatch,
         streamed=True,
         pieces=NDJSON,
@@ -80,6 +100,7 @@ ROUTES: Final = (
         operation="batch_consumer",
         tag="consume",
         body=consuming.Receive,
+        example={"max_messages": 10, "wait": "1s", "as": "text"},
         answer=consuming.Received,
         errors=(*NO_TOPIC, "VALUE_INVALID", "GROUP_KIND_MISMATCH", "SHUTTING_DOWN"),
     ),
@@ -90,6 +111,7 @@ ROUTES: Final = (
         operation="batch_consumer",
         tag="consume",
         body=consuming.Ack,
+        example={"receipts": ["AAAA"]},
         answer=consuming.Answered,
         errors=RECEIPTS,
     ),
@@ -100,6 +122,7 @@ ROUTES: Final = (
         operation="batch_consumer",
         tag="consume",
         body=consuming.Nack,
+        example={"receipts": ["AAAA"], "delay": "1m", "error": "no answer"},
         answer=consuming.Answered,
         errors=RECEIPTS,
     ),
@@ -110,6 +133,7 @@ ROUTES: Final = (
         operation="batch_consumer",
         tag="consume",
         body=consuming.Reject,
+        example={"receipts": ["AAAA"], "reason": "no good"},
         answer=consuming.Answered,
         errors=RECEIPTS,
     ),
@@ -120,6 +144,7 @@ ROUTES: Final = (
         operation="batch_consumer",
         tag="consume",
         body=consuming.Extend,
+        example={"receipts": ["AAAA"], "duration": "1m"},
         answer=consuming.Answered,
         errors=RECEIPTS,
     ),
@@ -148,6 +173,7 @@ ROUTES: Final = (
         operation="create_topic",
         tag="topics",
         body=topics.NewTopic,
+        example={"name": "bills", "options": {"partitions": 4}},
         answer=TopicInfo,
         status=201,
         errors=("TOPIC_EXISTS", *OPTIONS),
@@ -168,6 +194,7 @@ ROUTES: Final = (
         operation="alter_topic",
         tag="topics",
         body=topics.TopicOptions,
+        example={"retention": "30d"},
         answer=TopicInfo,
         errors=("TOPIC_NOT_FOUND", *OPTIONS),
     ),
@@ -243,6 +270,7 @@ ROUTES: Final = (
         operation="create_group",
         tag="groups",
         body=groups.GroupOptions,
+        example={"visibility_timeout": "1m"},
         answer=GroupInfo,
         errors=("TOPIC_NOT_FOUND", "GROUP_KIND_MISMATCH", *OPTIONS),
     ),
@@ -262,6 +290,7 @@ ROUTES: Final = (
         operation="seek",
         tag="groups",
         body=groups.Seek,
+        example={"to": "earliest"},
         answer=GroupInfo,
         errors=(*NO_GROUP, "VALUE_INVALID", "PARTITION_NOT_FOUND"),
     ),
@@ -292,8 +321,19 @@ ROUTES: Final = (
         operation="redrive",
         tag="dead letters",
         body=dead_letters.RedriveSome,
+        example={"limit": 100, "dry_run": True},
         answer=Redrive,
         errors=(*NO_TOPIC, "VALUE_INVALID"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/topics/{topic}/dead-letters/{id}",
+        handler=dead_letters.show_dead_letter,
+        operation="dead_letter",
+        tag="dead letters",
+        query=dead_letters.Showing,
+        answer=dead_letters.DeadLetterDocument,
+        errors=(*NO_TOPIC, "VALUE_INVALID", "DEAD_LETTER_NOT_FOUND"),
     ),
     Route(
         method="GET",
@@ -312,6 +352,7 @@ ROUTES: Final = (
         operation="schedule",
         tag="schedules",
         body=schedules.Recurring,
+        example={"text": "good morning", "cron": "0 8 * * 1"},
         answer=schedules.ScheduleId,
         status=201,
         errors=(*NO_TOPIC, "VALUE_INVALID", "PRIORITY_UNKNOWN", "PARTITION_NOT_FOUND", "QUEUE_FULL"),
@@ -332,6 +373,7 @@ ROUTES: Final = (
         operation="reschedule",
         tag="schedules",
         body=schedules.Reschedule,
+        example={"delay": "1m"},
         answer=schedules.Rescheduled,
         errors=(*NO_TOPIC, "VALUE_INVALID", "DELAY_OUT_OF_RANGE"),
     ),
@@ -350,6 +392,7 @@ ROUTES: Final = (
         operation="create_key",
         tag="access",
         body=access.KeyToMake,
+        example={"name": "shop", "grants": [{"role": "producer", "topics": ["orders*"]}]},
         answer=NewKey,
         status=201,
         errors=OPTIONS,
@@ -378,6 +421,7 @@ ROUTES: Final = (
         operation="set_user",
         tag="access",
         body=access.UserToSet,
+        example={"password": "correct horse battery", "grants": [{"role": "reader"}]},
         status=204,
         errors=OPTIONS,
     ),
@@ -473,5 +517,14 @@ ROUTES: Final = (
         operation=None,
         tag="server",
         answer=dict[str, Any],
+    ),
+    Route(
+        method="GET",
+        path="/docs",
+        handler=docs_page,
+        operation=None,
+        tag="server",
+        kind=docs.KIND,
+        headers=docs.POLICY,
     ),
 )

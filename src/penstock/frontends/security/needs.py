@@ -68,6 +68,7 @@ NEEDS: Final = {
     "cancel": Need("publish", by_id=True),
     "reschedule": Need("publish", by_id=True),
     "dead_letters": Need("read"),
+    "dead_letter": Need("read"),
     "dead_letter_errors": Need("read"),
     "redrive": Need("admin", group=5, act=True),
     "create_key": Need("admin", None, act=True),
