@@ -94,6 +94,7 @@ def test_dead_letters_are_counted_by_what_befell_them(penstock: TestBroker) -> N
         consumer.reject(third, "no good")
         penstock.advance("1m")
 
+    assert read(penstock, "group_dead_lettered_total", "orders", "billing", "expired") == 0
     assert read(penstock, "group_dead_lettered_total", "orders", "billing", "nacked") == 1
     assert read(penstock, "group_dead_lettered_total", "orders", "billing", "rejected") == 2
     assert read(penstock, "group_dead_lettered_total", "orders", "billing", "visibility timeout") == 1

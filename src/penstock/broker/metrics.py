@@ -21,6 +21,9 @@ Kind = Literal["counter", "gauge", "histogram"]
 Labelled = dict[tuple[str, ...], float]  # A value for each combination of the metric's own labels.
 Read = Callable[[Any], float | Labelled | Histogram]
 
+# What may befall a message last.  Their counts are there from the start: what appears with a 1 has not grown.
+DEADLY: Final = (events.NACKED, events.TIMED_OUT, events.RESTARTED, events.REJECTED, events.OUTLIVED)
+
 
 class Metric(NamedTuple):
     """What is measured.  Names end in their unit; counters, which count from the start, in ``_total``."""
@@ -101,7 +104,8 @@ def _scheduled(topic: Topic) -> int:
 
 
 def _dead_lettered(facts: GroupFacts) -> Labelled:
-    return {(events.WHY[why],): count for why, count in facts.group.buried.items()}
+    buried = dict.fromkeys(DEADLY, 0) | facts.group.buried
+    return {(events.WHY[why],): count for why, count in buried.items()}
 
 
 def _verdict(facts: GroupFacts) -> Labelled:
