@@ -9,6 +9,7 @@
     overviews      all of it, line by line
     measuring      the same as metrics
     fetching       logs as they are         deliveries     what became of messages
+    commits        where stream groups are
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
     access         API keys and users       audit          what admins did
@@ -28,6 +29,7 @@ from penstock.broker.access import Access
 from penstock.broker.audit import Audit
 from penstock.broker.browsing import Browsing
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.commits import Commits
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.deliveries import Deliveries
 from penstock.broker.digest import load_dedup_ids, save_digest
@@ -81,7 +83,8 @@ class Core:
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
         self.deliveries = Deliveries(self.state)
-        self.fetching = Fetching(self.state, self.groups)
+        self.fetching = Fetching(self.state)
+        self.commits = Commits(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
         self.maintenance = Maintenance(self.state, self.staging)

@@ -15,6 +15,7 @@ from penstock.config import GroupOptions, GroupSettings, Start, settings_with, s
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
 from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
+from penstock.groups.commits import Commit
 from penstock.types import Instant, check_name, whole_number
 
 
@@ -150,7 +151,7 @@ class Groups:
             if consumer is not None:
                 consumer.in_flight -= sum(end - start for start, end in lease.unsettled())
         member.engine.seek(offset)
-        member.committed = offset
+        member.committed, member.commit = offset, Commit(offset)
         member.failures.clear()
         rebuild_gate(partition, member)
         for consumer in group.consumers.values():

@@ -209,7 +209,7 @@ class LocalOperations:
 
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
         """Say how far a reader from outside has come."""
-        return self._core.fetching.commit_offsets(topic, group, offsets)
+        return self._core.commits.commit_offsets(topic, group, offsets)
 
     @at_once
     def begin_restore(self, topic: str, partition: int, start: int) -> Restore:

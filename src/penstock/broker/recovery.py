@@ -142,8 +142,17 @@ def _without_lost(member: GroupPartition, end: int) -> list[events.AnyEvent]:
             told.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
             told.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
     if member.settings.kind == "stream":
-        told.append(events.Committed(group, min(member.committed, end)))
+        told += _place_kept(member, end)
     return told
+
+
+def _place_kept(member: GroupPartition, end: int) -> list[events.AnyEvent]:
+    """The place of a stream group, which was told or not, within what is left of the log."""
+    commit = member.commit
+    if commit is None:
+        return [events.Forgotten(member.number, min(member.committed, end))]
+    place = min(commit.offset, end)
+    return [events.Committed(member.number, place, -1, commit.leader_epoch, commit.metadata)]
 
 
 def behind(member: GroupPartition) -> int:

@@ -16,6 +16,7 @@ from penstock.config import GroupSettings
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
 from penstock.delivery.engine import DeliveryEngine
+from penstock.groups.commits import Commit
 
 LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
 
@@ -100,10 +101,17 @@ def _apply_sought(member: GroupPartition, event: events.Sought) -> None:
     member.engine.seek(event.offset)
     member.failures.clear()
     member.committed = event.offset
+    member.commit = Commit(event.offset)
 
 
 def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
     member.committed = event.offset
+    member.commit = Commit(event.offset, event.epoch, event.metadata)
+
+
+def _apply_forgotten(member: GroupPartition, event: events.Forgotten) -> None:
+    member.committed = event.offset
+    member.commit = None
 
 
 def _apply_lost(member: GroupPartition, event: events.Lost) -> None:
@@ -126,6 +134,7 @@ _APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
     events.Committed: _apply_committed,
     events.Lost: _apply_lost,
     events.Held: _apply_held,
+    events.Forgotten: _apply_forgotten,
 }
 
 # Given back without a failure: the consumer did nothing wrong.
@@ -177,6 +186,7 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
                 "settings": msgspec.json.encode(member.settings),
                 "engine": member.engine.snapshot(),
                 "committed": member.committed,
+                "commit": _told(member.commit),
                 "lost": member.lost,
                 "held": [member.held_end, member.held_until_ms],
                 "failures": [
@@ -199,12 +209,24 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
     }
 
 
+def _told(commit: Commit | None) -> list[Any] | None:
+    return None if commit is None else [commit.offset, commit.leader_epoch, commit.metadata]
+
+
+def _commit(stored: dict[str, Any], member: GroupPartition) -> Commit | None:
+    if "commit" in stored:
+        return None if stored["commit"] is None else Commit(*stored["commit"])
+    # A snapshot that does not say: whoever is past the beginning was told so.
+    return Commit(member.committed) if member.committed > member.engine.floor else None
+
+
 def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
     for stored in snapshot["groups"]:
         settings = msgspec.json.decode(stored["settings"], type=GroupSettings)
         engine = DeliveryEngine.restore(stored["engine"], partition.log.lanes)
         member = GroupPartition(partition, stored["name"], stored["number"], settings, engine)
         member.committed = stored["committed"]
+        member.commit = _commit(stored, member)
         member.lost = stored["lost"]
         member.held_end, member.held_until_ms = stored.get("held", (0, 0))
         for offset, first_ms, last_ms, why, attempts, *error in stored["failures"]:

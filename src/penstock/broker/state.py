@@ -29,6 +29,7 @@ from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.events import Output
 from penstock.delivery.ordering import KeyGate
 from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
+from penstock.groups.commits import Commit
 from penstock.groups.coordinator import Coordinator
 from penstock.histogram import Histogram
 from penstock.log.commit import GroupCommit
@@ -78,6 +79,7 @@ class GroupPartition:
         self.unparked: deque[int] = deque()  # Ordered groups: offsets whose key has become free.
         self.failures: dict[int, Failure] = {}  # Only of messages that failed and are not settled.
         self.committed = engine.floor  # Stream groups: the next offset to read.
+        self.commit: Commit | None = None  # Stream groups: the place that was told last, as it was told.
         self.lost = 0  # Messages retention deleted before the group settled them.
         # Until then (wall time) retention waits for the group, as long as it is not past that offset.
         self.held_until_ms = 0

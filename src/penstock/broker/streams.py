@@ -15,6 +15,7 @@ from penstock.broker.state import Consumer, Group, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.delivery import events
 from penstock.errors import Closed, GroupKindMismatch, MemberUnknown, NotAssigned, OffsetOutOfRange
+from penstock.groups.commits import Commit
 from penstock.log.log import Log
 from penstock.message import Delivered, Delivery, check_held
 from penstock.types import whole_number
@@ -168,7 +169,7 @@ class Streams:
                 journal.commit([events.Committed(member.number, offset, member.committed)], now_ms)
                 self._state.commit.mark(journal.log)
                 group.acked += offset - member.committed
-                member.committed = offset
+                member.committed, member.commit = offset, Commit(offset)
             # It may have had more from a broker that is gone; that is done, and not sent again.
             if consumer.positions.get(number, offset) < offset:
                 consumer.positions[number] = offset

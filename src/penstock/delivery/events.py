@@ -9,7 +9,7 @@ trace need nothing else:
     Leased Extended                   who holds what, until when
     Settled                           acked, dead-lettered, expired or skipped: done for ever
     GivenBack                         nacked, timed out, released: will be delivered again
-    Sought Committed Lost             the group's place was moved, by hand, by commit, by retention
+    Sought Committed Lost Forgotten   the group's place was moved, by hand, by commit, by retention; is gone
     Held                              retention waits for the group
     Outbox                            messages that must be published because of this: redone after a crash
     Redriven                          a dead letter of this partition's message went back to its topic
@@ -117,6 +117,8 @@ class Committed(Event, frozen=True, tag=8):
 
     offset: int
     previous: int = -1  # What it was before; -1 in a journal that did not say.
+    epoch: int = -1  # These two as the committer told them.
+    metadata: str = ""
 
 
 class Lost(Event, frozen=True, tag=9):
@@ -157,6 +159,12 @@ class Held(Event, frozen=True, tag=12):
     until_ms: int
 
 
+class Forgotten(Event, frozen=True, tag=13):
+    """A stream group has no place any more, and begins anew at ``offset``."""
+
+    offset: int
+
+
 AnyEvent = (
     GroupSet
     | GroupDeleted
@@ -170,6 +178,7 @@ AnyEvent = (
     | Outbox
     | Redriven
     | Held
+    | Forgotten
 )
 
 _decoder: Final[msgspec.msgpack.Decoder[AnyEvent]] = msgspec.msgpack.Decoder(AnyEvent)

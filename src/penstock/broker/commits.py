@@ -1,0 +1,157 @@
+"""Where stream groups are: places told from outside, by readers that keep their own.
+
+    commit            a place for each partition, with its note; the group is made if it is not there
+    commit_offsets    the same without notes, within what the log has
+    read              the places as they were told
+    forget            there is no place any more
+
+A group that is committed to from outside is a stream group without members.  It has a
+place on a partition only if somebody has committed one, or moved it there (``seek``).
+The place stays as it was told, also if the log begins after it by now: its reader is
+to notice.
+
+A place may be set back as well: who has lost what it read reads it again.  Places
+that a transaction is about to commit are *held*; ``unsettled`` says so to whoever
+must not go by the old one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from penstock.broker.groups import Groups, journal_durable
+from penstock.broker.recovery import open_journal
+from penstock.broker.state import Group, Partition, State, Topic
+from penstock.broker.steps import Steps
+from penstock.broker.tracing import check_offset
+from penstock.delivery import events
+from penstock.errors import GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, OffsetOutOfRange
+from penstock.groups.commits import Commit
+from penstock.types import NAME_LENGTH_MAX
+
+NOBODY: Final = "a caller from outside"  # In the place of a member's name.
+METADATA_BYTES_MAX: Final = 4096  # As Kafka's.
+
+
+class Commits:
+    """The places of stream groups."""
+
+    def __init__(self, state: State, groups: Groups) -> None:
+        self._state = state
+        self._groups = groups
+        self._held: Counter[tuple[str, str, int]] = Counter()  # By group, topic, partition.
+
+    def commit_offsets(self, name: str, group_name: str, offsets: dict[int, int]) -> Steps[None]:
+        """Set a stream group's place from outside; the group is made if it is not there."""
+        topic = self._state.topic(name)
+        _check_offsets(topic, offsets)
+        group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"})
+        yield from self._commit(group, {number: Commit(offset) for number, offset in offsets.items()})
+
+    def commit(self, name: str, group_name: str, commits: Mapping[int, Commit]) -> Steps[None]:
+        """The same for Kafka's clients: with notes, with any name, and wherever they like."""
+        topic = self._state.topic(name)
+        check_group_id(group_name)
+        for number, commit in commits.items():
+            topic.partition(number)
+            _check_commit(commit)
+        group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
+        yield from self._commit(group, commits)
+
+    def _commit(self, group: Group, commits: Mapping[int, Commit]) -> Steps[None]:
+        topic = group.topic
+        for number in commits:
+            if group.coordinator.owner(number) is not None:
+                raise NotAssigned(group=group.name, member=NOBODY, partition=number)
+        group.reader_ms = self._state.clock.steady_ms()
+        group.maybe_sample(group.reader_ms)
+        for number, commit in commits.items():
+            self._write(topic.partitions[number], group, commit)
+        for number in commits:
+            yield from journal_durable(topic.partitions[number])
+
+    def _write(self, partition: Partition, group: Group, commit: Commit) -> None:
+        member = partition.groups[group.name]
+        if commit == member.commit and commit.offset == member.committed:
+            return
+        journal = open_journal(self._state, partition)
+        committed = events.Committed(
+            member.number, commit.offset, member.committed, commit.leader_epoch, commit.metadata
+        )
+        journal.commit([committed], self._state.clock.steady_ms())
+        self._state.commit.mark(journal.log)
+        read = max(commit.offset - member.committed, 0)
+        group.delivered += read
+        group.acked += read
+        member.committed = commit.offset
+        member.commit = commit
+
+    # What was told.
+
+    def read(self, name: str, group_name: str) -> dict[int, Commit]:
+        """The places of a stream group, by partition; none if there is no such group."""
+        topic = self._state.topic(name)
+        group = topic.groups.get(group_name)
+        if group is None or group.settings.kind != "stream":
+            return {}
+        members = [(partition.number, partition.groups[group_name]) for partition in topic.partitions]
+        return {number: member.commit for number, member in members if member.commit is not None}
+
+    def forget(self, name: str, group_name: str, numbers: Iterable[int]) -> Steps[None]:
+        """The group has no place on these partitions any more; it begins anew there."""
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        if group.settings.kind != "stream":
+            raise GroupKindMismatch(operation="forget", kind="queue", group=group_name)
+        partitions = [topic.partition(number) for number in numbers]
+        for partition in partitions:
+            member = partition.groups[group_name]
+            if member.commit is not None:
+                journal = open_journal(self._state, partition)
+                start = partition.log.start
+                journal.commit([events.Forgotten(member.number, start)], self._state.clock.steady_ms())
+                self._state.commit.mark(journal.log)
+                member.commit, member.committed = None, start
+        for partition in partitions:
+            yield from journal_durable(partition)
+
+    # Transactions.
+
+    def hold(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
+        """A transaction will commit these, or not."""
+        self._held.update((group_name, name, number) for number in numbers)
+
+    def release(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
+        """It has ended."""
+        self._held.subtract((group_name, name, number) for number in numbers)
+        self._held += Counter()  # Without those that nobody holds.
+
+    def unsettled(self, name: str, group_name: str, number: int) -> bool:
+        """Whether a transaction may move this place yet."""
+        return self._held[group_name, name, number] > 0
+
+
+def check_group_id(name: Any) -> None:
+    """Kafka's clients name their groups as they like; only the broker's own names are not theirs."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or name.startswith("__"):
+        why = "it is empty, too long, or begins like the broker's own"
+        raise InvalidName(kind="group", name=str(name)[:20], why=why)
+
+
+def _check_commit(commit: Commit) -> None:
+    if commit.offset < 0:
+        raise InvalidValue(name="offset", value=commit.offset, why="an offset is not negative")
+    if len(commit.metadata.encode()) > METADATA_BYTES_MAX:
+        why = f"it has more than {METADATA_BYTES_MAX} bytes"
+        raise InvalidValue(name="metadata", value=commit.metadata[:20], why=why)
+
+
+def _check_offsets(topic: Topic, offsets: dict[int, int]) -> None:
+    """Before anything is written: all of them, or none."""
+    if not isinstance(offsets, dict):
+        raise InvalidValue(name="offsets", value=offsets, why="it is a dict of partitions and offsets")
+    for number, offset in offsets.items():
+        log = topic.partition(number).log
+        check_offset(offset)
+        if not 0 <= offset <= log.high:
+            raise OffsetOutOfRange(offset=offset, start=log.start, end=log.high)
