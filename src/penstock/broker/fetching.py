@@ -51,6 +51,7 @@ class Fetching:
                 found[partition.number] = _offset_at(partition.journal.log, at)
         return found
 
+
 def _write_down(partition: Partition) -> Steps[None]:
     """What was only noted, to the end of the journal, where readers may see it."""
     assert partition.journal is not None
