@@ -25,10 +25,11 @@ Document = dict[str, Any]
 KIND: Final = "text/html; charset=utf-8"
 REF: Final = "#/components/schemas/"
 SERVER: Final = "http://localhost:8080"
+WHOLE: Final = "whole number"
 WORDS: Final = {
     "base64": "base64",
     "string": "text",
-    "integer": "whole number",
+    "integer": WHOLE,
     "number": "number",
     "boolean": "true or false",
     "null": "null",
@@ -63,9 +64,11 @@ def page(document: Document) -> bytes:
             f"<nav><h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>",
             *_contents(by_tag),
             f'</nav><main id="main"><h2>HTTP API</h2><p>{_code(info["description"])}</p>',
+            '<p>Errors are <a href="#schema-Problem">Problem</a>, <code>application/problem+json</code>. '
+            "Where keys are asked for: <code>Authorization: Bearer pk_...</code>.</p>",
             '<p>The same for machines: <a href="/openapi.json">/openapi.json</a>. '
             "Durations are text (<code>5m</code>) or seconds, times RFC 3339 or seconds since 1970.</p>",
-            *_operations(by_tag),
+            *_operations(by_tag, document["components"]["schemas"]),
             "<h2>Documents</h2>",
             *(_schema(name, schema) for name, schema in sorted(document["components"]["schemas"].items())),
             "</main></html>",
@@ -89,7 +92,7 @@ def _contents(by_tag: dict[str, list[Found]]) -> Iterable[str]:
         yield f"<h3>{escape(tag)}</h3><ul>"
         for method, path, operation in operations:
             name = escape(operation["operationId"])
-            short = escape(path.removeprefix("/v1"))
+            short = escape(path.removeprefix("/v1")).replace("/", "<wbr>/")
             yield f'<li><a href="#{name}"><b class="{method.lower()}">{method}</b> {short}</a></li>'
         yield "</ul>"
 
@@ -97,14 +100,14 @@ def _contents(by_tag: dict[str, list[Found]]) -> Iterable[str]:
 # One operation.
 
 
-def _operations(by_tag: dict[str, list[Found]]) -> Iterable[str]:
+def _operations(by_tag: dict[str, list[Found]], schemas: Document) -> Iterable[str]:
     for tag, operations in by_tag.items():
         yield f"<h2>{escape(tag)}</h2>"
         for found in operations:
-            yield from _operation(*found)
+            yield from _operation(*found, schemas)
 
 
-def _operation(method: str, path: str, operation: Document) -> Iterable[str]:
+def _operation(method: str, path: str, operation: Document, schemas: Document) -> Iterable[str]:
     yield (
         f'<details><summary><b class="{method.lower()}">{method}</b> <code>{escape(path)}</code> '
         f"<span>{escape(operation['summary'])}</span></summary>"
@@ -117,15 +120,20 @@ def _operation(method: str, path: str, operation: Document) -> Iterable[str]:
         yield "<h4>Query</h4>" + _fields({each["name"]: each["schema"] for each in parameters}, ())
     body = operation.get("requestBody")
     if body:
-        yield f"<h4>Body</h4><p>{_contents_of(body)}</p>"
+        yield f"<h4>Body</h4><p>{_contents_of(body)}</p>{_body_fields(body, schemas)}"
     yield f"<h4>Try it</h4><pre>{escape(_command(method, path, operation))}</pre>"
     yield "<h4>Answers</h4><table>"
     for status, response in operation["responses"].items():
-        yield (
-            f"<tr><th>{status}</th><td>{escape(response['description'])}</td>"
-            f"<td>{_contents_of(response)}</td></tr>"
-        )
+        codes = "</code> <code>".join(escape(response["description"]).split(", "))
+        told = f"<code>{codes}</code>" if int(status) >= 400 else _contents_of(response) or "nothing"
+        yield f"<tr><th>{status}</th><td>{told}</td></tr>"
     yield "</table></div></details>"
+
+
+def _body_fields(body: Document, schemas: Document) -> str:
+    schema = body["content"]["application/json"]["schema"]
+    named = schemas.get(str(schema.get("$ref", "")).removeprefix(REF), {})
+    return _fields(named.get("properties", {}), named.get("required", ()))
 
 
 def _contents_of(described: Document) -> str:
@@ -176,7 +184,8 @@ def _type(schema: Document) -> str:
             name = escape(reference.removeprefix(REF))
             return f'<a href="#schema-{name}">{name}</a>'
         case {"anyOf": list(choices)}:
-            return " or ".join(map(_type, choices))
+            words = list(map(_type, choices))
+            return " or ".join(word for word in words if word != WHOLE or WORDS["number"] not in words)
         case {"enum": list(values)}:
             return " or ".join(f"<code>{escape(str(value))}</code>" for value in values)
         case {"items": dict(items)}:

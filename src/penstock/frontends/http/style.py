@@ -34,7 +34,8 @@ h4 { font-size: 0.8rem; margin: 1rem 0 0.25rem; color: var(--faint); font-weight
 nav h3 { font-size: 0.85rem; margin: 1rem 0 0.25rem; color: var(--faint); }
 nav ul { list-style: none; margin: 0; padding: 0; }
 nav li a {
-  display: block; padding: 0.1rem 0; color: var(--ink); text-decoration: none; overflow-wrap: anywhere;
+  display: grid; grid-template-columns: 3.4rem 1fr; align-items: baseline; padding: 0.1rem 0;
+  color: var(--ink); text-decoration: none; overflow-wrap: anywhere;
 }
 nav li a:hover { text-decoration: underline; }
 a { color: var(--link); }
@@ -63,10 +64,11 @@ td, th {
   border-top: 1px solid var(--line); overflow-wrap: anywhere;
 }
 th { width: 11rem; }
+td code + code { margin-left: 0.4rem; }
 details > div th { width: 8rem; }
 tr:first-child > * { border-top: 0; }
 pre {
-  margin: 0.25rem 0; padding: 0.6rem 0.8rem; overflow-x: auto; background: var(--back);
+  margin: 0.25rem 0; padding: 0.6rem 0.8rem; white-space: pre-wrap; background: var(--back);
   border: 1px solid var(--line); border-radius: 4px;
 }
 @media (max-width: 56rem) {
