@@ -42,6 +42,7 @@
     │   ├── RouteNotFound         ROUTE_NOT_FOUND
     │   ├── MethodNotAllowed      METHOD_NOT_ALLOWED
     │   ├── MediaTypeUnsupported  MEDIA_TYPE_UNSUPPORTED
+    │   ├── UpgradeRequired       UPGRADE_REQUIRED
     │   ├── ReceiptUnknown        RECEIPT_UNKNOWN
     │   ├── Unauthenticated       UNAUTHENTICATED
     │   ├── Forbidden             FORBIDDEN
@@ -723,6 +724,20 @@ class MediaTypeUnsupported(RequestError):
 
     def __init__(self, *, given: str, accepted: str) -> None:
         super().__init__(given=given, accepted=accepted)
+
+
+class UpgradeRequired(RequestError):
+    """At that path of the HTTP API there is a WebSocket, and the request does not ask for one.
+
+    Cause: a plain ``GET``, or something between client and server that takes the header ``Upgrade`` away.
+    Do: use a WebSocket client (``ws://``, ``wss://``) of version 13; or ``.../stream``, or ``.../receive``.
+    """
+
+    code = "UPGRADE_REQUIRED"
+    sentence = "{path} is a WebSocket; connect to it with ws:// or wss://"
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(path=path)
 
 
 class ReceiptUnknown(RequestError):

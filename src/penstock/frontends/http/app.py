@@ -18,9 +18,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.routing import BaseRoute, Router
+from starlette.routing import BaseRoute, Router, WebSocketRoute
 from starlette.routing import Route as PathRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.errors import (
     MethodNotAllowed,
@@ -38,6 +38,7 @@ from penstock.frontends.security.identity import Credentials
 
 FIELDS_MAX: Final = 100  # Of a query.
 CLOSE: Final = (b"connection", b"close")
+FAULT: Final = 1011  # How a WebSocket is closed if the server is to blame.
 
 logger = logging.getLogger("penstock")
 
@@ -48,12 +49,14 @@ def make_app(shared: Shared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTE
     """The application over one broker."""
 
     async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's.
-        await _send_problem(send, RouteNotFound(path=scope["path"]))
+        await _send_problem(_answering(scope, send), RouteNotFound(path=scope["path"]))
 
-    paths: list[BaseRoute] = [
-        PathRoute(path, Resource(shared, list(of_path)))
-        for path, of_path in groupby(routes, key=lambda route: route.path)
-    ]
+    paths: list[BaseRoute] = []
+    for path, of_path in groupby(routes, key=lambda route: route.path):
+        resource = Resource(shared, list(of_path))
+        paths.append(PathRoute(path, resource))
+        if resource.has_socket:
+            paths.append(WebSocketRoute(path, resource))
     files = ui.Files(_send_problem)
     paths += [PathRoute(path, files) for path in (ui.PATH, ui.PATH + "/{name:path}")]
     return Router(paths, redirect_slashes=False, default=nowhere)
@@ -66,9 +69,13 @@ class Resource:
         self._shared = shared
         self._routes = {route.method: Decoding(route) for route in routes}
         self._allowed = ", ".join(self._routes)
+        self.has_socket = any(route.socket is not None for route in routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "websocket":
+            await self._open(scope, receive, send)
+            return
         try:
             decoding = self._routes.get(scope["method"])
             if decoding is None:
@@ -91,13 +98,8 @@ class Resource:
                 await _stream(send, decoding.route.pieces or NDJSON, answer)
 
     async def _answer(self, call: Call, decoding: "Decoding", receive: Receive) -> bytes | Lines:
-        route, scope = decoding.route, call.scope
-        call.lost = scope["state"]["lost"]
-        if route.operation is not None and self._shared.doors.required:
-            await self._login(call)
-        call.path = scope["path_params"]
-        if route.query is not None:
-            call.query = decoding.query(scope["query_string"])
+        route = decoding.route
+        await self._prepare(call, decoding)
         call.receive = receive
         if route.body is not None and not route.streamed:
             check_type(call, JSON)
@@ -109,6 +111,33 @@ class Resource:
             whole: bytes = answer
             return whole
         return b"" if route.answer is None else encode(answer)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Open a WebSocket."""
+        decoding = self._routes["GET"]
+        try:
+            call = Call(self._shared, dict(scope["headers"]))
+            call.scope = {**scope, "method": "GET"}
+            await self._prepare(call, decoding)
+            assert decoding.route.socket is not None
+            await decoding.route.socket(call, receive, send)
+        except PenstockError as error:
+            await _send_problem(_answering(scope, send), error)
+        except OSError:  # The client has left.
+            return
+        except Exception:
+            logger.exception("the WebSocket %s failed", scope["path"])
+            await send({"type": "websocket.close", "code": FAULT})
+
+    async def _prepare(self, call: Call, decoding: "Decoding") -> None:
+        """Who it is, and what stands in the path and behind it."""
+        route, scope = decoding.route, call.scope
+        call.lost = scope["state"]["lost"]
+        if route.operation is not None and self._shared.doors.required:
+            await self._login(call)
+        call.path = scope["path_params"]
+        if route.query is not None:
+            call.query = decoding.query(scope["query_string"])
 
     async def _login(self, call: Call) -> None:
         shown = call.header(b"authorization")
@@ -156,6 +185,17 @@ class Decoding:
 
 
 # Out.
+
+
+def _answering(scope: Scope, send: Send) -> Send:
+    """A way to answer a request; one for a WebSocket is refused in other words."""
+    if scope["type"] == "http":
+        return send
+
+    async def refuse(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return refuse
 
 
 async def _send_problem(send: Send, error: PenstockError) -> None:

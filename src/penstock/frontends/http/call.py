@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
-from starlette.types import Receive, Scope
+from starlette.types import Receive, Scope, Send
 
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
@@ -126,6 +126,7 @@ def _ended(future: "asyncio.Future[Any]", result: Any, error: BaseException | No
 
 
 Handler = Callable[[Call], Awaitable[Any]]
+SocketHandler = Callable[[Call, Receive, Send], Awaitable[None]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +146,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     example: Any = None  # A body that makes sense.
     streamed: bool = False  # The handler reads the body itself.
     pieces: str | None = None  # The type of an answer that is sent piece by piece.
+    socket: SocketHandler | None = None  # What is done where a WebSocket is asked for.
     errors: tuple[str, ...] = ()  # Codes of this route, beside those that every one may answer with.
 
     @property

@@ -65,6 +65,7 @@ STATUSES: Final = {
     "ROUTE_NOT_FOUND": HTTPStatus.NOT_FOUND,
     "METHOD_NOT_ALLOWED": HTTPStatus.METHOD_NOT_ALLOWED,
     "MEDIA_TYPE_UNSUPPORTED": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "UPGRADE_REQUIRED": HTTPStatus.UPGRADE_REQUIRED,
     "RECEIPT_UNKNOWN": HTTPStatus.NOT_FOUND,
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
@@ -126,6 +127,8 @@ def headers(error: PenstockError) -> Headers:
     match STATUSES[error.code]:
         case HTTPStatus.UNAUTHORIZED:
             return [(b"www-authenticate", b'Bearer realm="penstock"')]
+        case HTTPStatus.UPGRADE_REQUIRED:
+            return [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
         case HTTPStatus.METHOD_NOT_ALLOWED:
             return [(b"allow", str(error.facts["allowed"]).encode())]
         case HTTPStatus.TOO_MANY_REQUESTS | HTTPStatus.SERVICE_UNAVAILABLE:

@@ -26,6 +26,7 @@ from penstock.frontends.http import (
     schedules,
     streaming,
     topics,
+    websocket,
 )
 from penstock.frontends.http.call import EVENTS, NDJSON, Call, Route
 from penstock.info import BrokerInfo, GroupInfo, Redrive, TopicInfo
@@ -157,6 +158,17 @@ ROUTES: Final = (
         query=streaming.Stream,
         pieces=EVENTS,
         errors=(*NO_TOPIC, "VALUE_INVALID", "GROUP_KIND_MISMATCH", "SHUTTING_DOWN"),
+    ),
+    Route(
+        method="GET",
+        path="/v1/topics/{topic}/groups/{group}/ws",
+        handler=websocket.ask_for_socket,
+        socket=websocket.serve_socket,
+        operation="batch_consumer",
+        tag="consume",
+        query=websocket.Socket,
+        status=101,
+        errors=(*NO_TOPIC, "VALUE_INVALID", "GROUP_KIND_MISMATCH", "SHUTTING_DOWN", "UPGRADE_REQUIRED"),
     ),
     Route(
         method="GET",

@@ -27,6 +27,7 @@ from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import Shared
 from penstock.frontends.http.problems import whole_response
+from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake
 from penstock.frontends.http.stays import Lost
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
@@ -53,7 +54,11 @@ class HttpListener:
         self.config = Config(
             make_app(self.shared),
             http=HttpConnection,
-            ws="none",
+            ws=SocketConnection,
+            ws_max_size=limits.http_body_bytes_max,
+            ws_per_message_deflate=False,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
             loop="none",
             lifespan="off",
             interface="asgi3",
@@ -72,6 +77,10 @@ class HttpListener:
     def connect(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
         return HttpConnection(self)
+
+    def connect_socket(self, **_: object) -> asyncio.Protocol:
+        """The protocol of a connection that has become a WebSocket."""
+        return SocketConnection(self)
 
     async def drain(self) -> None:
         """Answer what was read, then close every connection."""
@@ -109,6 +118,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
         self._watch: asyncio.TimerHandle | None = None
         self._lost = Lost()
+        self.ws_protocol_class = listener.connect_socket  # type: ignore[assignment]
 
     # The transport's calls.
 
@@ -161,6 +171,21 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """The parser has given up: because of a limit, or because that is no HTTP."""
         self.refuse(self._refusal or RequestInvalid(part="head", why=msg.rstrip(".").lower()))
+
+    # WebSockets.
+
+    def _should_upgrade(self) -> bool:
+        return super()._should_upgrade() and self.scope["method"] == "GET" and is_handshake(self.headers)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """It is answered as if nothing had been said of it."""
+
+    def handle_websocket_upgrade(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()  # An answer is on its way still, and would come in the middle of frames.
+            return
+        self._counted = False  # From now on the socket is.
+        super().handle_websocket_upgrade()
 
     # Inside.
 

@@ -1,0 +1,100 @@
+"""A connection that has become a WebSocket: uvicorn's protocol over ``websockets``, within our limits.
+
+    HttpConnection ── Upgrade: websocket ──> SocketConnection ──> a task for it ──> the app of ``app.py``
+
+What is added to it:
+
+    connections     the one that HTTP has counted stays counted, until the socket is gone
+    frames          a message has ``http_body_bytes_max``, in at most ``FRAGMENTS_MAX`` pieces, uncompressed
+    silence         a client that does not answer a ping within ``PING_S`` is cut, whatever waits to be sent
+    the end         the socket's task is told, answers what it has in hand, and closes
+"""
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from uvicorn.config import Config
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import CloseCode, Frame
+
+from penstock.errors import RequestInvalid
+from penstock.frontends.http.problems import whole_response
+from penstock.frontends.http.stays import Lost
+from penstock.frontends.listener import Connections
+
+PING_S: Final = 20  # Between pings, and for the answer to one.
+FRAGMENTS_MAX: Final = 1000  # Or a message could be of empty ones, without an end.
+CLOSE_S: Final = 1.0  # For the client to say goodbye, too.
+KEY_BYTES: Final = 16
+
+
+class Listener(Protocol):
+    """What it needs of the listener it belongs to."""
+
+    config: Config
+    state: ServerState
+    connections: Connections
+    emptied: asyncio.Event
+
+
+def is_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request can become a WebSocket; else it is answered as any other."""
+    found = dict(headers)
+    try:
+        key = b64decode(found.get(b"sec-websocket-key", b""), validate=True)
+    except ValueError:
+        return False
+    return len(key) == KEY_BYTES and found.get(b"sec-websocket-version") == b"13"
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """One WebSocket."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._lost = Lost()
+        state = {"lost": self._lost}
+        super().__init__(listener.config, listener.state, state, asyncio.get_running_loop())
+        self.close_timeout = CLOSE_S
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._listener.connections.leave()
+        self._lost.lose()
+        self._listener.emptied.set()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated:  # The head has come whole, and the library has limits of its own.
+            why = "a WebSocket has a shorter head, with fewer headers"
+            self.transport.write(whole_response(RequestInvalid(part="head", why=why)))
+            self.transport.close()
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) >= FRAGMENTS_MAX:
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"over {FRAGMENTS_MAX} fragments")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_parser_exception(self) -> None:
+        """Say what was wrong; what still arrives is not looked at, and read all the same."""
+        if self.disconnected:
+            return
+        self.disconnected = True  # For the task: nothing can be said any more.
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.PROTOCOL_ERROR})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        # A close with bytes unread would destroy the last words.
+        self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(CLOSE_S, self.transport.close)
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()  # It would wait for a client that does not read, else.
+
+    def shutdown(self) -> None:
+        """The server is about to end: let the task hear of it as if the client had left."""
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SERVICE_RESTART})
