@@ -25,6 +25,8 @@
     │   ├── AlreadySettled        ALREADY_SETTLED
     │   ├── ProducerFenced        PRODUCER_FENCED
     │   ├── SequenceOutOfOrder    SEQUENCE_OUT_OF_ORDER
+    │   ├── ProducerUnknown       PRODUCER_UNKNOWN
+    │   ├── TransactionNotOpen    TRANSACTION_NOT_OPEN
     │   ├── DirectoryInUse        DIRECTORY_IN_USE
     │   ├── DirectoryUnusable     DIRECTORY_UNUSABLE
     │   ├── InvalidConfiguration  CONFIGURATION_INVALID
@@ -56,6 +58,7 @@
     │   ├── QueueFull             QUEUE_FULL
     │   ├── DiskFull              DISK_FULL
     │   ├── MetadataStale         METADATA_STALE
+    │   ├── TransactionBusy       TRANSACTION_BUSY
     │   ├── Overloaded            OVERLOADED
     │   ├── QuotaExceeded         QUOTA_EXCEEDED
     │   ├── ShuttingDown          SHUTTING_DOWN
@@ -466,6 +469,34 @@ class SequenceOutOfOrder(RequestError):
 
     def __init__(self, *, producer_id: int, sequence: int, expected: int) -> None:
         super().__init__(producer_id=producer_id, sequence=sequence, expected=expected)
+
+
+class ProducerUnknown(RequestError):
+    """A producer speaks of a transaction, and no transactional id has that producer id.
+
+    Cause: the id was not used for a week and is forgotten, or the broker's data was replaced.
+    Do: start a new producer under the same transactional id.
+    """
+
+    code = "PRODUCER_UNKNOWN"
+    sentence = "producer {producer_id} has no transactional id here; start a new producer"
+
+    def __init__(self, *, producer_id: int) -> None:
+        super().__init__(producer_id=producer_id)
+
+
+class TransactionNotOpen(RequestError):
+    """Something that belongs into a transaction came outside of one.
+
+    Cause: the transaction had ended, or the partition or group was not added to it before.
+    Do: begin a transaction and add the partition or group to it first; clients of Kafka do so by themselves.
+    """
+
+    code = "TRANSACTION_NOT_OPEN"
+    sentence = "{what} does not belong to an open transaction: the producer's is {state}; begin a new one"
+
+    def __init__(self, *, what: str, state: str) -> None:
+        super().__init__(what=what, state=state)
 
 
 class DirectoryInUse(RequestError):
@@ -926,6 +957,20 @@ class MetadataStale(UnavailableError):
 
     def __init__(self, *, topic: str, version: int) -> None:
         super().__init__(topic=topic, version=version)
+
+
+class TransactionBusy(UnavailableError):
+    """The producer's last transaction is decided and not finished: its markers are being written.
+
+    Cause: the answer to its end was not awaited, or a disk is slow or full.
+    Do: try again after a moment.
+    """
+
+    code = "TRANSACTION_BUSY"
+    sentence = "the last transaction is still {state}; try again"
+
+    def __init__(self, *, state: str) -> None:
+        super().__init__(state=state)
 
 
 class Overloaded(UnavailableError):

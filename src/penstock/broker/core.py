@@ -12,6 +12,7 @@
     commits        where stream groups are
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
+    transactions   messages and places that count together
     access         API keys and users       audit          what admins did
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
@@ -51,6 +52,7 @@ from penstock.broker.state import Consumer, Group, GroupPartition, Partition, St
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.streams import Streams
 from penstock.broker.tracing import Tracing
+from penstock.broker.transactions import Transactions
 from penstock.broker.triage import Triage
 from penstock.clock import Clock
 from penstock.config import MEMORY, BrokerConfig, TopicOptions, TopicSettings, settings_with
@@ -87,6 +89,7 @@ class Core:
         self.commits = Commits(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
+        self.transactions = Transactions(self.state, self.catalogue, self.publishing, self.commits)
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
@@ -104,6 +107,7 @@ class Core:
                 for number in range(topic.settings.partitions):
                     topic.partitions.append(open_partition(self.state, topic, number))
                 self._revive(topic)
+            self.transactions.open()
             self.access.open()
         except BaseException:
             self._abandon()
@@ -157,6 +161,8 @@ class Core:
                         self.close_consumer(consumer)
                 for partition in topic.partitions:
                     self._close_partition(partition)
+            if self.state.ledger is not None:
+                self.state.ledger.log.close()
         finally:
             self.state.closed = True
             self.state.commit.close()
@@ -188,6 +194,8 @@ class Core:
             for partition in topic.partitions:
                 for log in self._logs(partition):
                     log.abandon()
+        if self.state.ledger is not None:
+            self.state.ledger.log.abandon()
         self.state.commit.close()
         self.catalogue.close()
 
@@ -217,9 +225,12 @@ class Core:
                 self.streams.look(target)
             case Intents():
                 self.state.jobs.append(self.staging.resume(target.topic))
+            case Transactions():
+                self.state.jobs.append(self.transactions.look())
             case _ if target is self.state.flush:
                 self.maintenance.flush()
             case _ if target is self.state.upkeep:
+                self.transactions.forget_idle()
                 yield from self.maintenance.upkeep()
 
     # Topics.

@@ -22,6 +22,7 @@ from penstock.broker.steps import Steps
 from penstock.broker.tracing import parse_id
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
+from penstock.groups.commits import Commit
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -168,6 +169,46 @@ class LocalOperations:
             topic, group, consumer_id, max_in_flight, no_messages, options
         )
         return BatchConsumer(self._core, made)
+
+    # Transactions, for front ends.
+
+    def init_producer(
+        self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int
+    ) -> Steps[tuple[int, int]]:
+        """An id and an epoch for a producer, which may have a name."""
+        return self._core.transactions.init_producer(transactional_id, timeout_ms, producer_id, epoch)
+
+    def enlist(
+        self, topic: str, numbers: list[int], transactional_id: str, producer_id: int, epoch: int
+    ) -> Steps[None]:
+        """A transaction writes to these partitions."""
+        return self._core.transactions.enlist(topic, numbers, transactional_id, producer_id, epoch)
+
+    def enlist_group(
+        self, transactional_id: str, producer_id: int, epoch: int, group_name: str
+    ) -> Steps[None]:
+        """A transaction commits places of a group ..."""
+        return self._core.transactions.enlist_group(transactional_id, producer_id, epoch, group_name)
+
+    def enlist_commits(
+        self,
+        topic: str,
+        group: str,
+        commits: dict[int, Commit],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+    ) -> Steps[None]:
+        """... and these are they."""
+        return self._core.transactions.enlist_commits(
+            topic, group, commits, transactional_id, producer_id, epoch
+        )
+
+    def end_transaction(
+        self, transactional_id: str, producer_id: int, epoch: int, commit: bool
+    ) -> Steps[None]:
+        """It counts, or it does not."""
+        return self._core.transactions.end(transactional_id, producer_id, epoch, commit)
 
     # Groups and their consumers.
 

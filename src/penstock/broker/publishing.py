@@ -27,12 +27,15 @@ from penstock.broker.steps import Arrival, Durable, Steps
 from penstock.delivery import dedup
 from penstock.errors import (
     DelayOutOfRange,
+    InvalidBatch,
     InvalidValue,
     MessageTooLarge,
     MetadataStale,
     PenstockError,
     QueueFull,
 )
+from penstock.groups.transactions import check_write
+from penstock.log.transactions import IN_TRANSACTION
 from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
 from penstock.schedule.schedule import Schedule
@@ -45,10 +48,12 @@ from penstock.types import (
     signed_duration_ms,
 )
 from penstock.wire.records import (
+    CONTROL,
     DEDUP,
     EXPIRES,
     REDRIVEN,
     SCHEDULED,
+    TRANSACTIONAL,
     BatchBuilder,
     Header,
     check_batch,
@@ -177,10 +182,19 @@ class Publishing:
             if verdict == dedup.DUPLICATE:
                 topic.duplicates += 1
                 return Receipt(topic.name, partition.number, first, header.max_timestamp, None, True)
+            if header.attributes & TRANSACTIONAL:
+                self._check_transaction(partition, header)
         batch = bytearray(data)
         self._stamp(partition, batch, OURS)
         offset, timestamp = self._append_foreign(partition, header, batch)
         return Receipt(topic.name, partition.number, offset, timestamp)
+
+    def _check_transaction(self, partition: Partition, header: Header) -> None:
+        """Only what belongs to an open transaction is written as part of one."""
+        ledger = self._state.ledger
+        known = None if ledger is None else ledger.of_producer(header.producer_id)
+        place = (partition.topic.name, partition.number)
+        check_write(known, header.producer_id, header.producer_epoch, place)
 
     # Preparing.
 
@@ -454,6 +468,8 @@ def checked(topic: Topic, data: Any) -> Header:
     if header.size != len(data):
         why = f"it holds one batch of {header.size} bytes and more"
         raise InvalidValue(name="batch", value=len(data), why=why)
+    if header.attributes & IN_TRANSACTION and (header.attributes & CONTROL or header.producer_id < 0):
+        raise InvalidBatch(why="markers are the broker's, and a transaction is a producer's")
     if header.size > topic.settings.message_bytes_max + 1024 * header.count:
         raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
     return header

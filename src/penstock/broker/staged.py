@@ -36,6 +36,7 @@ from penstock.wire.records import (
     LANE_MASK,
     REDRIVEN,
     SCHEDULED,
+    TRANSACTIONAL,
     BatchBuilder,
     Header,
     check_batch,
@@ -45,7 +46,7 @@ from penstock.wire.rewriting import number_batch
 from penstock.wire.staged import decode_staged, relative
 
 READ_BYTES: Final = 1 << 20  # Of staging at a time: one batch, as a rule.
-FOREIGN: Final = DEDUP | REDRIVEN | CONTROL  # What a staged batch may not say of itself.
+FOREIGN: Final = DEDUP | REDRIVEN | CONTROL | TRANSACTIONAL  # What a staged batch may not say of itself.
 
 
 def read_staged(log: Log, staged: dict[str, Ranges]) -> Iterator[tuple[int, bytes]]:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from penstock.broker.intents import Intents
 from penstock.broker.journal import Journal
+from penstock.broker.ledger import Ledger
 from penstock.broker.rates import Counts, Meter
 from penstock.broker.steps import Steps, Waiter
 from penstock.clock import Clock
@@ -279,6 +280,7 @@ class State:
         self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
         self.upkeep = Chore()  # Retention, compaction, snapshots.
         self.topics: dict[str, Topic] = {}
+        self.ledger: Ledger | None = None  # Begun with the first transactional id.
         self.jobs: deque[Steps[None]] = deque()
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
         self.consumer_numbers = 0

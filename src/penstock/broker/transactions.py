@@ -1,0 +1,297 @@
+"""Transactions: messages to many partitions, and places of groups, that count together or not at all.
+
+    init_producer      a producer id and an epoch for a name; fences whoever had the name before
+    enlist             the transaction writes to these partitions            then the producer appends batches
+    enlist_group       ... and commits places of this group
+    enlist_commits     ... namely these                                      which count for nobody yet
+    end                1  the decision is written to the ledger and synced   the commit point
+                       2  a marker to each partition, places to the groups
+                       3  all of that is synced
+                       4  the ledger says that it is finished
+
+A crash before 1 leaves an open transaction: its producer may come back and go on with it, or it is
+aborted when its time is up.  After 1, whoever opens the directory goes on with 2: a partition knows
+by its open transactions whether it has its marker already, and a group's place is set to what it is.
+
+Readers see nothing of a transaction before its marker, and all of a partition's part with it
+(``log/transactions.py``); between two partitions there may be a moment.
+
+A caller may give up at any time: what is decided and not finished is finished by an alarm, which
+is also what aborts a transaction whose time is up.  Its time begins anew when a broker opens the
+directory.  A partition with an open transaction that nobody knows of (the ledger was lost) is closed
+by an abort, or its readers would wait for ever.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.broker.catalogue import Catalogue
+from penstock.broker.commits import Commits
+from penstock.broker.ledger import Ledger
+from penstock.broker.publishing import Publishing
+from penstock.broker.state import Partition, State
+from penstock.broker.steps import Durable, Steps
+from penstock.config import DAY_MS, MEMORY
+from penstock.errors import PenstockError, ProducerUnknown, RequestError
+from penstock.groups import transactions as rules
+from penstock.groups.commits import Commit
+from penstock.groups.transactions import TIMEOUT_MS_MAX, Transaction, checked_name
+from penstock.log.log import Log
+from penstock.types import whole_number
+
+logger = logging.getLogger("penstock")
+
+RETRY_MS: Final = 1000  # What could not be finished is tried again after this.
+EXPIRY_MS: Final = 7 * DAY_MS  # As Kafka's: an id that was not used for so long is forgotten.
+
+
+class Transactions:
+    """The coordinator of all transactions."""
+
+    def __init__(self, state: State, catalogue: Catalogue, publishing: Publishing, commits: Commits) -> None:
+        self._state = state
+        self._catalogue = catalogue
+        self._publishing = publishing
+        self._commits = commits
+        self._directory = f"{state.directory}/transactions"
+        self._deadlines: dict[str, int] = {}  # Of those that are ongoing, by the steady clock.
+        self._running: set[str] = set()  # Those that somebody is finishing.
+        self.alarm_ms = -1
+
+    # Life.
+
+    def open(self) -> None:
+        """The topics are open: know what was under way, and go on with it."""
+        if self._state.files.exists(self._directory):
+            for name, known in self._ledger.by_name.items():
+                self._watch(name, known)
+                for group, topic, commits in known.committed_places():
+                    self._commits.hold(topic, group, commits)
+        if any(partition.log.transactions.open for partition in self._partitions()) or self._unfinished():
+            self._state.jobs.append(self.look())
+
+    @property
+    def _ledger(self) -> Ledger:
+        """Begun with the first transactional id."""
+        if self._state.ledger is None:
+            self._state.files.make_directory(self._directory)
+            durability = "memory" if self._state.directory == MEMORY else "fsync"
+            self._state.ledger = Ledger(self._state.files, self._directory, durability, self._state.clock)
+        return self._state.ledger
+
+    def forget_idle(self) -> None:
+        """Forget the ids that nobody has used for long."""
+        if self._state.ledger is None:
+            return
+        horizon_ms = self._state.clock.wall_ms() - EXPIRY_MS
+        for name, known in list(self._ledger.by_name.items()):
+            if known.used_ms > horizon_ms:
+                return  # The oldest come first.
+            if known.is_at_rest:
+                self._ledger.forget(name)
+
+    # Producers.
+
+    def init_producer(
+        self, name: str | None, timeout_ms: int, producer_id: int, epoch: int
+    ) -> Steps[tuple[int, int]]:
+        """Id and epoch for a producer: a new id, or if it has a name the next epoch of that.
+
+        ``producer_id`` and ``epoch`` are those it has, or -1.
+        """
+        if name is None:
+            return self._catalogue.new_producer_id(), 0
+        checked_name(name)
+        whole_number("timeout_ms", timeout_ms, 1, TIMEOUT_MS_MAX)
+        owner = (producer_id, epoch) if producer_id >= 0 else None
+        ledger = self._ledger
+        known = ledger.by_name.get(name)
+        while known is not None and known.state == "ongoing":
+            rules.check_owner(known, owner)
+            yield from self._decide(name, rules.fence(known, self._state.clock.wall_ms()))
+            known = ledger.by_name[name]
+            owner = owner and (known.producer_id, known.epoch)
+        fresh = rules.initialise(
+            known,
+            self._catalogue.new_producer_id,
+            timeout_ms=timeout_ms,
+            now_ms=self._state.clock.wall_ms(),
+            owner=owner,
+        )
+        yield from self._promise(name, fresh)
+        return fresh.producer_id, fresh.epoch
+
+    # What belongs to a transaction.
+
+    def enlist(self, topic: str, numbers: list[int], name: str, producer_id: int, epoch: int) -> Steps[None]:
+        """The transaction writes to these partitions of a topic."""
+        for number in numbers:
+            self._state.topic(topic).partition(number)
+        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        places = [(topic, number) for number in numbers]
+        yield from self._promise(name, rules.enlist(known, producer_id, epoch, places, now_ms))
+
+    def enlist_group(self, name: str, producer_id: int, epoch: int, group: str) -> Steps[None]:
+        """The transaction commits places of a group."""
+        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        yield from self._promise(name, rules.enlist_group(known, producer_id, epoch, group, now_ms))
+
+    def enlist_commits(
+        self,
+        topic: str,
+        group: str,
+        commits: dict[int, Commit],
+        name: str,
+        producer_id: int,
+        epoch: int,
+    ) -> Steps[None]:
+        """So far has the group read, if the transaction commits."""
+        for number in commits:
+            self._state.topic(topic).partition(number)
+        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        told = rules.enlist_commits(known, producer_id, epoch, group, {topic: commits}, now_ms)
+        self._put(name, told)
+        before = known.groups[group].commits.get(topic, {})
+        self._commits.hold(topic, group, commits.keys() - before.keys())
+        yield Durable(self._ledger.log)
+
+    # The end.
+
+    def end(self, name: str, producer_id: int, epoch: int, commit: bool) -> Steps[None]:
+        """Commit or abort; the answer comes when everybody may see it."""
+        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        decided = rules.end(known, producer_id, epoch, commit, now_ms)
+        if decided is known:
+            yield Durable(self._ledger.log)
+        else:
+            yield from self._decide(name, decided)
+
+    def look(self) -> Steps[None]:
+        """The alarm rang: abort what took too long, go on with what is not finished."""
+        yield from self._close_orphans()
+        now_ms = self._state.clock.steady_ms()
+        for name in [name for name, due_ms in self._deadlines.items() if due_ms <= now_ms]:
+            known = self._ledger.by_name[name]
+            if known.state == "ongoing":
+                self._put(name, rules.fence(known, self._state.clock.wall_ms()))
+        for name in self._unfinished() - self._running:
+            yield from self._finish(name)
+        if self._deadlines:
+            self._state.alarms.set(self, min(self._deadlines.values()))
+
+    def _unfinished(self) -> set[str]:
+        if self._state.ledger is None:
+            return set()
+        return {name for name, known in self._ledger.by_name.items() if known.is_ending}
+
+    def _known(self, name: str, producer_id: int) -> Transaction:
+        checked_name(name)
+        known = None if self._state.ledger is None else self._ledger.by_name.get(name)
+        if known is None:
+            raise ProducerUnknown(producer_id=producer_id)
+        return known
+
+    # Writing down.
+
+    def _promise(self, name: str, known: Transaction) -> Steps[None]:
+        """Answer when it is durable."""
+        if self._ledger.by_name.get(name) is not known:
+            self._put(name, known)
+        yield Durable(self._ledger.log)
+
+    def _put(self, name: str, known: Transaction) -> None:
+        self._ledger.put(name, known)
+        self._watch(name, known)
+
+    def _watch(self, name: str, known: Transaction) -> None:
+        if known.state != "ongoing":
+            self._deadlines.pop(name, None)
+        elif name not in self._deadlines:
+            self._deadlines[name] = self._state.clock.steady_ms() + known.timeout_ms
+            self._state.alarms.set(self, self._deadlines[name])
+
+    def _decide(self, name: str, decided: Transaction) -> Steps[None]:
+        self._put(name, decided)
+        yield from self._finish(name)
+
+    def _finish(self, name: str) -> Steps[None]:
+        """From the commit point on: do what is decided, as far as it is not done."""
+        self._running.add(name)
+        try:
+            yield Durable(self._ledger.log)
+            known = self._ledger.by_name[name]
+            logs = self._mark(known)
+            if known.state == "committing":
+                yield from self._commit(known)
+            for log in logs:
+                yield Durable(log)
+            self._put(name, rules.finish(known))
+            for group, topic, commits in known.committed_places():
+                self._commits.release(topic, group, commits)
+        finally:
+            self._running.discard(name)
+            if self._ledger.by_name[name].is_ending:
+                self._state.alarms.set(self, self._state.clock.steady_ms() + RETRY_MS)
+
+    def _mark(self, known: Transaction) -> list[Log]:
+        """A marker to every partition that waits for one; the logs that are to be synced.
+
+        A partition that fails does not keep the others from theirs.
+        """
+        logs: list[Log] = []
+        failure: PenstockError | None = None
+        for partition in self._enlisted(known.partitions):
+            try:
+                if known.producer_id in partition.log.transactions.open:
+                    self._end_on(partition, known.producer_id, known.epoch, known.state == "committing")
+            except PenstockError as error:
+                failure = error
+            if partition.log.config.durability != "memory":
+                logs.append(partition.log)  # Also of "os": what is finished must not be open after a crash.
+        if failure is not None:
+            raise failure
+        return logs
+
+    def _enlisted(self, places: Iterable[rules.Place]) -> list[Partition]:
+        """Those that are still there; a topic that was deleted needs nothing any more."""
+        found: list[Partition] = []
+        for topic_name, number in sorted(places):
+            topic = self._state.topics.get(topic_name)
+            if topic is not None and number < len(topic.partitions):
+                found.append(topic.partitions[number])
+        return found
+
+    def _end_on(self, partition: Partition, producer_id: int, epoch: int, commit: bool) -> None:
+        log = partition.log
+        log.end_transaction(producer_id, epoch, commit, self._state.clock.wall_ms())
+        partition.producers.end_epoch(producer_id, epoch, log.last_timestamp)
+        self._publishing.appended(partition, 0)
+
+    def _commit(self, known: Transaction) -> Steps[None]:
+        """A place that cannot be set (its topic is gone, the group is another's by now) holds nobody up."""
+        for group, topic, commits in known.committed_places():
+            try:
+                yield from self._commits.commit(topic, group, commits)
+            except RequestError as error:
+                logger.warning("a transaction commits no place of group %s on %s: %s", group, topic, error)
+
+    # Partitions.
+
+    def _partitions(self) -> Iterable[Partition]:
+        for topic in self._state.topics.values():
+            yield from topic.partitions
+
+    def _close_orphans(self) -> Steps[None]:
+        """Abort what no transaction stands for: only a lost or older ledger leaves that (X2)."""
+        for partition in list(self._partitions()):
+            for producer_id in list(partition.log.transactions.open):
+                ledger = self._state.ledger
+                known = None if ledger is None else ledger.of_producer(producer_id)
+                place = (partition.topic.name, partition.number)
+                if known is not None and not known.is_at_rest and place in known.partitions:
+                    continue
+                logger.warning("no transaction stands for producer %d on %s:%d", producer_id, *place)
+                self._end_on(partition, producer_id, 0 if known is None else known.epoch, commit=False)
+                if partition.log.config.durability != "memory":
+                    yield Durable(partition.log)

@@ -1,0 +1,228 @@
+"""Transactions of producers: the rules, as plain functions from one state to the next.
+
+A producer that names itself (its *transactional id*) writes to many partitions,
+and says how far a group has read, and all of that counts or none of it does.
+
+                       enlist, enlist_offsets              end(commit=True)
+    EMPTY, COMMITTED ───────────────────────> ONGOING ───────────────────────> COMMITTING ──> COMMITTED
+    or ABORTED                                   │                              finish
+                                                 ├── end(commit=False) ──────> ABORTING ────> ABORTED
+                                                 └── fence: its time is up, or another one came
+
+``initialise`` gives out a producer id and an epoch.  Whoever asks again under the same
+name gets the next epoch, and whoever has an older one is *fenced*: refused for good.
+So of two processes with one name the later one wins, and what the earlier left is aborted.
+
+The rules are Kafka's, and so are their corners: a producer that asks for the next epoch
+and names the one it has (``producer_id`` and ``epoch``) is not fenced by the answer that it
+did not get; and an ``end`` that is repeated is answered like the first.
+
+Invariants:
+
+    X1  the epoch of a producer id only rises, and rises whenever somebody is fenced
+    X2  a batch is taken only in an ONGOING transaction that has enlisted its partition, so a partition
+        with an open transaction is one that ``finish`` will visit
+    X3  from COMMITTING there is only COMMITTED, from ABORTING only ABORTED
+
+A ``Transaction`` is a value: whoever decides gets a new one, writes it down whole, and only
+then lets it count.  Leaves out files, time and markers (``broker/transactions.py``), and what a
+partition knows of its producers (``delivery/dedup.py``, ``log/transactions.py``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.errors import (
+    InvalidValue,
+    ProducerFenced,
+    ProducerUnknown,
+    TransactionBusy,
+    TransactionNotOpen,
+)
+from penstock.groups.commits import Commit
+
+EPOCH_MAX: Final = 32_766  # One below the most that 16 bits hold: whoever has it can still be fenced.
+TIMEOUT_MS_MAX: Final = 15 * 60 * 1000  # As Kafka's: for so long a silent producer holds readers up.
+NAME_LENGTH_MAX: Final = 1000
+
+Place = tuple[str, int]  # Topic and partition.
+State = Literal["empty", "ongoing", "committing", "aborting", "committed", "aborted"]
+
+
+class GroupCommits(msgspec.Struct, frozen=True, array_like=True):
+    """What a transaction commits for one group."""
+
+    commits: dict[str, dict[int, Commit]] = {}  # By topic and partition.
+
+
+class Transaction(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of one transactional id."""
+
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    used_ms: int  # Wall time of the last change: an id that nobody uses is forgotten.
+    state: State = "empty"
+    last_epoch: int = -1  # The one before, if its owner itself asked for the next.
+    partitions: frozenset[Place] = frozenset()
+    groups: dict[str, GroupCommits] = {}
+
+    def committed_places(self) -> Iterator[tuple[str, str, dict[int, Commit]]]:
+        """Group, topic, and the places by partition that it commits."""
+        for group, of_group in self.groups.items():
+            for topic, commits in of_group.commits.items():
+                yield group, topic, commits
+
+    @property
+    def is_ending(self) -> bool:
+        """Decided, and on its way to all partitions."""
+        return self.state in ("committing", "aborting")
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing is under way."""
+        return self.state in ("empty", "committed", "aborted")
+
+
+def checked_name(name: object) -> str:
+    """A transactional id, if it may be one."""
+    if isinstance(name, str) and 0 < len(name) <= NAME_LENGTH_MAX:
+        return name
+    why = f"it is text of 1 to {NAME_LENGTH_MAX} characters"
+    raise InvalidValue(name="transactional_id", value=name, why=why)
+
+
+# A name and its producer.
+
+
+def initialise(
+    known: Transaction | None,
+    new_producer_id: Callable[[], int],
+    *,
+    timeout_ms: int,
+    now_ms: int,
+    owner: tuple[int, int] | None = None,
+) -> Transaction:
+    """The producer's next epoch; ``owner`` is the id and epoch that it has, if it says so.
+
+    What it has under way is to be aborted before (``fence``).
+    """
+    if known is None:
+        return Transaction(new_producer_id(), 0, timeout_ms, now_ms)
+    check_owner(known, owner)
+    _check_rest(known)
+    assert known.state != "ongoing", "it was fenced"
+    fresh = {"timeout_ms": timeout_ms, "used_ms": now_ms, "state": "empty"}
+    if owner is not None and owner[1] == known.last_epoch:  # Its answer got lost: here it is again.
+        return msgspec.structs.replace(known, **fresh)
+    fresh |= {"partitions": frozenset(), "groups": {}}
+    if known.epoch >= EPOCH_MAX:
+        return msgspec.structs.replace(known, producer_id=new_producer_id(), epoch=0, last_epoch=-1, **fresh)
+    last_epoch = -1 if owner is None else known.epoch
+    return msgspec.structs.replace(known, epoch=known.epoch + 1, last_epoch=last_epoch, **fresh)
+
+
+def check_owner(known: Transaction, owner: tuple[int, int] | None) -> None:
+    """Whoever names what it has must have it, or have had it until its own last question."""
+    if owner is None:
+        return
+    producer_id, epoch = owner
+    if producer_id != known.producer_id or epoch not in (known.epoch, known.last_epoch):
+        raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=known.epoch)
+
+
+def fence(known: Transaction, now_ms: int) -> Transaction:
+    """Abort what is under way, and let its producer do nothing any more."""
+    assert known.state == "ongoing"
+    return msgspec.structs.replace(
+        known, epoch=known.epoch + 1, last_epoch=-1, state="aborting", used_ms=now_ms
+    )
+
+
+# What belongs to a transaction.
+
+
+def enlist(
+    known: Transaction, producer_id: int, epoch: int, places: Iterable[Place], now_ms: int
+) -> Transaction:
+    """Partitions that the transaction writes to; the first of them begins it."""
+    _check_producer(known, producer_id, epoch)
+    _check_rest(known)
+    partitions = frozenset(places)
+    if known.state == "ongoing":
+        if partitions <= known.partitions:
+            return known
+        return msgspec.structs.replace(known, partitions=known.partitions | partitions, used_ms=now_ms)
+    return msgspec.structs.replace(known, state="ongoing", partitions=partitions, groups={}, used_ms=now_ms)
+
+
+def enlist_group(known: Transaction, producer_id: int, epoch: int, group: str, now_ms: int) -> Transaction:
+    """A group whose place the transaction will commit."""
+    begun = enlist(known, producer_id, epoch, (), now_ms)
+    if group in begun.groups:
+        return begun
+    return msgspec.structs.replace(begun, groups={**begun.groups, group: GroupCommits()}, used_ms=now_ms)
+
+
+def enlist_commits(
+    known: Transaction,
+    producer_id: int,
+    epoch: int,
+    group: str,
+    commits: dict[str, dict[int, Commit]],
+    now_ms: int,
+) -> Transaction:
+    """How far the group has read, if the transaction commits; later ones take the place of earlier ones."""
+    _check_producer(known, producer_id, epoch)
+    if known.state != "ongoing" or group not in known.groups:
+        raise TransactionNotOpen(what=f"a place of group {group!r}", state=known.state)
+    merged = {topic: dict(of_topic) for topic, of_topic in known.groups[group].commits.items()}
+    for topic, of_topic in commits.items():
+        merged.setdefault(topic, {}).update(of_topic)
+    groups = {**known.groups, group: GroupCommits(merged)}
+    return msgspec.structs.replace(known, groups=groups, used_ms=now_ms)
+
+
+def check_write(known: Transaction | None, producer_id: int, epoch: int, place: Place) -> None:
+    """Whether a batch may be written as part of a transaction (X2)."""
+    if known is None:
+        raise ProducerUnknown(producer_id=producer_id)
+    _check_producer(known, producer_id, epoch)
+    if known.state != "ongoing" or place not in known.partitions:
+        raise TransactionNotOpen(what=f"a batch for {place[0]}:{place[1]}", state=known.state)
+
+
+# Its end.
+
+
+def end(known: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Transaction:
+    """Decided; the same value if it was decided so before, and all is done."""
+    _check_producer(known, producer_id, epoch)
+    if known.state == ("committed" if commit else "aborted"):
+        return known
+    if known.state == ("committing" if commit else "aborting"):
+        raise TransactionBusy(state=known.state)
+    if known.state != "ongoing":
+        raise TransactionNotOpen(what="its end", state=known.state)
+    return msgspec.structs.replace(known, state="committing" if commit else "aborting", used_ms=now_ms)
+
+
+def finish(known: Transaction) -> Transaction:
+    """All partitions have their markers, all groups their places."""
+    assert known.is_ending
+    state: State = "committed" if known.state == "committing" else "aborted"
+    return msgspec.structs.replace(known, state=state, partitions=frozenset(), groups={})
+
+
+def _check_producer(known: Transaction, producer_id: int, epoch: int) -> None:
+    if producer_id != known.producer_id:
+        raise ProducerUnknown(producer_id=producer_id)
+    if epoch != known.epoch:
+        raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=known.epoch)
+
+
+def _check_rest(known: Transaction) -> None:
+    if known.is_ending:
+        raise TransactionBusy(state=known.state)

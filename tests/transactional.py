@@ -1,0 +1,69 @@
+"""A producer with transactions, as Kafka's clients have one, on a broker in this process."""
+
+from typing import Any
+
+from penstock.api.broker import Broker
+from penstock.groups.commits import Commit
+from penstock.message import Receipt
+from penstock.wire.records import TRANSACTIONAL, BatchBuilder
+
+TIMEOUT_MS = 60_000
+
+
+def run(broker: Broker, name: str, *arguments: Any) -> Any:
+    """An operation that is for front ends."""
+    return broker._driver.run(getattr(broker._operations, name)(*arguments))
+
+
+def batch(
+    values: list[bytes], producer: int, epoch: int, sequence: int, attributes: int = TRANSACTIONAL
+) -> bytes:
+    builder = BatchBuilder()
+    for value in values:
+        builder.add(None, value, [])
+    return bytes(builder.build(0, 0, attributes, producer, epoch, sequence))
+
+
+class Producer:
+    """Enlists what it writes to, and numbers its batches."""
+
+    def __init__(self, broker: Broker, name: str = "p", timeout_ms: int = TIMEOUT_MS) -> None:
+        self.broker = broker
+        self.name = name
+        self.timeout_ms = timeout_ms
+        self.id, self.epoch = run(broker, "init_producer", name, timeout_ms, -1, -1)
+        self.sequences: dict[tuple[str, int], int] = {}
+
+    def enlist(self, topic: str, partition: int = 0) -> None:
+        run(self.broker, "enlist", topic, [partition], self.name, self.id, self.epoch)
+
+    def write(self, topic: str, *values: bytes, partition: int = 0) -> Receipt:
+        self.enlist(topic, partition)
+        return self.append(topic, *values, partition=partition)
+
+    def append(self, topic: str, *values: bytes, partition: int = 0) -> Receipt:
+        place = (topic, partition)
+        sequence = self.sequences.get(place, 0)
+        data = batch(list(values), self.id, self.epoch, sequence)
+        receipt = self.broker.append(topic, partition, data)
+        self.sequences[place] = sequence + len(values)
+        return receipt
+
+    def commit_place(self, topic: str, group: str, offset: int, partition: int = 0, note: str = "") -> None:
+        run(self.broker, "enlist_group", self.name, self.id, self.epoch, group)
+        commits = {partition: Commit(offset, 0, note)}
+        run(self.broker, "enlist_commits", topic, group, commits, self.name, self.id, self.epoch)
+
+    def end(self, commit: bool) -> None:
+        run(self.broker, "end_transaction", self.name, self.id, self.epoch, commit)
+
+    def commit(self) -> None:
+        self.end(commit=True)
+
+    def abort(self) -> None:
+        self.end(commit=False)
+
+
+def committed(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
+    """What a reader sees."""
+    return [message.value for message in broker.read(topic, partition=partition, limit=10_000)]

@@ -1,0 +1,497 @@
+"""Transactions of the broker: what readers see of them, fences, times, places, restarts."""
+
+import pytest
+from tests.transactional import Producer, batch, committed, run
+
+from penstock.broker.ledger import Ledger
+from penstock.config import BrokerConfig
+from penstock.errors import (
+    InvalidBatch,
+    InvalidValue,
+    PartitionNotFound,
+    ProducerFenced,
+    ProducerUnknown,
+    TransactionNotOpen,
+)
+from penstock.log.transactions import IN_TRANSACTION
+from penstock.testing import TestBroker
+from penstock.testing.files import CrashDisk
+from penstock.wire.records import TRANSACTIONAL, decode_batch, read_header
+
+
+@pytest.fixture
+def broker(penstock: TestBroker) -> TestBroker:
+    penstock.create_topic("orders", partitions=2)
+    return penstock
+
+
+def fetched(broker: TestBroker, topic: str = "orders") -> list[bytes | None]:
+    data = broker.fetch(topic, 0, 0).batches
+    at, values = 0, []
+    while at < len(data):
+        values += [record.value for record in decode_batch(data, at)]
+        at += read_header(data, at).size
+    return values
+
+
+def ledger_of(broker: TestBroker) -> Ledger:
+    ledger = broker._core.state.ledger
+    assert ledger is not None
+    return ledger
+
+
+# What readers see.
+
+
+def test_nobody_sees_a_message_before_its_transaction_is_committed(broker: TestBroker) -> None:
+    queue = broker.consumer("orders", group="queue")
+    stream = broker.consumer("orders", group="stream", kind="stream")
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    broker.publish("orders", b"behind", partition=0)
+
+    assert [queue.receive(), stream.receive(), committed(broker, "orders"), fetched(broker)] == [[]] * 4
+    assert broker.describe_topic("orders").partitions[0].end == 0
+
+    producer.commit()
+
+    both = [b"a", b"behind"]
+    assert committed(broker, "orders") == fetched(broker) == both
+    for consumer in (queue, stream):
+        assert [message.value for message in consumer.receive(max_messages=10)] == both
+
+
+def test_nobody_ever_sees_a_message_of_an_aborted_transaction(broker: TestBroker) -> None:
+    queue = broker.consumer("orders", group="queue")
+    stream = broker.consumer("orders", group="stream", kind="stream")
+    producer = Producer(broker)
+    producer.write("orders", *[b"aborted"] * 10)
+    broker.publish("orders", b"behind", partition=0)
+
+    producer.abort()
+
+    assert committed(broker, "orders") == fetched(broker) == [b"behind"]
+    for consumer in (queue, stream):
+        messages = consumer.receive(max_messages=100)
+        assert [message.value for message in messages] == [b"behind"]
+        consumer.ack(messages)
+        assert consumer.receive() == []
+
+
+def test_markers_and_aborts_are_settled_on_the_way(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    for number in range(6):
+        producer.write("orders", b"%d" % number)
+        producer.end(commit=number % 2 == 0)
+    consumer = broker.consumer("orders", group="workers")
+
+    values = []
+    while messages := consumer.receive(max_messages=1):
+        values += [message.value for message in messages]
+        consumer.ack(messages)
+
+    assert values == [b"0", b"2", b"4"]
+    assert broker.describe_group("orders", "workers").lag == 0
+
+
+def test_an_ordered_group_passes_over_aborts(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"aborted")
+    producer.abort()
+    broker.publish("orders", b"x", key="k", partition=0)
+    consumer = broker.consumer("orders", group="ordered", ordered=True)
+
+    assert [message.value for message in consumer.receive(max_messages=10)] == [b"x"]
+
+
+def test_a_consumer_of_batches_is_lent_no_aborts(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", *[b"aborted"] * 20)
+    producer.abort()
+    producer.write("orders", *[b"committed"] * 20)
+    producer.commit()
+    consumer = run(broker, "batch_consumer", "orders", "g", None, None, {})
+
+    lent = broker._driver.run(consumer.receive(100, 0))
+
+    assert [record.value for part in lent for record in decode_batch(part.data)] == [b"committed"] * 20
+
+
+def test_a_transaction_is_whole_over_partitions(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a", partition=0)
+    producer.write("orders", b"b", partition=1)
+
+    producer.commit()
+
+    assert [committed(broker, "orders", number) for number in (0, 1)] == [[b"a"], [b"b"]]
+
+
+def test_a_group_that_begins_at_the_end_gets_what_is_not_decided_yet(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    consumer = broker.consumer("orders", group="late", start="latest")
+
+    producer.commit()
+
+    assert [message.value for message in consumer.receive()] == [b"a"]
+
+
+def test_a_transaction_that_wrote_nothing_leaves_nothing(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.enlist("orders")
+
+    producer.commit()
+
+    assert broker.describe_topic("orders").partitions[0].end == 0
+
+
+def test_retention_waits_for_what_is_not_decided() -> None:
+    with TestBroker.open(config=BrokerConfig(maintenance_ms=1000)) as broker:
+        broker.create_topic("orders", retention="1s")
+        producer = Producer(broker, timeout_ms=900_000)
+        producer.write("orders", b"a")
+
+        broker.advance("60s")
+        producer.commit()
+
+        assert committed(broker, "orders") == [b"a"]
+
+
+def test_whoever_waits_is_woken_by_the_commit(broker: TestBroker) -> None:
+    consumer = broker.consumer("orders", group="g")
+    producer = Producer(broker, timeout_ms=5000)
+    producer.write("orders", b"a")
+    broker.publish("orders", b"behind", partition=0)
+
+    # The clock moves to what is due next: the timeout, which aborts.
+    assert [message.value for message in consumer.receive(wait="10s")] == [b"behind"]
+
+
+# Rules.
+
+
+def test_the_next_producer_of_that_name_fences_the_one_before(broker: TestBroker) -> None:
+    first = Producer(broker)
+    first.write("orders", b"of the first")
+
+    second = Producer(broker)
+
+    assert second.id == first.id
+    assert second.epoch > first.epoch
+    for late in (lambda: first.append("orders", b"late"), first.commit, lambda: first.enlist("orders")):
+        with pytest.raises(ProducerFenced):
+            late()
+    second.write("orders", b"of the second")
+    second.commit()
+    assert committed(broker, "orders") == [b"of the second"]
+
+
+def test_a_producer_that_names_its_epoch_gets_the_next_and_again_the_same(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    mine = (producer.id, producer.epoch)
+
+    following = run(broker, "init_producer", "p", 60_000, *mine)
+    again = run(broker, "init_producer", "p", 60_000, *mine)
+
+    assert following == again == (producer.id, producer.epoch + 1)
+    run(broker, "init_producer", "p", 60_000, -1, -1)
+    for stale in (mine, following, (99, 0)):
+        with pytest.raises(ProducerFenced):
+            run(broker, "init_producer", "p", 60_000, *stale)
+
+
+def test_a_producer_without_a_name_gets_a_new_id_each_time(broker: TestBroker) -> None:
+    ids = [run(broker, "init_producer", None, 0, -1, -1) for _ in range(3)]
+
+    assert len({producer_id for producer_id, _ in ids}) == 3
+    assert {epoch for _, epoch in ids} == {0}
+
+
+def test_epochs_do_not_run_out(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    ledger = ledger_of(broker)
+    known = ledger.by_name["p"]
+    ledger.put("p", type(known)(known.producer_id, 32_766, 60_000, known.used_ms))
+
+    following = run(broker, "init_producer", "p", 60_000, -1, -1)
+
+    assert following[1] == 0
+    assert following[0] != producer.id
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_that_is_repeated_is_answered_like_the_first(broker: TestBroker, commit: bool) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    producer.end(commit)
+
+    producer.end(commit)
+
+    with pytest.raises(TransactionNotOpen):
+        producer.end(not commit)
+
+
+def test_a_batch_is_taken_only_where_its_transaction_is_open(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    with pytest.raises(TransactionNotOpen):
+        producer.append("orders", b"a")
+    with pytest.raises(TransactionNotOpen):
+        producer.commit()
+    producer.enlist("orders", 1)
+    with pytest.raises(TransactionNotOpen):
+        producer.append("orders", b"a", partition=0)
+    with pytest.raises(PartitionNotFound):
+        producer.enlist("orders", 2)
+    producer.append("orders", b"a", partition=1)
+    producer.commit()
+    with pytest.raises(TransactionNotOpen):
+        producer.append("orders", b"b", partition=1)
+
+
+def test_a_producer_that_nobody_knows_is_told_so(broker: TestBroker) -> None:
+    with pytest.raises(ProducerUnknown):
+        broker.append("orders", 0, batch([b"a"], 99, 0, 0))
+    producer = Producer(broker)
+    producer.id += 1
+    for unknown in (producer.commit, lambda: producer.enlist("orders")):
+        with pytest.raises(ProducerUnknown):
+            unknown()
+
+
+@pytest.mark.parametrize(("producer", "attributes"), [(7, IN_TRANSACTION), (-1, TRANSACTIONAL)])
+def test_nobody_but_the_broker_writes_markers(broker: TestBroker, producer: int, attributes: int) -> None:
+    with pytest.raises(InvalidBatch):
+        broker.append("orders", 0, batch([b"a"], producer, 0, 0, attributes))
+
+
+@pytest.mark.parametrize(("name", "timeout_ms"), [("", 1000), ("x" * 1001, 1000), ("p", 0), ("p", 900_001)])
+def test_a_name_and_a_timeout_have_their_limits(broker: TestBroker, name: str, timeout_ms: int) -> None:
+    with pytest.raises(InvalidValue):
+        Producer(broker, name, timeout_ms)
+
+
+def test_a_batch_that_comes_again_after_the_end_is_known(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    first = producer.write("orders", b"a")
+    producer.commit()
+
+    again = broker.append("orders", 0, batch([b"a"], producer.id, producer.epoch, 0))
+
+    assert (again.duplicate, again.offset) == (True, first.offset)
+
+
+# Time.
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(broker: TestBroker) -> None:
+    producer = Producer(broker, timeout_ms=5000)
+    producer.write("orders", b"a")
+    broker.publish("orders", b"behind", partition=0)
+
+    broker.advance("4s")
+    assert committed(broker, "orders") == []
+    broker.advance("1s")
+
+    assert committed(broker, "orders") == [b"behind"]
+    for late in (producer.commit, lambda: producer.append("orders", b"late")):
+        with pytest.raises(ProducerFenced):
+            late()
+
+
+def test_a_name_that_nobody_used_for_a_week_is_forgotten(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    broker.advance("4d")
+    other = Producer(broker, "other")
+    broker.advance("4d")
+
+    with pytest.raises(ProducerUnknown):
+        producer.enlist("orders")
+    other.enlist("orders")
+
+
+# Places of groups.
+
+
+def test_a_place_counts_when_the_transaction_is_committed(broker: TestBroker) -> None:
+    broker.publish_batch("orders", [b"in"] * 10)
+    producer = Producer(broker)
+    producer.write("orders", b"out", partition=1)
+    producer.commit_place("orders", "g", 5, note="n")
+    commits = broker._core.commits
+
+    assert commits.unsettled("orders", "g", 0)
+    assert commits.read("orders", "g") == {}
+    producer.commit()
+
+    assert not commits.unsettled("orders", "g", 0)
+    assert commits.read("orders", "g")[0].offset == 5
+    assert broker.describe_group("orders", "g").partitions[0].floor == 5
+
+
+def test_a_place_of_an_aborted_transaction_never_counts(broker: TestBroker) -> None:
+    broker.publish_batch("orders", [b"in"] * 10)
+    producer = Producer(broker)
+    producer.commit_place("orders", "g", 5)
+    producer.commit_place("orders", "g", 7)
+
+    producer.abort()
+
+    commits = broker._core.commits
+    assert commits.read("orders", "g") == {}
+    assert not commits.unsettled("orders", "g", 0)
+
+
+def test_a_place_belongs_to_a_group_that_was_enlisted(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.enlist("orders")
+    with pytest.raises(TransactionNotOpen):
+        run(broker, "enlist_commits", "orders", "g", {}, "p", producer.id, producer.epoch)
+
+
+def test_a_place_that_cannot_be_set_holds_nobody_up(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    producer.commit_place("orders", "g", 1)
+    broker.create_group("orders", "g", kind="queue")
+
+    producer.commit()
+
+    assert committed(broker, "orders") == [b"a"]
+
+
+# Restarts.
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_a_producer_goes_on_with_its_transaction_after_a_restart(how: str) -> None:
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders")
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    producer.commit_place("orders", "g", 3, note="n")
+    broker.close() if how == "closed" else disk.kill()
+
+    with TestBroker.open("data", files=disk) as broker:
+        assert committed(broker, "orders") == []
+        assert broker._core.commits.unsettled("orders", "g", 0)
+        producer.broker = broker
+        producer.append("orders", b"b")
+        producer.commit()
+        assert committed(broker, "orders") == [b"a", b"b"]
+        commits = broker._core.commits
+        assert [(place.offset, place.metadata) for place in commits.read("orders", "g").values()] == [
+            (3, "n")
+        ]
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+@pytest.mark.parametrize("lost", ["nothing", "digest"])
+def test_what_was_aborted_stays_hidden_after_a_restart(how: str, lost: str) -> None:
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders")
+    producer = Producer(broker)
+    for commit in (False, True, False):
+        producer.write("orders", b"%d" % commit)
+        producer.end(commit)
+    broker.close() if how == "closed" else disk.kill()
+    if lost == "digest":
+        disk.remove("data/topics/orders/0/digest")
+
+    with TestBroker.open("data", files=disk) as broker:
+        assert committed(broker, "orders") == fetched(broker) == [b"1"]
+        producer.broker = broker
+        producer.write("orders", b"more")
+        producer.commit()
+        assert committed(broker, "orders") == [b"1", b"more"]
+
+
+def test_the_time_of_a_transaction_begins_anew_after_a_restart() -> None:
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders")
+    Producer(broker, timeout_ms=5000).write("orders", b"a")
+    broker.publish("orders", b"behind")
+    disk.kill()
+
+    with TestBroker.open("data", files=disk) as broker:
+        broker.advance("4s")
+        assert committed(broker, "orders") == []
+        broker.advance("1s")
+        assert committed(broker, "orders") == [b"behind"]
+
+
+def test_a_fence_holds_after_a_restart() -> None:
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders")
+    first = Producer(broker)
+    Producer(broker)
+    disk.kill()
+
+    with TestBroker.open("data", files=disk) as broker:
+        first.broker = broker
+        with pytest.raises(ProducerFenced):
+            first.enlist("orders")
+
+
+def test_a_transaction_that_nobody_knows_of_is_aborted_when_the_broker_opens() -> None:
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders")
+    Producer(broker).write("orders", b"a")
+    broker.publish("orders", b"behind")
+    broker.close()
+    disk.remove_tree("data/transactions")
+
+    with TestBroker.open("data", files=disk) as broker:
+        assert committed(broker, "orders") == [b"behind"]
+
+
+def test_a_transaction_over_a_topic_that_was_deleted_ends(broker: TestBroker) -> None:
+    broker.create_topic("other")
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    producer.write("other", b"b")
+    broker.delete_topic("other")
+
+    producer.commit()
+
+    assert committed(broker, "orders") == [b"a"]
+
+
+def test_the_ledger_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.broker.ledger.SEGMENT_BYTES", 4096)
+    disk = CrashDisk()
+    broker = TestBroker.open("data", files=disk)
+    broker.create_topic("orders")
+    producers = [Producer(broker, f"p{number}") for number in range(5)]
+    for _ in range(50):
+        for producer in producers:
+            producer.write("orders", b"a")
+            producer.commit()
+    ledger = ledger_of(broker)
+    assert ledger.log.size_bytes < 12_000
+    before = ledger.by_name
+    disk.kill()
+
+    with TestBroker.open("data", files=disk) as broker:
+        assert ledger_of(broker).by_name == before
+        assert len(committed(broker, "orders")) == 250
+
+
+def test_the_name_that_was_not_used_for_longest_makes_room(
+    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.ledger.IDS_MAX", 2)
+    busy = Producer(broker, "busy")
+    busy.enlist("orders")
+    idle, last = Producer(broker, "idle"), Producer(broker, "last")
+
+    busy.append("orders", b"a")
+    busy.commit()
+    last.enlist("orders")
+    with pytest.raises(ProducerUnknown):
+        idle.enlist("orders")
