@@ -33,20 +33,20 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install -qq --editable . --group dev
 	@touch $@
 
-run: compile     ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
+run: $(READY)   ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
 	@$(COMPILED) $(BIN)/penstock serve --data ./data --archive
 
 test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (under 20 minutes)
 test-interpreted: $(READY)
 	@scripts/install-test-tools
-	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) --ignore=tests/spark --ignore=tests/property
+	HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) -m 'not jvm' --ignore=tests/property
 	HYPOTHESIS_PROFILE=dev PENSTOCK_BUILD=interpreted $(PYTEST) $(PARALLEL) tests/property  # Compiled: ten times as many.
 test-compiled: compile
 	@if [ -d .compiled ]; then set -x; \
 		$(COMPILED) HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=compiled $(PYTEST) $(PARALLEL) $(CORE); \
 	else echo "no C compiler: the compiled run is left out"; fi
 test-spark: compile  ## the pipeline, on one Spark session, which takes both cores
-	$(COMPILED) $(PYTEST) tests/spark
+	$(COMPILED) $(PYTEST) -m jvm tests/spark
 
 check: static unit  ## before a commit: format, lint, types, imports, unit tests (under 90 s)
 static: format-check lint types imports  ## everything that runs no code

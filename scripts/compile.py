@@ -55,7 +55,7 @@ def main() -> int:
     if stamp.exists() and stamp.read_text() == wanted:
         copy_sources()
         return 0
-    print(f"compile: {len(hot)} modules with mypyc, about half a minute", file=sys.stderr)
+    print(f"compile: {len(hot)} modules with mypyc, one or two minutes", file=sys.stderr)
     shutil.rmtree(TARGET, ignore_errors=True)
     copy_sources()
     if not build() or not all_compiled(hot):
