@@ -66,9 +66,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         """
         if action not in ACTIONS[self.role]:
             return False
-        if topic is None:
-            return action != "admin" or ANY in self.topics
-        return matches(self.topics, topic) and (group is None or matches(self.groups, group))
+        of_topic = action != "admin" or ANY in self.topics if topic is None else matches(self.topics, topic)
+        return of_topic and (group is None or matches(self.groups, group))
 
 
 def matches(patterns: Sequence[str], name: str) -> bool:

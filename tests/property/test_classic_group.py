@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.groups.classic import ClassicGroup
-from penstock.groups.refusals import Refusal
 from penstock.groups.rounds import Joined, Joining, Synced, Syncing, Ticket
+from penstock.wire.kafka.codes import Code
 
 SESSION_MS = 1_000
 REBALANCE_MS = 5_000
@@ -72,7 +72,7 @@ class Process:
         if answer is None:
             return
         self.joining = None
-        if answer.error == Refusal.MEMBER_ID_REQUIRED:
+        if answer.error == Code.MEMBER_ID_REQUIRED:
             self.member = answer.member
         elif answer.error:
             self.obey(answer.error)
@@ -97,13 +97,13 @@ class Process:
             if not answer.error:
                 self.assignment = answer.assignment
 
-    def obey(self, error: Refusal) -> None:
+    def obey(self, error: Code) -> None:
         if not error:
             return
         self.assignment = None
-        if error == Refusal.FENCED_INSTANCE_ID:
+        if error == Code.FENCED_INSTANCE_ID:
             self.fenced = True
-        elif error != Refusal.REBALANCE_IN_PROGRESS:
+        elif error != Code.REBALANCE_IN_PROGRESS:
             self.member, self.generation = "", -1
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.groups.classic import MEMBERS_MAX, NEW_MEMBER_MS, ClassicGroup
-from penstock.groups.refusals import Refusal
-from penstock.groups.rounds import Joined, Joining, Synced, Syncing, Ticket
+from penstock.groups.rounds import Committer, Joined, Joining, Synced, Syncing, Ticket
+from penstock.wire.kafka.codes import Code
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -57,8 +57,13 @@ def stable(*members: str, static: bool = False) -> ClassicGroup:
     return group
 
 
-def beat(group: ClassicGroup, member: str, now_ms: int = 0, instance: str | None = None) -> Refusal:
+def beat(group: ClassicGroup, member: str, now_ms: int = 0, instance: str | None = None) -> Code:
     return group.heartbeat(member, instance, group.generation, now_ms)
+
+
+def commit(group: ClassicGroup, member: str, now_ms: int = 0, instance: str | None = None) -> Code:
+    by = Committer(member=member, instance=instance, generation=group.generation)
+    return group.check_commit(by, now_ms)
 
 
 # Rounds.
@@ -69,7 +74,7 @@ def test_the_first_member_leads_and_hears_of_itself() -> None:
 
     joined = answer(first_join(group, "a"))
 
-    assert (joined.error, joined.member, joined.generation) == (Refusal.NONE, "a", 1)
+    assert (joined.error, joined.member, joined.generation) == (Code.NONE, "a", 1)
     assert (joined.leader, joined.protocol_type, joined.protocol) == ("a", "consumer", "range")
     assert [(line.member, line.metadata) for line in joined.roster] == [("a", b"topics")]
     assert group.state == "CompletingRebalance"
@@ -80,7 +85,7 @@ def test_who_has_no_id_is_told_one_first() -> None:
 
     told = answer(group.join(joining(new_member="a", id_first=True), 0))
 
-    assert (told.error, told.member) == (Refusal.MEMBER_ID_REQUIRED, "a")
+    assert (told.error, told.member) == (Code.MEMBER_ID_REQUIRED, "a")
     assert group.state == "Empty"
     assert answer(again(group, "a")).generation == 1
 
@@ -89,7 +94,7 @@ def test_nobody_is_answered_before_all_have_joined() -> None:
     group = stable("a", "b")
 
     new = first_join(group, "c")
-    assert beat(group, "a") == Refusal.REBALANCE_IN_PROGRESS
+    assert beat(group, "a") == Code.REBALANCE_IN_PROGRESS
     first = again(group, "a")
     assert (new.answer, first.answer) == (None, None)
     last = again(group, "b")
@@ -109,8 +114,8 @@ def test_each_gets_what_the_leader_brings_for_it() -> None:
     assert follower.answer is None
     leader = sync(group, "a", a=b"0", b=b"1")
 
-    assert leader.answer == Synced(Refusal.NONE, "consumer", "range", b"0")
-    assert follower.answer == Synced(Refusal.NONE, "consumer", "range", b"1")
+    assert leader.answer == Synced(Code.NONE, "consumer", "range", b"0")
+    assert follower.answer == Synced(Code.NONE, "consumer", "range", b"1")
     assert group.state == "Stable"
 
 
@@ -121,16 +126,16 @@ def test_who_asks_late_gets_its_assignment_at_once() -> None:
     again(group, "a")
     sync(group, "a", b=b"1")
 
-    assert sync(group, "b").answer == Synced(Refusal.NONE, "consumer", "range", b"1")
+    assert sync(group, "b").answer == Synced(Code.NONE, "consumer", "range", b"1")
 
 
 def test_a_member_that_leaves_makes_the_others_meet_anew() -> None:
     group = stable("a", "b")
 
-    assert group.leave("b", None, 0) == Refusal.NONE
+    assert group.leave("b", None, 0) == Code.NONE
 
-    assert beat(group, "b") == Refusal.UNKNOWN_MEMBER_ID
-    assert beat(group, "a") == Refusal.REBALANCE_IN_PROGRESS
+    assert beat(group, "b") == Code.UNKNOWN_MEMBER_ID
+    assert beat(group, "a") == Code.REBALANCE_IN_PROGRESS
     assert [line.member for line in answer(again(group, "a")).roster] == ["a"]
 
 
@@ -148,14 +153,14 @@ def test_a_member_that_does_not_come_within_the_rebalance_timeout_is_out() -> No
     new = first_join(group, "c", 1000)
     first = again(group, "a", 1000)
     for now_ms in range(1000, 1000 + REBALANCE_MS, SESSION_MS // 2):
-        assert beat(group, "b", now_ms) == Refusal.REBALANCE_IN_PROGRESS
+        assert beat(group, "b", now_ms) == Code.REBALANCE_IN_PROGRESS
 
     group.tick(1000 + REBALANCE_MS - 1)
     assert first.answer is None
     group.tick(1000 + REBALANCE_MS)
 
     assert [line.member for line in answer(first).roster] == ["a", "c"]
-    assert answer(new).error == Refusal.NONE
+    assert answer(new).error == Code.NONE
 
 
 def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
@@ -169,8 +174,8 @@ def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
 
     group.tick(REBALANCE_MS)
 
-    assert waiting.answer == Synced(Refusal.REBALANCE_IN_PROGRESS)
-    assert beat(group, "a") == Refusal.UNKNOWN_MEMBER_ID
+    assert waiting.answer == Synced(Code.REBALANCE_IN_PROGRESS)
+    assert beat(group, "a") == Code.UNKNOWN_MEMBER_ID
     assert answer(again(group, "b", REBALANCE_MS)).leader == "b"
 
 
@@ -183,7 +188,7 @@ def test_a_meeting_waits_for_whoever_was_told_an_id() -> None:
     group.tick(SESSION_MS)
 
     assert [line.member for line in answer(waiting).roster] == ["a"]
-    assert again(group, "b").answer == Joined(Refusal.UNKNOWN_MEMBER_ID, "b")
+    assert again(group, "b").answer == Joined(Code.UNKNOWN_MEMBER_ID, "b")
 
 
 def test_an_id_that_nobody_took_does_not_disturb_the_others() -> None:
@@ -192,7 +197,7 @@ def test_an_id_that_nobody_took_does_not_disturb_the_others() -> None:
     group.join(joining(new_member="c", id_first=True), 0)
 
     beat(group, "a", SESSION_MS - 1)
-    assert group.leave("b", None, 0) == Refusal.NONE
+    assert group.leave("b", None, 0) == Code.NONE
     group.tick(SESSION_MS)
 
     assert group.state == "Stable"
@@ -228,9 +233,9 @@ def test_a_second_call_of_a_member_takes_the_place_of_its_first() -> None:
 
     second = again(group, "a")
 
-    assert answer(first).error == Refusal.REBALANCE_IN_PROGRESS
+    assert answer(first).error == Code.REBALANCE_IN_PROGRESS
     again(group, "b")
-    assert answer(second).error == Refusal.NONE
+    assert answer(second).error == Code.NONE
 
 
 # Protocols.
@@ -262,7 +267,7 @@ def test_the_protocol_is_one_that_all_know_and_most_like() -> None:
 def test_who_shares_no_protocol_is_not_let_in(fields: dict[str, Any]) -> None:
     group = stable("a")
 
-    assert answer(first_join(group, "b", **fields)).error == Refusal.INCONSISTENT_GROUP_PROTOCOL
+    assert answer(first_join(group, "b", **fields)).error == Code.INCONSISTENT_GROUP_PROTOCOL
     assert group.state == "Stable"
 
 
@@ -280,7 +285,7 @@ def test_a_sync_for_another_protocol_is_refused() -> None:
     group = stable("a")
     told = Syncing(member="a", generation=group.generation, protocol_type="consumer", protocol="sticky")
 
-    assert group.sync(told, 0).answer == Synced(Refusal.INCONSISTENT_GROUP_PROTOCOL)
+    assert group.sync(told, 0).answer == Synced(Code.INCONSISTENT_GROUP_PROTOCOL)
 
 
 # Who is refused.
@@ -289,24 +294,24 @@ def test_a_sync_for_another_protocol_is_refused() -> None:
 def test_a_stranger_is_unknown() -> None:
     group = stable("a")
 
-    assert again(group, "x").answer == Joined(Refusal.UNKNOWN_MEMBER_ID, "x")
-    assert sync(group, "x").answer == Synced(Refusal.UNKNOWN_MEMBER_ID)
-    assert beat(group, "x") == Refusal.UNKNOWN_MEMBER_ID
-    assert group.leave("x", None, 0) == Refusal.UNKNOWN_MEMBER_ID
+    assert again(group, "x").answer == Joined(Code.UNKNOWN_MEMBER_ID, "x")
+    assert sync(group, "x").answer == Synced(Code.UNKNOWN_MEMBER_ID)
+    assert beat(group, "x") == Code.UNKNOWN_MEMBER_ID
+    assert group.leave("x", None, 0) == Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_generation_that_is_over_is_refused() -> None:
     group = stable("a")
 
-    assert group.heartbeat("a", None, 0, 0) == Refusal.ILLEGAL_GENERATION
-    assert group.sync(Syncing(member="a", generation=0), 0).answer == Synced(Refusal.ILLEGAL_GENERATION)
+    assert group.heartbeat("a", None, 0, 0) == Code.ILLEGAL_GENERATION
+    assert group.sync(Syncing(member="a", generation=0), 0).answer == Synced(Code.ILLEGAL_GENERATION)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 1_800_001])
 def test_a_session_that_lasts_no_time_or_for_ever_is_refused(timeout_ms: int) -> None:
     ticket = first_join(ClassicGroup(), "a", session_timeout_ms=timeout_ms)
 
-    assert answer(ticket).error == Refusal.INVALID_SESSION_TIMEOUT
+    assert answer(ticket).error == Code.INVALID_SESSION_TIMEOUT
 
 
 def test_a_group_has_a_largest_size() -> None:
@@ -314,7 +319,7 @@ def test_a_group_has_a_largest_size() -> None:
     for number in range(MEMBERS_MAX):
         group.join(joining(new_member=f"m{number}", id_first=True), 0)
 
-    assert answer(first_join(group, "late")).error == Refusal.GROUP_MAX_SIZE_REACHED
+    assert answer(first_join(group, "late")).error == Code.GROUP_MAX_SIZE_REACHED
 
 
 # Sessions.
@@ -328,8 +333,8 @@ def test_a_silent_member_is_put_out_and_the_others_meet() -> None:
     assert group.state == "Stable"
     group.tick(SESSION_MS)
 
-    assert beat(group, "b", SESSION_MS) == Refusal.UNKNOWN_MEMBER_ID
-    assert beat(group, "a", SESSION_MS) == Refusal.REBALANCE_IN_PROGRESS
+    assert beat(group, "b", SESSION_MS) == Code.UNKNOWN_MEMBER_ID
+    assert beat(group, "a", SESSION_MS) == Code.REBALANCE_IN_PROGRESS
 
 
 def test_who_waits_in_a_meeting_is_not_silent() -> None:
@@ -341,7 +346,7 @@ def test_who_waits_in_a_meeting_is_not_silent() -> None:
 
     again(group, "b", REBALANCE_MS - 1)
 
-    assert answer(waiting).error == Refusal.NONE
+    assert answer(waiting).error == Code.NONE
 
 
 def test_a_new_member_is_believed_for_five_minutes() -> None:
@@ -357,7 +362,7 @@ def test_a_new_member_is_believed_for_five_minutes() -> None:
     beat(group, "a", NEW_MEMBER_MS)
     group.tick(NEW_MEMBER_MS)
 
-    assert answer(waiting).error == Refusal.UNKNOWN_MEMBER_ID
+    assert answer(waiting).error == Code.UNKNOWN_MEMBER_ID
 
 
 def test_time_that_goes_back_stands_still() -> None:
@@ -377,20 +382,20 @@ def test_a_static_member_that_comes_anew_has_its_assignment_without_a_round() ->
 
     joined = answer(first_join(group, "b2", instance="b-host"))
 
-    assert (joined.error, joined.member, joined.generation) == (Refusal.NONE, "b2", generation)
-    assert sync(group, "b2").answer == Synced(Refusal.NONE, "consumer", "range", b"b")
-    assert beat(group, "a", instance="a-host") == Refusal.NONE
+    assert (joined.error, joined.member, joined.generation) == (Code.NONE, "b2", generation)
+    assert sync(group, "b2").answer == Synced(Code.NONE, "consumer", "range", b"b")
+    assert beat(group, "a", instance="a-host") == Code.NONE
 
 
 def test_the_process_before_it_is_fenced() -> None:
     group = stable("a", "b", static=True)
     first_join(group, "b2", instance="b-host")
 
-    assert beat(group, "b", instance="b-host") == Refusal.FENCED_INSTANCE_ID
-    assert answer(again(group, "b", instance="b-host")).error == Refusal.FENCED_INSTANCE_ID
-    assert sync(group, "b").answer == Synced(Refusal.UNKNOWN_MEMBER_ID)
-    assert group.check_commit("b", "b-host", group.generation, 0) == Refusal.FENCED_INSTANCE_ID
-    assert group.leave("b", "b-host", 0) == Refusal.FENCED_INSTANCE_ID
+    assert beat(group, "b", instance="b-host") == Code.FENCED_INSTANCE_ID
+    assert answer(again(group, "b", instance="b-host")).error == Code.FENCED_INSTANCE_ID
+    assert sync(group, "b").answer == Synced(Code.UNKNOWN_MEMBER_ID)
+    assert commit(group, "b", instance="b-host") == Code.FENCED_INSTANCE_ID
+    assert group.leave("b", "b-host", 0) == Code.FENCED_INSTANCE_ID
 
 
 def test_a_process_that_waits_is_fenced_at_once() -> None:
@@ -399,7 +404,7 @@ def test_a_process_that_waits_is_fenced_at_once() -> None:
 
     first_join(group, "a2", instance="a-host")
 
-    assert answer(waiting).error == Refusal.FENCED_INSTANCE_ID
+    assert answer(waiting).error == Code.FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize(("can_skip", "leader", "roster"), [(True, "a2", ["b", "a2"]), (False, "a", [])])
@@ -465,8 +470,8 @@ def test_a_static_member_that_comes_anew_and_never_syncs_is_out() -> None:
 def test_an_operator_removes_a_static_member_by_its_name() -> None:
     group = stable("a", "b", static=True)
 
-    assert group.leave("", "b-host", 0) == Refusal.NONE
-    assert group.leave("", "b-host", 0) == Refusal.UNKNOWN_MEMBER_ID
+    assert group.leave("", "b-host", 0) == Code.NONE
+    assert group.leave("", "b-host", 0) == Code.UNKNOWN_MEMBER_ID
     assert [member.member for member in group.describe()] == ["a"]
 
 
@@ -476,7 +481,7 @@ def test_an_operator_removes_a_static_member_by_its_name() -> None:
 def test_a_member_of_the_generation_may_commit_and_is_heard() -> None:
     group = stable("a")
 
-    assert group.check_commit("a", None, group.generation, 7000) == Refusal.NONE
+    assert commit(group, "a", 7000) == Code.NONE
     assert group.next_deadline_ms() == 7000 + SESSION_MS
 
 
@@ -484,21 +489,21 @@ def test_a_cooperative_member_may_commit_while_the_others_meet() -> None:
     group = stable("a", "b")
     again(group, "a")
 
-    assert group.check_commit("b", None, group.generation, 0) == Refusal.NONE
+    assert commit(group, "b") == Code.NONE
 
 
 def test_nobody_commits_while_the_leader_assigns() -> None:
     group = ClassicGroup()
     first_join(group, "a")
 
-    assert group.check_commit("a", None, 1, 0) == Refusal.REBALANCE_IN_PROGRESS
+    assert commit(group, "a") == Code.REBALANCE_IN_PROGRESS
 
 
 def test_others_may_commit_only_while_the_group_is_empty() -> None:
     group = ClassicGroup()
-    assert group.check_commit("", None, -1, 0) == Refusal.NONE
+    assert group.check_commit(Committer(), 0) == Code.NONE
     first_join(group, "a")
 
-    assert group.check_commit("", None, -1, 0) == Refusal.UNKNOWN_MEMBER_ID
-    assert group.check_commit("", None, -1, 0, transactional=True) == Refusal.NONE
-    assert group.check_commit("a", None, 0, 0) == Refusal.ILLEGAL_GENERATION
+    assert group.check_commit(Committer(), 0) == Code.UNKNOWN_MEMBER_ID
+    assert group.check_commit(Committer(transactional=True), 0) == Code.NONE
+    assert group.check_commit(Committer(member="a", generation=0), 0) == Code.ILLEGAL_GENERATION

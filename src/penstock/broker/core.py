@@ -9,7 +9,7 @@
     overviews      all of it, line by line
     measuring      the same as metrics
     fetching       logs as they are         deliveries     what became of messages
-    commits        where stream groups are
+    commits        where stream groups are  coordination   who is in Kafka's groups
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
     transactions   messages and places that count together
@@ -31,6 +31,7 @@ from penstock.broker.audit import Audit
 from penstock.broker.browsing import Browsing
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Commits
+from penstock.broker.coordination import Coordination
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.deliveries import Deliveries
 from penstock.broker.digest import load_dedup_ids, save_digest
@@ -48,7 +49,16 @@ from penstock.broker.recovery import open_partition
 from penstock.broker.restoring import Restoring
 from penstock.broker.schedules import Schedules
 from penstock.broker.staging import Staging
-from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Target, Topic
+from penstock.broker.state import (
+    Consumer,
+    Group,
+    GroupPartition,
+    MemberGroup,
+    Partition,
+    State,
+    Target,
+    Topic,
+)
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.streams import Streams
 from penstock.broker.tracing import Tracing
@@ -87,6 +97,7 @@ class Core:
         self.deliveries = Deliveries(self.state)
         self.fetching = Fetching(self.state)
         self.commits = Commits(self.state, self.groups)
+        self.coordination = Coordination(self.state, self.commits)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
         self.transactions = Transactions(self.state, self.catalogue, self.publishing, self.commits)
@@ -223,6 +234,8 @@ class Core:
                 yield from self.schedules.fire(target)
             case Group():
                 self.streams.look(target)
+            case MemberGroup():
+                self.coordination.look(target)
             case Intents():
                 self.state.jobs.append(self.staging.resume(target.topic))
             case Transactions():

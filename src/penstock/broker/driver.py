@@ -171,8 +171,7 @@ class ThreadDriver:
                 return
             self._closing = True
             self._state.closed = True  # Who waits for messages is told so.
-            for topic in self._state.topics.values():
-                topic.wake()
+            self._state.wake_all()
             self._idle.wait_for(lambda: self._active == 0, timeout_ms / 1000)
         self._ring.set()
         if self._timekeeper.is_alive() and threading.current_thread() is not self._timekeeper:
@@ -530,8 +529,7 @@ class LoopDriver:
         limit_s = (self._state.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._closing = True
         self._state.closed = True
-        for topic in self._state.topics.values():
-            topic.wake()
+        self._state.wake_all()
         if self._active:
             try:
                 await asyncio.wait_for(self._idle.wait(), limit_s)

@@ -23,6 +23,7 @@ from penstock.broker.tracing import parse_id
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
 from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -40,6 +41,7 @@ from penstock.info import (
 from penstock.message import Message, Receipt, StoredMessage
 from penstock.trace import Trace
 from penstock.types import Duration, Instant
+from penstock.wire.kafka.codes import Code
 
 
 class LocalConsumer(BrokerConsumer):
@@ -251,6 +253,64 @@ class LocalOperations:
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
         """Say how far a reader from outside has come."""
         return self._core.commits.commit_offsets(topic, group, offsets)
+
+    # Kafka's groups, for front ends.
+
+    def join_group(self, group: str, told: Joining) -> Steps[Joined]:
+        """Be in the next generation of a group."""
+        return self._core.coordination.join(group, told)
+
+    def sync_group(self, group: str, told: Syncing) -> Steps[Synced]:
+        """Get what is assigned in it."""
+        return self._core.coordination.sync(group, told)
+
+    @at_once
+    def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Code:
+        """Be alive."""
+        return self._core.coordination.heartbeat(group, member, instance, generation)
+
+    @at_once
+    def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
+        """Be out of it."""
+        return self._core.coordination.leave(group, leavers)
+
+    def commit_places(self, topic: str, group: str, commits: dict[int, Commit], by: Committer) -> Steps[Code]:
+        """Say where a group has come, as one of its members."""
+        return self._core.coordination.commit(topic, group, commits, by)
+
+    @at_once
+    def places(self, topic: str, group: str) -> dict[int, Commit]:
+        """Where a group has come."""
+        return self._core.commits.read(topic, group)
+
+    @at_once
+    def unsettled_places(self, topic: str, group: str, partitions: list[int]) -> list[int]:
+        """Of these, the places that a transaction may move yet."""
+        return [number for number in partitions if self._core.commits.unsettled(topic, group, number)]
+
+    @at_once
+    def placed_topics(self, group: str) -> list[str]:
+        """The topics on which a group may have come somewhere."""
+        return self._core.coordination.topics(group)
+
+    def forget_places(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
+        """A group has come nowhere."""
+        return self._core.coordination.forget(topic, group, partitions)
+
+    @at_once
+    def member_groups(self) -> list[GroupState]:
+        """All that Kafka's clients call a group."""
+        return self._core.coordination.groups()
+
+    @at_once
+    def member_group(self, group: str) -> GroupState | None:
+        """One of them."""
+        return self._core.coordination.describe(group)
+
+    @at_once
+    def check_delete_group(self, group: str) -> Code:
+        """Whether nobody is in it, so that it may be deleted from its topics."""
+        return self._core.coordination.check_delete(group)
 
     @at_once
     def begin_restore(self, topic: str, partition: int, start: int) -> Restore:

@@ -11,6 +11,7 @@ range that waits for its retry, to find the oldest of them.
 
 from typing import Final
 
+from penstock.broker.coordination import readers
 from penstock.broker.publishing import group_lag
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.state import Failure, Group, GroupPartition, Partition, State, Topic
@@ -61,7 +62,7 @@ class Progress:
             waiting_retry=standing.waiting,
             oldest_unacked=standing.oldest,
             rates=standing.rates,
-            consumers=sorted(consumer.identity for consumer in group.consumers.values()),
+            consumers=sorted([*(each.identity for each in group.consumers.values()), *self._kafka(group)]),
             lost=sum(member.lost for member in members),
             delivered=group.delivered,
             acked=group.acked,
@@ -82,12 +83,19 @@ class Progress:
             lag_seconds=lag_seconds,
             in_flight=sum(_in_hand(group, member) for member in members),
             waiting=sum(lag.waiting_retry for lag in lags),
-            consumers=len(group.consumers) or self._has_reader(group),
+            consumers=len(group.consumers) + len(self._kafka(group)) or self._has_reader(group),
             rates=self._rates(group),
             oldest=self._oldest(group, members),
             quiet_seconds=min(self._quiet_ms(group) / 1000, lag_seconds),
             visibility_seconds=group.settings.visibility_timeout_ms / 1000,
         )
+
+    def _kafka(self, group: Group) -> list[str]:
+        """The members of the Kafka group of that name that read the topic."""
+        found = self._state.member_groups.get(group.name)
+        if found is None or group.settings.kind != "stream":
+            return []
+        return readers(found).get(group.topic.name, [])
 
     def _has_reader(self, group: Group) -> bool:
         """Whether somebody from outside has committed for this group of late, as a member would."""

@@ -30,8 +30,10 @@ from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.events import Output
 from penstock.delivery.ordering import KeyGate
 from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
+from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
 from penstock.groups.coordinator import Coordinator
+from penstock.groups.rounds import Ticket
 from penstock.histogram import Histogram
 from penstock.log.commit import GroupCommit
 from penstock.log.files import Files, MemoryFiles
@@ -214,6 +216,15 @@ class Topic:
             waiter.wake()
 
 
+class MemberGroup:
+    """A Kafka group that has members, over all the topics they read."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.machine = ClassicGroup()
+        self.alarm_ms = -1
+
+
 class Target(Protocol):
     """Something with a next time to be looked at; -1 if there is none."""
 
@@ -280,6 +291,8 @@ class State:
         self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
         self.upkeep = Chore()  # Retention, compaction, snapshots.
         self.topics: dict[str, Topic] = {}
+        self.member_groups: dict[str, MemberGroup] = {}
+        self.awaited: set[Ticket[Any]] = set()  # Answers that members of those groups wait for.
         self.ledger: Ledger | None = None  # Begun with the first transactional id.
         self.jobs: deque[Steps[None]] = deque()
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
@@ -299,6 +312,13 @@ class State:
             topic.wake()
             if all(partition.log.durable >= partition.log.written for partition in topic.partitions):
                 self.unheard.discard(topic)
+
+    def wake_all(self) -> None:
+        """Let everyone look who waits for anything: the broker is closing."""
+        for topic in self.topics.values():
+            topic.wake()
+        for ticket in list(self.awaited):
+            ticket.wake()
 
     def check_alive(self, topic: Topic) -> None:
         """After a wait: the broker must still be open, and the topic still be there."""

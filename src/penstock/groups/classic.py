@@ -41,9 +41,9 @@ group begins at once.
 
 from typing import Final, TypeVar
 
-from penstock.groups.refusals import Refusal
 from penstock.groups.roster import Member, Roster
-from penstock.groups.rounds import Joined, Joining, MemberState, Synced, Syncing, Ticket
+from penstock.groups.rounds import Committer, Joined, Joining, MemberState, Synced, Syncing, Ticket
+from penstock.wire.kafka.codes import Code
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class ClassicGroup:
             ticket.give(Synced(error))
             return ticket
         self._unsynced.discard(told.member)
-        _replace(self._syncing, told.member, ticket, Synced(Refusal.REBALANCE_IN_PROGRESS))
+        _replace(self._syncing, told.member, ticket, Synced(Code.REBALANCE_IN_PROGRESS))
         if self.state == COMPLETING and told.member == self.leader:
             given = dict(told.assignments)
             for member in self.members:
@@ -117,49 +117,47 @@ class ClassicGroup:
             self._meeting_ends_ms = -1
         return ticket
 
-    def heartbeat(self, member: str, instance: str | None, generation: int, now_ms: int) -> Refusal:
+    def heartbeat(self, member: str, instance: str | None, generation: int, now_ms: int) -> Code:
         """Say that the member is alive; hear whether it must join again."""
         self._now_ms = max(self._now_ms, now_ms)
         error = self.members.check(member, instance)
         if not error and generation != self.generation:
-            error = Refusal.ILLEGAL_GENERATION
+            error = Code.ILLEGAL_GENERATION
         if error:
             return error
         self._renew(self.members[member])
-        return Refusal.REBALANCE_IN_PROGRESS if self.state == PREPARING else Refusal.NONE
+        return Code.REBALANCE_IN_PROGRESS if self.state == PREPARING else Code.NONE
 
-    def leave(self, member: str, instance: str | None, now_ms: int) -> Refusal:
+    def leave(self, member: str, instance: str | None, now_ms: int) -> Code:
         """Go; a static member may be named by its instance alone, by an operator."""
         self._now_ms = max(self._now_ms, now_ms)
         if member == "" and instance is not None:
             member = self.members.static(instance) or ""
         if instance is None and self._promised.pop(member, None) is not None:
             self._go_on(changed=False)
-            return Refusal.NONE
+            return Code.NONE
         error = self.members.check(member, instance)
         if not error:
-            self._remove(member, Refusal.UNKNOWN_MEMBER_ID)
+            self._remove(member, Code.UNKNOWN_MEMBER_ID)
             self._go_on()
         return error
 
-    def check_commit(
-        self, member: str, instance: str | None, generation: int, now_ms: int, *, transactional: bool = False
-    ) -> Refusal:
+    def check_commit(self, by: Committer, now_ms: int) -> Code:
         """Whether offsets may be committed: by a member of this generation; by anybody if there is none."""
         self._now_ms = max(self._now_ms, now_ms)
-        if generation < 0 and self.state == EMPTY:
-            return Refusal.NONE
-        if generation < 0 and member == "" and instance is None:
-            return Refusal.NONE if transactional else Refusal.UNKNOWN_MEMBER_ID
-        error = self.members.check(member, instance)
+        if by.generation < 0 and self.state == EMPTY:
+            return Code.NONE
+        if by.generation < 0 and by.member == "" and by.instance is None:
+            return Code.NONE if by.transactional else Code.UNKNOWN_MEMBER_ID
+        error = self.members.check(by.member, by.instance)
         if error:
             return error
-        if generation != self.generation:
-            return Refusal.ILLEGAL_GENERATION
-        if self.state == COMPLETING and not transactional:
-            return Refusal.REBALANCE_IN_PROGRESS
-        self._renew(self.members[member])
-        return Refusal.NONE
+        if by.generation != self.generation:
+            return Code.ILLEGAL_GENERATION
+        if self.state == COMPLETING and not by.transactional:
+            return Code.REBALANCE_IN_PROGRESS
+        self._renew(self.members[by.member])
+        return Code.NONE
 
     # Time.
 
@@ -171,7 +169,7 @@ class ClassicGroup:
         for member in late:
             del self._promised[member]
         for member in silent:
-            self._remove(member, Refusal.UNKNOWN_MEMBER_ID)
+            self._remove(member, Code.UNKNOWN_MEMBER_ID)
         if silent or late:
             self._go_on(changed=bool(silent))
         if 0 <= self._meeting_ends_ms <= self._now_ms:
@@ -196,29 +194,29 @@ class ClassicGroup:
 
     # Checks.
 
-    def _check_joining(self, told: Joining) -> Refusal:
+    def _check_joining(self, told: Joining) -> Code:
         if not 0 < told.session_timeout_ms <= SESSION_MS_MAX:
-            return Refusal.INVALID_SESSION_TIMEOUT
+            return Code.INVALID_SESSION_TIMEOUT
         if not self.members.fits(told) or (self.members and told.protocol_type != self.protocol_type):
-            return Refusal.INCONSISTENT_GROUP_PROTOCOL
+            return Code.INCONSISTENT_GROUP_PROTOCOL
         if told.member == "" and self.members.static(told.instance) is None:
             taken = len(self.members) + len(self._promised)
-            return Refusal.GROUP_MAX_SIZE_REACHED if taken >= MEMBERS_MAX else Refusal.NONE
+            return Code.GROUP_MAX_SIZE_REACHED if taken >= MEMBERS_MAX else Code.NONE
         if told.member == "":
-            return Refusal.NONE
+            return Code.NONE
         if told.member in self._promised and told.instance is None:
-            return Refusal.NONE
+            return Code.NONE
         return self.members.check(told.member, told.instance)
 
-    def _check_syncing(self, told: Syncing) -> Refusal:
+    def _check_syncing(self, told: Syncing) -> Code:
         error = self.members.check(told.member, told.instance)
         if error:
             return error
         if told.generation != self.generation:
-            return Refusal.ILLEGAL_GENERATION
+            return Code.ILLEGAL_GENERATION
         if told.protocol_type not in (None, self.protocol_type) or told.protocol not in (None, self.protocol):
-            return Refusal.INCONSISTENT_GROUP_PROTOCOL
-        return Refusal.REBALANCE_IN_PROGRESS if self.state == PREPARING else Refusal.NONE
+            return Code.INCONSISTENT_GROUP_PROTOCOL
+        return Code.REBALANCE_IN_PROGRESS if self.state == PREPARING else Code.NONE
 
     # Joining.
 
@@ -228,7 +226,7 @@ class ClassicGroup:
             self._take_place(self.members[before], told, ticket)
         elif told.instance is None and told.id_first:
             self._promised[told.new_member] = self._now_ms + told.session_timeout_ms
-            ticket.give(Joined(Refusal.MEMBER_ID_REQUIRED, told.new_member))
+            ticket.give(Joined(Code.MEMBER_ID_REQUIRED, told.new_member))
         else:
             self._add(told.new_member, told, ticket)
 
@@ -254,7 +252,7 @@ class ClassicGroup:
     def _take_place(self, member: Member, told: Joining, ticket: Ticket[Joined]) -> None:
         """A static member has come anew: the process before it is fenced, and its assignment stays."""
         before, led = member.identity, self.leader
-        self._dismiss(before, Refusal.FENCED_INSTANCE_ID)
+        self._dismiss(before, Code.FENCED_INSTANCE_ID)
         self.members.remove(before)
         member.identity = told.new_member
         self.members.add(member)
@@ -278,7 +276,7 @@ class ClassicGroup:
         """
         leads = member.identity == self.leader and led is None
         return Joined(
-            Refusal.NONE,
+            Code.NONE,
             member.identity,
             self.generation,
             self.protocol_type,
@@ -292,16 +290,14 @@ class ClassicGroup:
 
     def _meet(self, member: Member, ticket: Ticket[Joined]) -> None:
         """Wait for the others."""
-        _replace(
-            self._joining, member.identity, ticket, Joined(Refusal.REBALANCE_IN_PROGRESS, member.identity)
-        )
+        _replace(self._joining, member.identity, ticket, Joined(Code.REBALANCE_IN_PROGRESS, member.identity))
         self._prepare()
 
     def _prepare(self) -> None:
         """Begin a round, if none has begun; and end its first meeting, if all are there."""
         if self.state != PREPARING:
             for ticket in self._syncing.values():
-                ticket.give(Synced(Refusal.REBALANCE_IN_PROGRESS))
+                ticket.give(Synced(Code.REBALANCE_IN_PROGRESS))
             self._syncing.clear()
             self._unsynced.clear()
             self.state = PREPARING
@@ -323,14 +319,14 @@ class ClassicGroup:
             self._begin_generation()
             return
         for member in list(self._unsynced):
-            self._remove(member, Refusal.UNKNOWN_MEMBER_ID)
+            self._remove(member, Code.UNKNOWN_MEMBER_ID)
         self._prepare()
 
     def _begin_generation(self) -> None:
         """All who are there are in; static members stay in until their session ends, there or not."""
         absent = [m for m in self.members if m.identity not in self._joining and m.instance is None]
         for member in absent:
-            self._remove(member.identity, Refusal.UNKNOWN_MEMBER_ID)
+            self._remove(member.identity, Code.UNKNOWN_MEMBER_ID)
         if self.members and not self._joining:
             self._meeting_ends_ms = self._now_ms + max(self._patience_ms(), 1)
             return  # Static members, and none of them is there.
@@ -362,7 +358,7 @@ class ClassicGroup:
         for identity, ticket in self._syncing.items():
             member = self.members[identity]
             self._renew(member)
-            ticket.give(Synced(Refusal.NONE, self.protocol_type, self.protocol, member.assignment))
+            ticket.give(Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment))
         self._syncing.clear()
 
     # Sessions.
@@ -376,14 +372,14 @@ class ClassicGroup:
         waits = member.identity in self._syncing or (member.identity in self._joining and not member.is_new)
         return -1 if waits else member.deadline_ms
 
-    def _remove(self, identity: str, why: Refusal) -> None:
+    def _remove(self, identity: str, why: Code) -> None:
         self.members.remove(identity)
         self._dismiss(identity, why)
         self._unsynced.discard(identity)
         if self.leader == identity:
             self.leader = next(iter(self.members.ids()), None)
 
-    def _dismiss(self, identity: str, why: Refusal) -> None:
+    def _dismiss(self, identity: str, why: Code) -> None:
         """Answer what the member waits for."""
         joining, syncing = self._joining.pop(identity, None), self._syncing.pop(identity, None)
         if joining is not None:

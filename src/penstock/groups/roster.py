@@ -10,8 +10,8 @@ Cost: O(protocols of the member) for a change, O(members) for an election.
 from collections import Counter
 from collections.abc import Iterator
 
-from penstock.groups.refusals import Refusal
 from penstock.groups.rounds import Joining, RosterLine
+from penstock.wire.kafka.codes import Code
 
 
 class Member:
@@ -60,15 +60,15 @@ class Roster:
         """The id of the static member of that name, if there is one."""
         return None if instance is None else self._instances.get(instance)
 
-    def check(self, identity: str, instance: str | None) -> Refusal:
+    def check(self, identity: str, instance: str | None) -> Code:
         """Whether the caller is who it says."""
         known = self.static(instance)
         if known is not None and known != identity:
-            return Refusal.FENCED_INSTANCE_ID
+            return Code.FENCED_INSTANCE_ID
         found = self._members.get(identity)
         if found is None or (instance is not None and found.instance != instance):
-            return Refusal.UNKNOWN_MEMBER_ID
-        return Refusal.NONE
+            return Code.UNKNOWN_MEMBER_ID
+        return Code.NONE
 
     def add(self, member: Member) -> None:
         """Take a member in."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from penstock.groups.refusals import Refusal
+from penstock.wire.kafka.codes import Code
 
 T = TypeVar("T")
 
@@ -21,9 +21,13 @@ class Ticket(Generic[T]):
         """The answer is there; only the first one counts."""
         if self.answer is None:
             self.answer = answer
-            waiters, self.waiters = self.waiters, set()
-            for waiter in waiters:
-                waiter.wake()
+            self.wake()
+
+    def wake(self) -> None:
+        """Let everyone look who waits for it."""
+        waiters, self.waiters = self.waiters, set()
+        for waiter in waiters:
+            waiter.wake()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ class RosterLine:
 class Joined:
     """The generation that the member is in now."""
 
-    error: Refusal
+    error: Code
     member: str
     generation: int = -1
     protocol_type: str | None = None
@@ -82,10 +86,20 @@ class Syncing:
 class Synced:
     """What the leader has assigned to the member."""
 
-    error: Refusal
+    error: Code
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committer:
+    """Who commits: a member of a generation; or, as it is here, somebody who is in no group."""
+
+    member: str = ""
+    instance: str | None = None
+    generation: int = -1
+    transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +112,15 @@ class MemberState:
     client_host: str
     metadata: bytes
     assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group as an operator sees it."""
+
+    group: str
+    kind: str  # As Kafka calls it: classic, consumer or share.
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[MemberState, ...] = ()

@@ -33,6 +33,7 @@ from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
 from penstock.info import Overview
+from penstock.groups.rounds import GroupState
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
 
@@ -114,9 +115,8 @@ class GuardedOperations:
         raise refusal
 
     def _refusal(self, name: str, need: Need, topic: Any, group: Any) -> Forbidden:
-        on = "the broker" if topic is None else f"topic {topic}"
-        if group is not None:
-            on += f", group {group}"
+        places = [f"{kind} {name}" for kind, name in (("topic", topic), ("group", group)) if name is not None]
+        on = ", ".join(places) or "the broker"
         return Forbidden(who=str(self.identity), operation=name, on=on, role=ROLES[need.action])
 
     # What is done beside the operation itself.
@@ -231,6 +231,10 @@ def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
     return [error for error in errors if guard.may("read", error.topic)]
 
 
+def _visible_groups(guard: GuardedOperations, groups: list[GroupState]) -> list[GroupState]:
+    return [state for state in groups if guard.may("describe", None, state.group)]
+
+
 def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
     consumer.permit = guard.permit
     return consumer
@@ -238,6 +242,8 @@ def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
 
 TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "topics": _visible_names,
+    "placed_topics": _visible_names,
+    "member_groups": _visible_groups,
     "waiting": _visible_counts,
     "overview": _visible_lines,
     "metrics": _visible_families,

@@ -1,0 +1,182 @@
+"""Kafka's groups: who is in, and what each of them may commit.
+
+    join, sync          wait for the others       ──> ClassicGroup (groups/classic.py), one for each group
+    heartbeat, leave    are answered at once      ──'
+    commit              is it a member, of this generation?  ──> Commits
+
+A Kafka group spans topics.  Its members are known here, and only while there are
+any; where it has come is kept by the stream group of its name on each topic, and
+outlives them.  So ``group describe`` shows a Kafka group like any other.
+
+Every group has one alarm, for its sessions and for its meetings.  Who waits in a
+meeting waits for an answer of its own, so a member that comes wakes nobody else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+from penstock.broker.commits import Commits, check_group_id
+from penstock.broker.state import MemberGroup, State
+from penstock.broker.steps import Arrival, Steps, T
+from penstock.errors import Closed, Overloaded
+from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.subscriptions import subscribed
+
+GROUPS_MAX: Final = 100_000  # Groups that have members, at a time.
+LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
+
+
+class Coordination:
+    """The members of all Kafka groups."""
+
+    def __init__(self, state: State, commits: Commits) -> None:
+        self._state = state
+        self._commits = commits
+
+    # What members say.
+
+    def join(self, name: str, told: Joining) -> Steps[Joined]:
+        """Be in the next generation of a group; waits until all its members are there."""
+        group = self._open(name)
+        identity = UUID(int=self._state.random.getrandbits(128), version=4)
+        told = replace(told, new_member=f"{told.instance or told.client_id}-{identity}")
+        ticket = group.machine.join(told, self._now())
+        self._look_again(group)
+        return (yield from self._answer(ticket))
+
+    def sync(self, name: str, told: Syncing) -> Steps[Synced]:
+        """Get the assignment; waits until the leader has brought it."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return Synced(Code.UNKNOWN_MEMBER_ID)
+        ticket = group.machine.sync(told, self._now())
+        self._look_again(group)
+        return (yield from self._answer(ticket))
+
+    def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
+        """Be alive."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return Code.UNKNOWN_MEMBER_ID
+        return group.machine.heartbeat(member, instance, generation, self._now())
+
+    def leave(self, name: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
+        """Go; each is a member, or a static one by its name."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return [Code.UNKNOWN_MEMBER_ID] * len(leavers)
+        answers = [group.machine.leave(member, instance, self._now()) for member, instance in leavers]
+        self._look_again(group)
+        return answers
+
+    def commit(self, topic: str, name: str, commits: Mapping[int, Commit], by: Committer) -> Steps[Code]:
+        """Say where the group has come on a topic, if whoever says it may."""
+        error = self.check(name, by)
+        if not error:
+            yield from self._commits.commit(topic, name, commits)
+        return error
+
+    def check(self, name: str, by: Committer) -> Code:
+        """Whether somebody may commit for a group now."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return Code.ILLEGAL_GENERATION if by.generation >= 0 else Code.NONE
+        return group.machine.check_commit(by, self._now())
+
+    # What operators ask.
+
+    def groups(self) -> list[GroupState]:
+        """All groups, with their members or without; also those that only have a place."""
+        placed = {
+            group.name
+            for topic in self._state.topics.values()
+            for group in topic.groups.values()
+            if group.settings.kind == "stream" and not group.name.startswith("__")
+        }
+        found = [self.describe(name) for name in sorted(placed | self._state.member_groups.keys())]
+        return [state for state in found if state is not None]
+
+    def describe(self, name: str) -> GroupState | None:
+        """One group; None if there is none of that name."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return GroupState(name, "classic", "Empty") if self.topics(name) else None
+        machine = group.machine
+        protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
+        members = tuple(machine.describe())
+        return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
+
+    def topics(self, name: str) -> list[str]:
+        """The topics on which the group has a place, or might have."""
+        return [
+            topic.name
+            for topic in self._state.topics.values()
+            if name in topic.groups and topic.groups[name].settings.kind == "stream"
+        ]
+
+    def check_delete(self, name: str) -> Code:
+        """Whether a group may be deleted: nobody is in it, and there is something to delete."""
+        if name in self._state.member_groups:
+            return Code.NON_EMPTY_GROUP
+        return Code.NONE if self.topics(name) else Code.GROUP_ID_NOT_FOUND
+
+    def forget(self, topic: str, name: str, numbers: list[int]) -> Steps[Code]:
+        """The group has no place any more on partitions of a topic that no member reads."""
+        group = self._state.member_groups.get(name)
+        if group is not None and topic in readers(group):
+            return Code.GROUP_SUBSCRIBED_TO_TOPIC
+        if topic in self.topics(name):
+            yield from self._commits.forget(topic, name, numbers)
+        return Code.NONE
+
+    # Time.
+
+    def look(self, group: MemberGroup) -> None:
+        """Its alarm rang: somebody is silent, or a meeting is over."""
+        if self._state.member_groups.get(group.name) is group:
+            group.machine.tick(self._now())
+            self._look_again(group)
+
+    def _now(self) -> int:
+        return self._state.clock.steady_ms()
+
+    def _open(self, name: str) -> MemberGroup:
+        group = self._state.member_groups.get(name)
+        if group is None:
+            check_group_id(name)
+            if len(self._state.member_groups) >= GROUPS_MAX:
+                raise Overloaded(what="groups with members", limit=GROUPS_MAX)
+            group = self._state.member_groups[name] = MemberGroup(name)
+        return group
+
+    def _look_again(self, group: MemberGroup) -> None:
+        """Be woken when it is time; a group that nobody is in is not kept."""
+        if group.machine.idle:
+            self._state.member_groups.pop(group.name, None)
+        else:
+            self._state.alarms.set(group, group.machine.next_deadline_ms())
+
+    def _answer(self, ticket: Ticket[T]) -> Steps[T]:
+        self._state.awaited.add(ticket)
+        try:
+            while ticket.answer is None:
+                if self._state.closed:
+                    raise Closed(what="broker")
+                yield Arrival(ticket, self._now() + LOOK_MS)
+        finally:
+            self._state.awaited.discard(ticket)
+        return ticket.answer
+
+
+def readers(group: MemberGroup) -> dict[str, list[str]]:
+    """By topic: the clients among the members that have subscribed to it."""
+    found: dict[str, list[str]] = {}
+    if group.machine.protocol_type == "consumer":
+        for member in group.machine.describe():
+            for topic in subscribed(member.metadata):
+                found.setdefault(topic, []).append(member.client_id or member.member)
+    return found

@@ -1,0 +1,240 @@
+"""Kafka's groups in a broker: members that wait for each other, and what they may commit."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from penstock.errors import Closed, InvalidName, TopicNotFound
+from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer, Joined, Joining, Synced, Syncing
+from penstock.testing import AsyncTestBroker
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.subscriptions import subscribed
+
+SESSION_MS = 10_000
+ORDERS = b"\0\1" + b"\0\0\0\1" + b"\0\6orders" + b"\xff\xff\xff\xff"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[AsyncTestBroker]:
+    made = await AsyncTestBroker.open()
+    await made.create_topic("orders", partitions=2)
+    yield made
+    await made.close()
+
+
+async def join(broker: AsyncTestBroker, client: str, member: str = "", group: str = "billing") -> Joined:
+    told = Joining(
+        member=member,
+        new_member="",
+        client_id=client,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=60_000,
+        protocols=(("range", ORDERS),),
+        id_first=False,
+    )
+    return await broker.run(broker.operations.join_group(group, told))
+
+
+async def sync(broker: AsyncTestBroker, joined: Joined, **assignments: bytes) -> Synced:
+    given = tuple((line.member, assignments[line.member.partition("-")[0]]) for line in joined.roster)
+    told = Syncing(member=joined.member, generation=joined.generation, assignments=given)
+    return await broker.run(broker.operations.sync_group("billing", told))
+
+
+async def beat(broker: AsyncTestBroker, joined: Joined) -> Code:
+    beating = broker.operations.heartbeat_group("billing", joined.member, None, joined.generation)
+    return await broker.run(beating)
+
+
+async def commit(broker: AsyncTestBroker, by: Committer, group: str = "billing") -> Code:
+    return await broker.run(broker.operations.commit_places("orders", group, {0: Commit(0)}, by))
+
+
+def committer(joined: Joined) -> Committer:
+    return Committer(member=joined.member, generation=joined.generation)
+
+
+async def alone(broker: AsyncTestBroker) -> Joined:
+    """A group of one."""
+    joined = await join(broker, "a")
+    await sync(broker, joined, a=b"all")
+    return joined
+
+
+# Members.
+
+
+async def test_members_wait_for_each_other_and_get_what_the_leader_brings(broker: AsyncTestBroker) -> None:
+    first = await alone(broker)
+
+    async with asyncio.TaskGroup() as both:
+        second = both.create_task(join(broker, "b"))
+        await broker.advance(0)
+        assert await beat(broker, first) == Code.REBALANCE_IN_PROGRESS
+        again = both.create_task(join(broker, "a", first.member))
+    follower, leader = second.result(), again.result()
+    async with asyncio.TaskGroup() as both:
+        waiting = both.create_task(sync(broker, follower))
+        brought = both.create_task(sync(broker, leader, a=b"0", b=b"1"))
+
+    assert (brought.result().assignment, waiting.result().assignment) == (b"0", b"1")
+
+
+async def test_a_member_is_named_by_its_client_and_by_chance(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+
+    assert joined.member.startswith("a-")
+    assert len(joined.member) == len("a-") + 36
+
+
+async def test_a_silent_member_is_put_out_when_its_session_ends(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+
+    await broker.advance(9)
+    assert await beat(broker, joined) == Code.NONE
+    await broker.advance(9)
+    assert await beat(broker, joined) == Code.NONE
+    await broker.advance(10)
+
+    assert await beat(broker, joined) == Code.UNKNOWN_MEMBER_ID
+
+
+async def test_who_waits_for_a_silent_member_is_answered_when_its_session_ends(
+    broker: AsyncTestBroker,
+) -> None:
+    await alone(broker)
+
+    async with asyncio.TaskGroup() as tasks:
+        second = tasks.create_task(join(broker, "b"))
+        await broker.advance(9)
+        assert not second.done()
+        await broker.advance(1)
+
+    assert [line.member for line in second.result().roster] == [second.result().member]
+
+
+async def test_who_leaves_is_out(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+
+    leaving = broker.operations.leave_group("billing", [(joined.member, None), ("other", None)])
+    assert await broker.run(leaving) == [Code.NONE, Code.UNKNOWN_MEMBER_ID]
+
+    assert await beat(broker, joined) == Code.UNKNOWN_MEMBER_ID
+    again = broker.operations.leave_group("billing", [(joined.member, None)])
+    assert await broker.run(again) == [Code.UNKNOWN_MEMBER_ID]
+
+
+async def test_a_group_that_nobody_is_in_is_not_kept(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+    await join(broker, "x", "a stranger", group="other")
+
+    await broker.run(broker.operations.leave_group("billing", [(joined.member, None)]))
+
+    assert broker._core.state.member_groups == {}
+    assert (await sync(broker, joined, a=b"")).error == Code.UNKNOWN_MEMBER_ID
+
+
+async def test_who_waits_is_told_that_the_broker_closes(broker: AsyncTestBroker) -> None:
+    await alone(broker)
+    waiting = asyncio.gather(join(broker, "b"), return_exceptions=True)
+    await broker.advance(0)
+
+    await broker.close()
+
+    [error] = await waiting
+    assert isinstance(error, Closed)
+
+
+async def test_a_group_is_not_named_like_the_brokers_own(broker: AsyncTestBroker) -> None:
+    with pytest.raises(InvalidName):
+        await join(broker, "a", group="__mine")
+
+
+# Commits.
+
+
+async def test_only_a_member_of_the_generation_commits(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+
+    assert await commit(broker, committer(joined)) == Code.NONE
+    assert await commit(broker, Committer()) == Code.UNKNOWN_MEMBER_ID
+    old = Committer(member=joined.member, generation=joined.generation - 1)
+    assert await commit(broker, old) == Code.ILLEGAL_GENERATION
+
+
+async def test_anybody_commits_for_a_group_that_nobody_is_in(broker: AsyncTestBroker) -> None:
+    assert await commit(broker, Committer(), "nobody") == Code.NONE
+    assert await commit(broker, Committer(member="a", generation=3), "nobody") == Code.ILLEGAL_GENERATION
+    with pytest.raises(TopicNotFound):
+        await broker.run(broker.operations.commit_places("no-topic", "nobody", {}, Committer()))
+
+
+# What operators see.
+
+
+async def test_a_group_is_described_with_its_members(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+    await commit(broker, committer(joined))
+
+    state = await broker.run(broker.operations.member_group("billing"))
+
+    assert state is not None
+    assert (state.state, state.kind, state.protocol) == ("Stable", "classic", "range")
+    assert [(one.client_id, one.assignment) for one in state.members] == [("a", b"all")]
+
+
+async def test_groups_are_those_with_members_and_those_with_a_place(broker: AsyncTestBroker) -> None:
+    await alone(broker)
+    await commit(broker, Committer(), "gone")
+    await broker.create_group("orders", "workers")
+
+    states = await broker.run(broker.operations.member_groups())
+
+    assert [(state.group, state.state) for state in states] == [("billing", "Stable"), ("gone", "Empty")]
+    assert await broker.run(broker.operations.member_group("nobody")) is None
+    assert await broker.run(broker.operations.member_group("workers")) is None
+
+
+async def test_members_are_the_consumers_of_the_topics_they_read(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+    await commit(broker, committer(joined))
+
+    info = await broker.describe_group("orders", "billing")
+
+    assert info.consumers == ["a"]
+    assert info.verdict.word != "no consumers"
+
+
+async def test_a_group_with_members_is_not_deleted(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+    await commit(broker, committer(joined))
+    deleting = broker.operations.check_delete_group
+
+    assert await broker.run(deleting("billing")) == Code.NON_EMPTY_GROUP
+    await broker.run(broker.operations.leave_group("billing", [(joined.member, None)]))
+    assert await broker.run(deleting("billing")) == Code.NONE
+    assert await broker.run(deleting("nobody")) == Code.GROUP_ID_NOT_FOUND
+
+
+async def test_places_on_a_topic_that_is_read_are_not_forgotten(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+    await commit(broker, committer(joined))
+    forgetting = broker.operations.forget_places
+
+    assert await broker.run(forgetting("orders", "billing", [0])) == Code.GROUP_SUBSCRIBED_TO_TOPIC
+    await broker.run(broker.operations.leave_group("billing", [(joined.member, None)]))
+    assert await broker.run(forgetting("orders", "billing", [0])) == Code.NONE
+
+    assert await broker.run(broker.operations.places("orders", "billing")) == {}
+    assert await broker.run(broker.operations.placed_topics("billing")) == ["orders"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"", b"\0", ORDERS[:-7], b"\0\1\0\0\0\2\0\1a", b"\0\1\0\0\0\1\xff\xff", b"\0\1\0\0\0\1\0\1\xff"],
+)
+def test_bytes_that_are_no_subscription_name_no_topics(metadata: bytes) -> None:
+    assert subscribed(metadata) == []
+    assert subscribed(ORDERS) == ["orders"]
