@@ -1,0 +1,175 @@
+"""Every file operation around a transaction goes wrong once, in every way, and it is whole or not at all.
+
+The workload is a producer that reads, writes to two partitions and to a second topic, commits the
+group's place with it, and commits every second transaction and aborts the others.  What fails is tried
+again as Kafka's clients do: by a new producer of the same name, which fences the one before.  Segments
+are so small that they are full, and the broker is opened anew in between.  It runs once undisturbed to
+count its file operations, then once for each of them and each fault.  Afterwards, on healthy files:
+
+    what was answered as committed is there, once for each answer, in every partition
+    a transaction is in all of its partitions, or in none; and so is the place of the group
+    nothing that was aborted is there
+    the log goes on: nothing is left open
+
+Each fault takes every sixth operation, and each begins with another one; with
+HYPOTHESIS_PROFILE=ci every second, and with soak every one.
+"""
+
+import os
+from random import Random
+
+import pytest
+from tests.transactional import Producer, committed
+
+from penstock.broker import ledger
+from penstock.broker.state import Partition
+from penstock.config import BrokerConfig
+from penstock.errors import PenstockError, TopicExists
+from penstock.log.files import Files
+from penstock.testing import ManualClock, TestBroker
+from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
+
+CONFIG = BrokerConfig(snapshot_bytes=1, clock_check_ms=24 * 3600 * 1000)
+ROUNDS = range(1, 7)
+PLACES = [("orders", 0), ("orders", 1), ("audit", 0)]
+STRIDE = {"ci": 2, "soak": 1}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 6)
+ERRORS = [Fault.FULL, Fault.FAIL, Fault.STUCK]
+CRASHES = [Fault.TEAR, Fault.BEFORE, Fault.AFTER]
+
+
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "SEGMENT_BYTES", 1024)
+
+
+class Job:
+    """Transactions one after the other; each has a number, and is tried twice."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.clock = ManualClock()
+        self.broker: TestBroker | None = None
+        self.answered: set[bytes] = set()  # Committed, and told so.
+        self.aborted: set[bytes] = set()  # Aborted, or never ended.
+        self.failures: list[PenstockError] = []
+
+    def run(self) -> None:
+        for number in ROUNDS:
+            for attempt in range(2):
+                name = b"%d.%d" % (number, attempt)
+                try:
+                    self.attempt(number, name)
+                    break
+                except PenstockError as error:
+                    self.failures.append(error)
+                    self.end()
+            if number % 3 == 0:
+                self.end()
+
+    def attempt(self, number: int, name: bytes) -> None:
+        broker = self.broker = self.broker or self.open()
+        for topic in ("orders", "audit"):
+            try:
+                broker.create_topic(topic, partitions=2, segment_bytes=4096, retention=None)
+            except TopicExists:
+                continue
+        producer = Producer(broker)
+        for topic, partition in PLACES:
+            producer.write(topic, name, name + bytes(600), partition=partition)
+        producer.commit_place("orders", "g", number)
+        if number % 2 == 0:
+            self.aborted.add(name)
+            producer.abort()
+        else:
+            producer.commit()
+            self.answered.add(name)
+
+    def open(self) -> TestBroker:
+        return TestBroker.open("data", config=CONFIG, files=self.files, clock=self.clock)
+
+    def end(self) -> None:
+        broker, self.broker = self.broker, None
+        if broker is not None:
+            try:
+                broker.close()
+            except PenstockError as error:
+                self.failures.append(error)
+
+
+def check(disk: CrashDisk, job: Job) -> None:
+    healthy = Job(disk)
+    healthy.clock = job.clock
+    broker = healthy.broker = healthy.open()
+    if {"orders", "audit"} <= set(broker.topics()):
+        broker.advance("120s")  # What its producer left open is aborted.
+        found = [committed(broker, topic, partition) for topic, partition in PLACES]
+        assert found[0] == found[1] == found[2], "a transaction is in all of its partitions, or in none"
+        names = [value for value in found[0] if value is not None and len(value) < 600]
+        assert found[0] == [value for name in names for value in (name, name + bytes(600))]
+        assert names == sorted(set(names)), "once, and in order"
+        assert job.answered <= set(names)
+        assert not job.aborted & set(names)
+        places = broker._core.commits.read("orders", "g")
+        last = int(names[-1].split(b".")[0]) if names else None
+        assert [commit.offset for commit in places.values()] == ([] if last is None else [last])
+        assert all(partition.log.unstable > partition.log.end for partition in partitions(broker))
+    healthy.end()
+    healthy.run()
+    assert healthy.failures == []
+    broker = healthy.open()
+    assert {b"1.0", b"3.0", b"5.0"} <= set(committed(broker, "audit"))
+    broker.close()
+
+
+def partitions(broker: TestBroker) -> list[Partition]:
+    return [partition for topic in broker._core.state.topics.values() for partition in topic.partitions]
+
+
+def operations() -> int:
+    files = FaultyFiles(CrashDisk())
+    job = Job(files)
+    job.run()
+    assert job.failures == []
+    return len(files.operations)
+
+
+def places(fault: Fault, power: bool) -> range:
+    first = (2 * [*ERRORS, *CRASHES].index(fault) + power) % STRIDE
+    return range(1 + first, operations() + 1, STRIDE)
+
+
+def end(disk: CrashDisk, seed: int, *, power: bool) -> None:
+    if power:
+        disk.power_cut(Random(seed))
+    else:
+        disk.kill()
+
+
+def test_undisturbed_every_committed_transaction_is_there_once() -> None:
+    disk = CrashDisk()
+    job = Job(disk)
+    job.run()
+
+    assert job.answered == {b"1.0", b"3.0", b"5.0"}
+    disk.kill()
+    check(disk, job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [*ERRORS, *CRASHES])
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+def test_a_fault_at_any_file_operation_leaves_every_transaction_whole(fault: Fault, power: bool) -> None:
+    for at in places(fault, power):
+        disk = CrashDisk()
+        files = FaultyFiles(disk, at=at, fault=fault)
+        job = Job(files)
+        try:
+            job.run()
+        except Crash:
+            assert fault in CRASHES
+        end(disk, at, power=power)
+        try:
+            check(disk, job)
+        except BaseException as error:
+            error.add_note(f"operation {at}: {files.operations[at - 1]}; answered: {job.answered}")
+            raise
