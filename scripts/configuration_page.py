@@ -130,6 +130,7 @@ PARTS: Final = (
     ("Security", "", "SecuritySettings", "Who may come. Section `security`; see [security](security.md)."),
     ("TLS", "", "TlsSettings", "Encryption of all listeners. Section `tls`; see [security](security.md)."),
     ("Lake", "", "LakeSettings", "Where archived messages are. Section `lake`."),
+    ("Kafka", "", "KafkaSettings", "What Kafka's clients are told. Section `kafka`."),
     (
         "Topic",
         "TopicOptions",

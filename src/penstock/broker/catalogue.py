@@ -3,7 +3,7 @@
     data/
       LOCK                      held while a broker has the directory open
       penstock.json             format version, next producer id; sealed by a checksum, as is
-      topics/orders/topic.json  settings
+      topics/orders/topic.json  settings, and the topic's id
       topics/orders/0/          partition 0: its log, and below it journal/ and schedule/
 
 A topic appears and disappears by one rename, so a crash leaves either all of
@@ -11,6 +11,8 @@ it or none of it; folders that begin with a dot are leftovers and are removed
 at the next open.  The rest of the broker gets topics from here and never
 builds a path.
 """
+
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
 
@@ -32,6 +34,12 @@ class Manifest(msgspec.Struct):
     next_producer_id: int = 1
 
 
+class StoredTopic(TopicSettings, frozen=True, kw_only=True):
+    """Content of topic.json."""
+
+    id: UUID | None = None  # None: it was written before topics had ids.
+
+
 class Catalogue:
     """The topics of one data directory."""
 
@@ -43,6 +51,7 @@ class Catalogue:
         self._lock: Lock | None = None
         self._manifest = Manifest()
         self._next_producer_id = 0
+        self.names: dict[bytes, str] = {}  # Of all topics, by id.
 
     def open(self) -> list[Topic]:
         """Lock the directory and return its topics, without their partitions."""
@@ -68,7 +77,7 @@ class Catalogue:
             if name.startswith("."):
                 self._files.remove_tree(f"{self._topics_path}/{name}")
             else:
-                topics.append(self._topic(name, self._read_settings(name)))
+                topics.append(self._topic(name, self._read_topic(name)))
         return topics
 
     def _read_manifest(self) -> Manifest:
@@ -89,21 +98,23 @@ class Catalogue:
     def _save_manifest(self, manifest: Manifest) -> None:
         self._files.write_file(self._manifest_path, sealed(manifest))
 
-    def _read_settings(self, name: str) -> TopicSettings:
+    def _read_topic(self, name: str) -> StoredTopic:
         path = f"{self._topics_path}/{name}/topic.json"
         try:
-            return unsealed(self._files.read_file(path), TopicSettings)
+            return unsealed(self._files.read_file(path), StoredTopic)
         except (msgspec.MsgspecError, InvalidValue) as error:
             raise DirectoryUnusable(
                 directory=self._state.directory,
                 why=f"{name}/topic.json is damaged ({error}); restore it from a copy",
             ) from None
 
-    def _topic(self, name: str, settings: TopicSettings) -> Topic:
-        files = self._state.memory if settings.durability == "memory" else self._files
+    def _topic(self, name: str, stored: StoredTopic) -> Topic:
+        files = self._state.memory if stored.durability == "memory" else self._files
         directory = f"{self._topics_path}/{name}"
-        topic = Topic(name, settings, directory, files, self._state.config.dedup_ids_max)
+        topic = Topic(name, _settings(stored), directory, files, self._state.config.dedup_ids_max)
         topic.version = self._state.new_version()
+        topic.id = (stored.id or uuid5(NAMESPACE_URL, f"penstock:{name}")).bytes
+        self.names[topic.id] = name
         return topic
 
     def create(self, name: str, settings: TopicSettings) -> Topic:
@@ -115,11 +126,12 @@ class Catalogue:
         if self._files.exists(making):
             self._files.remove_tree(making)
         self._files.make_directory(making)
-        self._files.write_file(f"{making}/topic.json", sealed(settings))
+        stored = _stored(settings, self._state.random.randbytes(16))
+        self._files.write_file(f"{making}/topic.json", sealed(stored))
         self._clear_away(name)  # What a disk that was full may have left of an earlier try.
         self._files.rename(making, f"{self._topics_path}/{name}")
         self._files.sync_directory(self._topics_path)
-        return self._topic(name, settings)
+        return self._topic(name, stored)
 
     def alter(self, topic: Topic, settings: TopicSettings) -> None:
         """Store new settings of a topic."""
@@ -133,13 +145,14 @@ class Catalogue:
             raise InvalidValue(
                 name="durability", value=settings.durability, why="it is fixed when a topic is created"
             )
-        self._files.write_file(f"{topic.directory}/topic.json", sealed(settings))
+        self._files.write_file(f"{topic.directory}/topic.json", sealed(_stored(settings, topic.id)))
         topic.version = self._state.new_version()
         topic.settings = settings
 
     def delete(self, topic: Topic) -> None:
         """Remove a topic's folder; gone with the rename, cleared away after."""
         self._clear_away(topic.name)
+        self.names.pop(topic.id, None)
         self._state.memory.remove_tree(topic.directory)
 
     def _clear_away(self, name: str) -> None:
@@ -168,3 +181,11 @@ class Catalogue:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _stored(settings: TopicSettings, topic_id: bytes) -> StoredTopic:
+    return StoredTopic(**msgspec.structs.asdict(settings), id=UUID(bytes=topic_id))
+
+
+def _settings(stored: StoredTopic) -> TopicSettings:
+    return TopicSettings(**{name: getattr(stored, name) for name in TopicSettings.__struct_fields__})

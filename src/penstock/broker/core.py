@@ -9,6 +9,7 @@
     overviews      all of it, line by line
     measuring      the same as metrics
     fetching       logs as they are         deliveries     what became of messages
+    partitions     the same for other protocols
     commits        where stream groups are  coordination   who is in Kafka's groups
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
@@ -42,6 +43,7 @@ from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.measuring import Measuring
 from penstock.broker.overviews import Overviews
+from penstock.broker.partitions import Partitions
 from penstock.broker.progress import Progress
 from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
 from penstock.broker.queues import Queues
@@ -95,6 +97,7 @@ class Core:
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
         self.deliveries = Deliveries(self.state)
+        self.partitions = Partitions(self.state, self.catalogue)
         self.fetching = Fetching(self.state)
         self.commits = Commits(self.state, self.groups)
         self.coordination = Coordination(self.state, self.commits)

@@ -7,7 +7,7 @@ It decides nothing.  What waits is a generator of steps already; what does not
 is made one, so that it runs under the lock like the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.access import KeyInfo, NewKey, UserInfo
@@ -17,6 +17,7 @@ from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
 from penstock.broker.measuring import Family
+from penstock.broker.partitions import At, Chunk, Layout, Position
 from penstock.broker.producers import ProducerSteps
 from penstock.broker.steps import Steps
 from penstock.broker.tracing import parse_id
@@ -157,6 +158,38 @@ class LocalOperations:
     ) -> Steps[list[Receipt | PenstockError]]:
         """Take batches, each for a partition; see ``Publishing.append_batches``."""
         return self._core.publishing.append_batches(topic, version, batches, wait)
+
+    def append_records(
+        self, topic: str, batches: list[tuple[int, bytes]], wait: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Take batches of another protocol, each for a partition; see ``Publishing.append_records``."""
+        return self._core.publishing.append_records(topic, batches, wait)
+
+    # Topics and partitions, for other protocols.
+
+    @at_once
+    def topic_names(self) -> Mapping[bytes, str]:
+        """The names of all topics by id, as they are at any time; for the doors of this process."""
+        return self._core.partitions.names
+
+    @at_once
+    def layout(self, topic: str) -> Layout:
+        """A topic in numbers."""
+        return self._core.partitions.layout(topic)
+
+    @at_once
+    def read_records(self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool) -> Chunk:
+        """Record batches as they lie in the log."""
+        return self._core.partitions.read(topic, partition, offset, max_bytes, committed)
+
+    def arrival(self, topic: str, until_ms: int) -> Steps[None]:
+        """Wait until something happens on a topic."""
+        return self._core.partitions.arrival(topic, until_ms)
+
+    @at_once
+    def position(self, topic: str, partition: int, at: At, committed: bool) -> Position:
+        """Which offset a time is."""
+        return self._core.partitions.position(topic, partition, at, committed)
 
     def batch_consumer(
         self,

@@ -156,6 +156,17 @@ class Publishing:
         topic = self._state.topic(name)
         if topic.version != version:
             raise MetadataStale(topic=topic.name, version=version)
+        return (yield from self._append_all(topic, batches, wait))
+
+    def append_records(
+        self, name: Any, batches: list[tuple[int, bytes]], wait: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """The same for whoever knows nothing of the topic's settings."""
+        return (yield from self._append_all(self._state.topic(name), batches, wait))
+
+    def _append_all(
+        self, topic: Topic, batches: list[tuple[int, bytes]], wait: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
         answers: list[Receipt | PenstockError] = []
         for number, data in batches:
             try:

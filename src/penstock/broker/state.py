@@ -194,6 +194,7 @@ class Topic:
         self.meter = Meter()
         self.sample_ms = 0  # As a group's, but by the timestamps of its records.
         self.deleted = False
+        self.id = b""  # Sixteen bytes: a topic of the same name that is made later has others.
         self.version = 0  # Another one after each change of its settings, and never one it had before.
 
     def partition(self, number: Any) -> Partition:

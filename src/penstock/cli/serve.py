@@ -81,7 +81,7 @@ def serve(
     text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
     status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
     http: Annotated[str | None, _place("Not in this version. [off]")] = None,
-    kafka: Annotated[str | None, _place("Not in this version. [off]")] = None,
+    kafka: Annotated[str | None, _place("Kafka's clients. [off]")] = None,
     config: ConfigFile = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines in, although no keys are asked for.")

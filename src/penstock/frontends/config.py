@@ -83,15 +83,12 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "127.0.0.1:8081"
     # The HTTP API: GET /openapi.json describes it.
     http: str = "127.0.0.1:8080"
-    # The Kafka protocol; this version has no such listener.
+    # The Kafka protocol, for Kafka's clients as they are.
     kafka: str = OFF
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             address(name, getattr(self, name))
-        if self.kafka != OFF:
-            why = "this version has no such listener; leave it 'off'"
-            raise InvalidValue(name="kafka", value=self.kafka, why=why)
 
 
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +108,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Connections of all listeners together; one more is told so and closed.
     connections_max: int = 10_000
-    # Largest frame of the native protocol; its length is looked at before anything is kept.
+    # Largest frame of the native and the Kafka protocol; its length is looked at before anything is kept.
     frame_bytes_max: int = 16 * 1024 * 1024
     # Bytes of publishes that wait for the disk, of all connections; beyond it a publish is refused and may be
     # tried again.
@@ -141,6 +138,19 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
             _at_least(name, getattr(self, name), 0 if name == "resume_ms" else 1)
 
 
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What Kafka's clients are told."""
+
+    # HOST:PORT at which clients reach this server; "auto" is the address that a client has connected to.
+    advertised: str = AUTO
+    # A topic that a client asks for is made if it is not there, where the client does not forbid it.
+    auto_create_topics: bool = True
+
+    def __post_init__(self) -> None:
+        if self.advertised != AUTO and not address("advertised", self.advertised):
+            raise InvalidValue(name="advertised", value=self.advertised, why="write HOST:PORT, or 'auto'")
+
+
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who may come."""
 
@@ -168,6 +178,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     security: SecuritySettings = SecuritySettings()
     tls: TlsSettings = TlsSettings()
     lake: LakeSettings = LakeSettings()
+    kafka: KafkaSettings = KafkaSettings()
     broker: BrokerConfig = BrokerConfig()
     # What new topics and groups are like, unless whoever makes them says otherwise.  Six partitions: more
     # than one consumer at a time, of either kind, without a thought.

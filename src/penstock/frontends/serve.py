@@ -35,6 +35,7 @@ from penstock.access import Grant, NewKey
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import AddressUnusable
 from penstock.frontends.config import AUTO, MEMORY, LimitSettings, ServerConfig, address, is_loopback
+from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.doors import Doors
@@ -113,6 +114,7 @@ class Server:
             "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
             "status": lambda: StatusListener(broker, limits, connections, doors),
             "http": lambda: http_listener(broker, limits, connections, doors),
+            "kafka": lambda: KafkaListener(broker, limits, connections, doors, self.config.kafka),
         }
         return makers[name]()
 

@@ -231,7 +231,7 @@ def test_all_problems_of_the_configuration_are_told(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text('[topic]\nretentoin = "7d"\n')
 
     code, words = refused(
-        "--config", "penstock.toml", "--kafka", "127.0.0.1:9092", cwd=tmp_path, PENSTOCK_LISTEN__TEXT="x"
+        "--config", "penstock.toml", "--kafka", "here", cwd=tmp_path, PENSTOCK_LISTEN__TEXT="x"
     )
 
     assert code == 1
@@ -240,8 +240,8 @@ def test_all_problems_of_the_configuration_are_told(tmp_path: Path) -> None:
         "  penstock.toml, line 2: there is no setting topic.retentoin; did you mean topic.retention?",
         "  PENSTOCK_LISTEN__TEXT: listen.text cannot be 'x': "
         "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'",
-        "  --kafka: listen.kafka cannot be '127.0.0.1:9092': "
-        "this version has no such listener; leave it 'off' [CONFIGURATION_INVALID]",
+        "  --kafka: listen.kafka cannot be 'here': "
+        "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off' [CONFIGURATION_INVALID]",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["penstock.toml"]
 

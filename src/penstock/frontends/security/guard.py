@@ -275,4 +275,5 @@ COUNTED: Final[dict[str, Callable[[tuple[Any, ...]], tuple[int, int]]]] = {
     "schedule": lambda arguments: (1, _size(arguments[1])),
     "append": lambda arguments: _of_batches([arguments[2]]),
     "append_batches": lambda arguments: _of_batches([batch for _, batch in arguments[2]]),
+    "append_records": lambda arguments: _of_batches([batch for _, batch in arguments[1]]),
 }

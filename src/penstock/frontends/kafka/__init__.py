@@ -1,0 +1,1 @@
+"""The Kafka protocol, for Kafka's clients as they are."""

@@ -1,0 +1,14 @@
+"""The one table of Kafka's APIs: what is offered here, and who answers it.
+
+Each family of APIs has a module with its handlers and a list of its own; ApiVersions tells clients of all
+of them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.frontends.kafka import cluster, fetch, metadata, produce
+from penstock.frontends.kafka.call import Api
+
+FAMILIES: Final = (cluster, metadata, produce, fetch)
+
+APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

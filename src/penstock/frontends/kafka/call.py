@@ -1,0 +1,132 @@
+"""One request as its handler sees it, and one line of the table of APIs.
+
+A handler gets a ``Call`` and gives the answer in one of three ways:
+
+    return response                    it is known at once
+    async def ... return response      it has to wait; the connection owns the task
+    return LATER, and call.answer(..)  it has begun something that calls back: no task, for what comes often
+
+All that is framing has happened before or happens after: versions, the login, the order of answers, errors.
+What is asked of the broker goes through ``call.operations``, which are those that whoever asks may use.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+import msgspec
+
+from penstock.api.operations import Work
+from penstock.broker.operations import LocalOperations
+from penstock.frontends.kafka.session import Session, Shared
+from penstock.wire.kafka.fields import Message
+
+T = TypeVar("T")
+RequestT_co = TypeVar("RequestT_co", bound=Message, covariant=True)
+
+
+class Later:
+    """What a handler returns that will answer by ``call.answer``."""
+
+
+LATER: Final = Later()
+
+
+class Answering(Protocol):
+    """What a call needs of its connection."""
+
+    apis: Mapping[int, "Api"]
+
+    def answered(self, call: "Call[Any]", response: Message | None) -> None: ...
+    def refused(self, call: "Call[Any]", error: BaseException) -> None: ...
+
+
+class Call(Generic[RequestT_co]):
+    """One request."""
+
+    __slots__ = (
+        "_connection", "api", "client_id", "correlation", "hurry", "parts", "request", "session", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        api: "Api",
+        version: int,
+        correlation: int,
+        client_id: str | None,
+        request: Any,
+        session: Session,
+        connection: Answering,
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation = correlation
+        self.client_id = client_id
+        self.request: RequestT_co = request
+        self.session = session
+        self.hurry: Callable[[], None] | None = None  # Called if another request waits for this answer.
+        self.parts: list[Any] | None = None  # The answer's bytes, once it is there: none at all, or a frame.
+        self._connection = connection
+
+    @property
+    def operations(self) -> LocalOperations:
+        """The broker's operations, as far as whoever asks may call them."""
+        return self.session.operations
+
+    @property
+    def apis(self) -> Mapping[int, "Api"]:
+        """All that is offered."""
+        return self._connection.apis
+
+    @property
+    def shared(self) -> Shared:
+        """What all connections of the listener share."""
+        return self.session.shared
+
+    def answer(self, response: Message | None) -> None:
+        """Send it, as soon as all earlier requests are answered; None for a request that wants no answer."""
+        self._connection.answered(self, response)
+
+    def refuse(self, error: BaseException) -> None:
+        """Answer with an error of the whole request."""
+        self._connection.refused(self, error)
+
+    async def run(self, work: Work[T]) -> T:
+        """Run one of the operations to its end."""
+        return await self.session.shared.broker.run(work)
+
+    def start(self, work: Work[Any], then: Callable[[Any, BaseException | None], None]) -> Any:
+        """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
+        return self.session.shared.broker.start(work, then)
+
+
+Answer = Message | Later
+Handler = Callable[[Call[Any]], "Answer | Awaitable[Message]"]
+Refusal = Callable[[Any, int], Message]
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of Kafka's APIs does here."""
+
+    request: type[Message]
+    response: type[Message]
+    handler: Handler
+    refusal: Refusal | None = (
+        None  # Makes an answer of a request and an error's code, if no field says it all.
+    )
+    pipelined: bool = False  # May begin while others of its kind are not answered yet.
+    unauthenticated: bool = False  # Served before a login, where one is asked for.
+    versions: tuple[int, int] = (0, -1)  # If fewer are offered than the messages could be read in.
+
+    @property
+    def offered(self) -> tuple[int, int]:
+        """The first and the last version."""
+        return self.versions if self.versions[1] >= 0 else self.request.VERSIONS
+
+    def refused(self, request: Message, code: int) -> Message | None:
+        """The answer to a request that failed as a whole; None if there is no such answer."""
+        if self.refusal is not None:
+            return self.refusal(request, code)
+        if "error_code" in self.response.__struct_fields__:
+            make = cast("Callable[..., Message]", self.response)
+            return make(error_code=code)
+        return None

@@ -1,0 +1,68 @@
+"""What an error of the broker is called in Kafka's protocol.
+
+One table, by the error's code.  A client looks at the number only, and what it does then depends on it: give
+up, look for the leader again, wait and repeat.  So a number is chosen by what the client should do next.
+What is not here does not come out of what this front end asks for; it would be told as a fault of the server.
+"""
+
+import logging
+from typing import Final
+
+from penstock.errors import PenstockError
+from penstock.wire.kafka.codes import Code
+
+logger = logging.getLogger("penstock")
+
+CODES: Final = {
+    "INTERNAL": Code.UNKNOWN_SERVER_ERROR,
+    "BAD_REQUEST": Code.INVALID_REQUEST,
+    "NAME_INVALID": Code.INVALID_TOPIC_EXCEPTION,
+    "VALUE_INVALID": Code.INVALID_REQUEST,
+    "MESSAGE_TOO_LARGE": Code.MESSAGE_TOO_LARGE,
+    "BATCH_INVALID": Code.CORRUPT_MESSAGE,
+    "TOPIC_NOT_FOUND": Code.UNKNOWN_TOPIC_OR_PARTITION,
+    "TOPIC_EXISTS": Code.TOPIC_ALREADY_EXISTS,
+    "PARTITION_NOT_FOUND": Code.UNKNOWN_TOPIC_OR_PARTITION,
+    "OFFSET_OUT_OF_RANGE": Code.OFFSET_OUT_OF_RANGE,
+    "GROUP_NOT_FOUND": Code.GROUP_ID_NOT_FOUND,
+    "GROUP_KIND_MISMATCH": Code.INCONSISTENT_GROUP_PROTOCOL,
+    "MEMBER_UNKNOWN": Code.UNKNOWN_MEMBER_ID,
+    "PARTITION_NOT_ASSIGNED": Code.ILLEGAL_GENERATION,
+    "LEASE_LOST": Code.INVALID_RECORD_STATE,
+    "ALREADY_SETTLED": Code.INVALID_RECORD_STATE,
+    "PRODUCER_FENCED": Code.INVALID_PRODUCER_EPOCH,
+    "SEQUENCE_OUT_OF_ORDER": Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    "PRODUCER_UNKNOWN": Code.UNKNOWN_PRODUCER_ID,
+    "TRANSACTION_NOT_OPEN": Code.INVALID_TXN_STATE,
+    "FRAME_TOO_LARGE": Code.MESSAGE_TOO_LARGE,
+    "PROTOCOL_VIOLATION": Code.INVALID_REQUEST,
+    "VERSION_UNSUPPORTED": Code.UNSUPPORTED_VERSION,
+    "UNAUTHENTICATED": Code.SASL_AUTHENTICATION_FAILED,
+    "FORBIDDEN": Code.TOPIC_AUTHORIZATION_FAILED,
+    "CLOSED": Code.COORDINATOR_NOT_AVAILABLE,
+    "UNAVAILABLE": Code.COORDINATOR_NOT_AVAILABLE,
+    "QUEUE_FULL": Code.THROTTLING_QUOTA_EXCEEDED,
+    "DISK_FULL": Code.KAFKA_STORAGE_ERROR,
+    "METADATA_STALE": Code.NOT_LEADER_OR_FOLLOWER,
+    "TRANSACTION_BUSY": Code.CONCURRENT_TRANSACTIONS,
+    "OVERLOADED": Code.REQUEST_TIMED_OUT,
+    "QUOTA_EXCEEDED": Code.THROTTLING_QUOTA_EXCEEDED,
+    "SHUTTING_DOWN": Code.NOT_LEADER_OR_FOLLOWER,
+    "STORAGE_FAILED": Code.KAFKA_STORAGE_ERROR,
+    "CORRUPTION": Code.CORRUPT_MESSAGE,
+}
+
+
+def code_of(error: BaseException) -> int:
+    """The number for a client; a fault of ours is told as such, and the log says more."""
+    if isinstance(error, PenstockError):
+        return CODES.get(error.code, Code.UNKNOWN_SERVER_ERROR)
+    logger.error("a request failed by a bug", exc_info=error)
+    return Code.UNKNOWN_SERVER_ERROR
+
+
+def words_of(error: BaseException) -> str:
+    """The sentence beside the number, where a version has room for one."""
+    if isinstance(error, PenstockError):
+        return str(error)
+    return f"the server failed: {type(error).__name__}; its log says more"

@@ -1,0 +1,84 @@
+"""Which topics and partitions there are: Metadata, DescribeTopicPartitions.
+
+There is one broker, so it leads every partition and holds the one replica of it.  A topic that a client
+asks for by name is made if it is not there, unless the client or the setting ``kafka.auto_create_topics``
+forbids it."""
+
+from contextlib import suppress
+
+from penstock.broker.at_once import now
+from penstock.broker.partitions import Layout
+from penstock.errors import Forbidden, PenstockError, TopicNotFound
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of
+from penstock.frontends.kafka.session import CLUSTER, NODE
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.fields import NO_UUID
+from penstock.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+ALL_IF_EMPTY = 0  # In this version no list is said by an empty one.
+
+
+def metadata(call: Call[MetadataRequest]) -> MetadataResponse:
+    """Topics by name, by id, or all of them."""
+    host, port = call.session.advertised
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=NODE, host=host, port=port)],
+        cluster_id=CLUSTER,
+        controller_id=NODE,
+        topics=[_described(call, asked) for asked in _asked(call)],
+    )
+
+
+def _asked(call: Call[MetadataRequest]) -> list[MetadataRequestTopic]:
+    topics = call.request.topics
+    if topics is None or (not topics and call.version == ALL_IF_EMPTY):
+        return [MetadataRequestTopic(name=name) for name in now(call.operations.topics())]
+    return topics
+
+
+def _described(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    name = asked.name
+    if name is None:
+        names = now(call.operations.topic_names())
+        name = names.get(asked.topic_id)
+    if name is None:
+        return MetadataResponseTopic(
+            error_code=Code.UNKNOWN_TOPIC_ID, name=None if call.version >= 12 else "", topic_id=asked.topic_id
+        )
+    try:
+        layout = _layout(call, name, by_name=asked.name is not None)
+    except PenstockError as error:
+        return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=NO_UUID)
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=number, leader_id=NODE, leader_epoch=0, replica_nodes=[NODE], isr_nodes=[NODE]
+        )
+        for number in range(layout.partitions)
+    ]
+    return MetadataResponseTopic(
+        name=name, topic_id=layout.id, is_internal=name.startswith("__"), partitions=partitions
+    )
+
+
+def _layout(call: Call[MetadataRequest], name: str, *, by_name: bool) -> Layout:
+    """The topic, which is made if it may be."""
+    try:
+        return now(call.operations.layout(name))
+    except TopicNotFound:
+        allowed = by_name and call.request.allow_auto_topic_creation
+        if not allowed or not call.shared.settings.auto_create_topics:
+            raise
+    with suppress(Forbidden):  # Who may not make it finds none.
+        now(call.operations.create_topic(name, {}))
+    return now(call.operations.layout(name))
+
+
+APIS = (Api(request=MetadataRequest, response=MetadataResponse, handler=metadata),)

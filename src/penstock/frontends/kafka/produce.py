@@ -1,0 +1,174 @@
+"""Writing records: Produce, InitProducerId.
+
+A batch is appended as it is: nothing of it is decoded, its checksum is compared, its numbers (producer,
+epoch, sequence) are the broker's to check.  Requests of one connection begin in their order and do not wait
+for each other's sync, so a producer with several in flight pays for one sync.
+
+    acks 0       not answered; a refusal ends the connection, which is how a client hears of it
+    acks 1, -1   answered when it is as durable as the topic promises: with one broker, both are the same
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.broker.at_once import now
+from penstock.errors import Overloaded, PenstockError
+from penstock.frontends.kafka.call import LATER, Api, Call, Later
+from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.message import Receipt
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.produce import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+IDS_SINCE: Final = 13  # From this version on a topic is named by its id.
+NO_ANSWER: Final = 0
+MAGIC_AT: Final = 16
+MAGIC: Final = 2
+
+Answers = list[Receipt | PenstockError]
+
+
+class Produce:
+    """One produce request under way."""
+
+    def __init__(self, call: Call[ProduceRequest], size: int) -> None:
+        self._call = call
+        self._size = size
+        self._open = 1  # Topics that are not written yet; and one, so that it does not end in its beginning.
+        self._topics: list[TopicProduceResponse] = []
+        self._failed = False
+
+    def begin(self) -> None:
+        """Hand every topic's batches to the broker."""
+        for topic in self._call.request.topic_data:
+            self._write(topic)
+        self._one_less()
+
+    def _write(self, asked: TopicProduceData) -> None:
+        call = self._call
+        name: str | None = asked.name
+        if call.version >= IDS_SINCE:
+            name = call.session.names.get(asked.topic_id)
+        answer = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id)
+        self._topics.append(answer)
+        sound: list[tuple[int, bytes]] = []
+        for partition in asked.partition_data:
+            code = Code.UNKNOWN_TOPIC_ID if name is None else _complaint(partition)
+            if code:
+                self._refuse(answer, partition.index, code, None)
+            else:
+                sound.append((partition.index, bytes(partition.records or b"")))
+        if name is not None and sound:
+            self._open += 1
+            wait = call.request.acks != NO_ANSWER
+            try:
+                work = call.operations.append_records(name, sound, wait)
+            except PenstockError as error:
+                self._written(answer, sound, None, error)
+            else:
+                call.start(work, self._then(answer, sound))
+
+    def _then(
+        self, answer: TopicProduceResponse, sound: list[tuple[int, bytes]]
+    ) -> Callable[[Any, BaseException | None], None]:
+        return lambda answers, error: self._written(answer, sound, answers, error)
+
+    def _written(
+        self,
+        answer: TopicProduceResponse,
+        sound: list[tuple[int, bytes]],
+        answers: Answers | None,
+        error: BaseException | None,
+    ) -> None:
+        for index, (number, _) in enumerate(sound):
+            one = error if answers is None else answers[index]
+            if isinstance(one, Receipt):
+                answer.partition_responses.append(
+                    PartitionProduceResponse(index=number, base_offset=one.offset or 0)
+                )
+            else:
+                problem = one or PenstockError(reason="no answer")
+                self._refuse(answer, number, code_of(problem), words_of(problem))
+        self._one_less()
+
+    def _refuse(self, answer: TopicProduceResponse, number: int, code: int, words: str | None) -> None:
+        self._failed = True
+        answer.partition_responses.append(
+            PartitionProduceResponse(index=number, error_code=code, base_offset=-1, error_message=words)
+        )
+
+    def _one_less(self) -> None:
+        self._open -= 1
+        if self._open:
+            return
+        self._call.shared.publish_bytes -= self._size
+        if self._call.request.acks != NO_ANSWER:
+            self._call.answer(ProduceResponse(responses=self._topics))
+            return
+        self._call.answer(None)
+        if self._failed:
+            self._call.session.end()
+
+
+def produce(call: Call[ProduceRequest]) -> Later | ProduceResponse:
+    """Append batches, each to a partition."""
+    if call.request.acks not in (NO_ANSWER, 1, -1):
+        return refused(call.request, Code.INVALID_REQUIRED_ACKS)
+    size = sum(
+        len(partition.records or b"")
+        for topic in call.request.topic_data
+        for partition in topic.partition_data
+    )
+    shared = call.shared
+    limit = shared.limits.publish_bytes_max
+    if shared.publish_bytes and shared.publish_bytes + size > limit:
+        raise Overloaded(what="bytes of publishes", limit=limit)
+    shared.publish_bytes += size
+    Produce(call, size).begin()
+    return LATER
+
+
+def refused(request: ProduceRequest, code: int) -> ProduceResponse:
+    """The answer that refuses every partition."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=partition.index, error_code=code, base_offset=-1)
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _complaint(partition: PartitionProduceData) -> int:
+    """What is wrong with records at first sight."""
+    records = partition.records
+    if records is None or len(records) <= MAGIC_AT:
+        return Code.INVALID_RECORD
+    return Code.NONE if records[MAGIC_AT] == MAGIC else Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
+    """An id for a producer, so that what it repeats is written once."""
+    if call.request.transactional_id is not None:
+        return InitProducerIdResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
+    return InitProducerIdResponse(producer_id=now(call.operations.new_producer_id()), producer_epoch=0)
+
+
+APIS = (
+    Api(request=ProduceRequest, response=ProduceResponse, handler=produce, refusal=refused, pipelined=True),
+    Api(request=InitProducerIdRequest, response=InitProducerIdResponse, handler=init_producer_id),
+)

@@ -1,0 +1,97 @@
+"""The Kafka listener: what all its connections share, and their beginning and end.
+
+    KafkaListener ──> Connection ──> apis ──> handlers ──> broker
+
+Its limits, each with an error of its own or a pause: connections, bytes of a frame, requests that wait on a
+connection, bytes that a client has not read.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.clock import Clock, SystemClock
+from penstock.frontends.config import KafkaSettings, LimitSettings
+from penstock.frontends.kafka.apis import APIS
+from penstock.frontends.kafka.call import Api
+from penstock.frontends.kafka.connection import Connection
+from penstock.frontends.kafka.session import Session, Shared
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.doors import Doors
+
+STRANGER_BYTES_MAX: Final = 64 * 1024  # Of a frame before the login; a password is short.
+LOGIN_S: Final = 10  # Where a login is asked for, it comes within this time.
+
+
+class KafkaListener:
+    """Kafka's protocol, for ``penstock serve``."""
+
+    apis: Mapping[int, Api] = APIS
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        limits: LimitSettings,
+        connections: Connections,
+        doors: Doors | None = None,
+        settings: KafkaSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.shared = Shared(
+            broker, doors or Doors(broker), limits, settings or KafkaSettings(), clock or SystemClock()
+        )
+        self.stranger_bytes_max = STRANGER_BYTES_MAX
+        self.frame_bytes_max = limits.frame_bytes_max
+        self.write_buffer_bytes_max = limits.write_buffer_bytes_max
+        self.open: set[Connection] = set()
+        self._connections = connections
+        self._draining = False
+        self._empty = asyncio.Event()
+
+    # The server's calls.
+
+    def connect(self) -> asyncio.BaseProtocol:
+        """The protocol of a new connection."""
+        return Connection(self)
+
+    async def drain(self) -> None:
+        """Answer what was read, and close every connection."""
+        self._draining = True
+        for connection in list(self.open):
+            connection.drain()
+        while self.open:
+            self._empty.clear()
+            await self._empty.wait()
+
+    def abort(self) -> None:
+        """Close at once whatever is still open."""
+        for connection in list(self.open):
+            connection.abort()
+
+    # A connection's calls.
+
+    def session(self) -> Session:
+        """For a new client."""
+        return Session(self.shared)
+
+    def enter(self, connection: Connection) -> None:
+        """Count a connection in, or raise."""
+        self.open.add(connection)  # Also one that is refused: it must be ended, too.
+        self._connections.enter()
+        connection.counted = True
+        if self._draining:
+            connection.drain()
+        if self.shared.doors.required:
+            asyncio.get_running_loop().call_later(LOGIN_S, self._end_stranger, connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Count it out."""
+        if connection.counted:
+            self._connections.leave()
+        self.open.discard(connection)
+        self._empty.set()
+
+    def _end_stranger(self, connection: Connection) -> None:
+        if not connection.session.known:
+            connection.end()

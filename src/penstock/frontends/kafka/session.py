@@ -1,0 +1,92 @@
+"""Who is at the other end of a connection, and what all connections have in common."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.at_once import now
+from penstock.broker.operations import LocalOperations
+from penstock.clock import Clock
+from penstock.errors import Unauthenticated
+from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, address
+from penstock.frontends.security.doors import Doors, Visit
+from penstock.frontends.security.identity import NOBODY, Identity
+
+NODE: Final = 1  # There is one broker, and it is the controller, too.
+CLUSTER: Final = "penstock"
+
+
+class Shared:
+    """What the connections of one listener have in common."""
+
+    def __init__(
+        self,
+        broker: EmbeddedAsyncBroker,
+        doors: Doors,
+        limits: LimitSettings,
+        settings: KafkaSettings,
+        clock: Clock,
+    ) -> None:
+        self.broker = broker
+        self.doors = doors
+        self.limits = limits
+        self.settings = settings
+        self.clock = clock
+        self.publish_bytes = 0  # Of produce requests that were not answered yet.
+        # Where all clients are told to come; None: wherever each has reached us.
+        self.advertised = None if settings.advertised == AUTO else address("advertised", settings.advertised)
+
+
+class Session:
+    """One client, from the first byte to the last."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.identity: Identity = NOBODY
+        self.known = False  # Who it is, as far as that is asked for.
+        self.address = ""  # The peer's, without the port.
+        self.reached = ("", 0)  # The address at which the client has reached us.
+        self.end: Callable[[], None] = _nothing  # Ends the connection.
+        self.trust: Callable[[], None] = _nothing  # Lets it send large frames.
+        self._operations: LocalOperations | None = None
+        self._names: Mapping[bytes, str] | None = None
+        self._visit: Visit | None = None
+        if not shared.doors.required:
+            self.admit(NOBODY)
+
+    def admit(self, identity: Identity) -> None:
+        """From now on it is known who is there, and what that one may do."""
+        self._operations = self.shared.doors.operations(identity)
+        self.leave()
+        self._visit = self.shared.doors.enter(identity, lambda _: self.end())
+        self.identity = identity
+        self.known = True
+        self.trust()
+
+    def leave(self) -> None:
+        """The connection is gone."""
+        if self._visit is not None:
+            self._visit.leave()
+
+    @property
+    def operations(self) -> LocalOperations:
+        """The broker's operations, as far as this client may call them."""
+        if self._operations is None:
+            raise Unauthenticated(why="this server asks for a login by SASL")
+        return self._operations
+
+    @property
+    def names(self) -> Mapping[bytes, str]:
+        """The topics' names by their ids, as they are now."""
+        if self._names is None:
+            self._names = now(self.operations.topic_names())
+        return self._names
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Where clients are told to come: there is one broker, and it is here."""
+        return self.shared.advertised or self.reached
+
+
+def _nothing() -> None:
+    """Before there is a connection."""

@@ -1,0 +1,118 @@
+"""Kafka's frames, and what stands before a message in them.
+
+    request     length (i32) | key (i16) | version (i16) | correlation (i32) | client id | [tags] | message
+    response    length (i32) | correlation (i32) | [tags] | message
+
+The tags are there in flexible versions, and never in the answer to ApiVersions:
+a client cannot know how to read that before it has read it.
+"""
+
+from collections.abc import Sequence
+from struct import Struct, error
+from typing import Final, NamedTuple
+
+from penstock.errors import FrameTooLarge, PenstockError, ProtocolViolation
+from penstock.wire.kafka.codec import Buffer
+from penstock.wire.kafka.readers import passed_over
+
+LENGTH_BYTES: Final = 4
+API_VERSIONS: Final = 18
+
+_LENGTH: Final = Struct(">i")
+_REQUEST: Final = Struct(">hhih")  # Key, version, correlation, length of the client id.
+_RESPONSE: Final = Struct(">ii")
+_TAGGED_RESPONSE: Final = Struct(">iib")
+
+
+class Head(NamedTuple):
+    """What stands before the message of a request."""
+
+    key: int
+    version: int
+    correlation: int
+    client_id: str | None
+    at: int  # Where the message begins, or the tags before it.
+
+
+def read_head(frame: memoryview) -> Head:
+    """The beginning of a request."""
+    try:
+        key, version, correlation, size = _REQUEST.unpack_from(frame)
+        at = _REQUEST.size + max(size, 0)
+        client_id = None if size < 0 else str(frame[_REQUEST.size : at], "utf-8")
+    except (error, UnicodeDecodeError) as problem:
+        raise ProtocolViolation(
+            why="a request begins with key, version, correlation and client id"
+        ) from problem
+    if at > len(frame):
+        raise ProtocolViolation(why="a client id is longer than its frame")
+    return Head(key, version, correlation, client_id, at)
+
+
+def message_begin(frame: memoryview, head: Head, flexible: bool) -> int:
+    """Where the message begins, behind tags if there are some."""
+    try:
+        return passed_over(frame, head.at) if flexible else head.at
+    except IndexError as problem:
+        raise ProtocolViolation(why="a request ends in its head") from problem
+
+
+def response_frame(key: int, correlation: int, flexible: bool, parts: Sequence[Buffer]) -> list[Buffer]:
+    """A whole answer, in parts."""
+    size = sum(map(len, parts))
+    if flexible and key != API_VERSIONS:
+        return [_TAGGED_RESPONSE.pack(size + 5, correlation, 0), *parts]
+    return [_RESPONSE.pack(size + 4, correlation), *parts]
+
+
+class FrameSplitter:
+    """Cuts what a connection reads into frames; a frame may come in any number of pieces.
+
+    A frame that is announced to be too long ends it: ``refusal`` says so, and nothing after it is kept.
+    """
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.refusal: PenstockError | None = None
+        self.buffered = 0  # Bytes kept for a frame that is not complete.
+        self.limit = frame_bytes_max  # May be raised, once it is known who sends.
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """The frames that are complete with these bytes."""
+        if self.refusal is not None:
+            return []
+        if self._pieces:
+            self._pieces.append(data)
+            self.buffered += len(data)
+            if self.buffered < self._wanted():
+                return []
+            data = b"".join(self._pieces)
+            self._pieces = []
+            self.buffered = 0
+        return self._split(data)
+
+    def _wanted(self) -> int:
+        """How long what was begun must be; the first piece has the length of its frame, or is shorter."""
+        first = self._pieces[0]
+        if len(first) < LENGTH_BYTES:
+            return LENGTH_BYTES
+        return LENGTH_BYTES + int.from_bytes(first[:LENGTH_BYTES], "big")
+
+    def _split(self, data: bytes) -> list[memoryview]:
+        frames: list[memoryview] = []
+        view = memoryview(data)
+        at, end = 0, len(data)
+        while end - at >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(data, at)
+            if not 0 <= length <= self.limit:
+                self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self.limit)
+                return frames
+            if length > end - at - LENGTH_BYTES:
+                break
+            at += LENGTH_BYTES
+            frames.append(view[at : at + length])
+            at += length
+        if at < end:
+            self._pieces = [data[at:]]
+            self.buffered = end - at
+        return frames

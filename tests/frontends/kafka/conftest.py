@@ -1,0 +1,83 @@
+"""A broker behind the Kafka listener, on a loop in a thread of its own: Kafka's clients block."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import pytest
+import uvloop
+
+from penstock.api.aio import AsyncBroker
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.clock import SystemClock
+from penstock.config import BrokerConfig, TopicSettings
+from penstock.frontends.config import KafkaSettings, LimitSettings
+from penstock.frontends.kafka.server import KafkaListener
+from penstock.frontends.listener import Connections
+from penstock.frontends.security.doors import Doors
+
+T = TypeVar("T")
+PARTITIONS = 4
+
+
+class Server:
+    """What a test needs of the server."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.broker: AsyncBroker
+        self.listener: KafkaListener
+        self.address = ""
+        self._stop = asyncio.Event()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Something that belongs on the server's loop."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self.loop)
+        return future.result(timeout=30)
+
+    def stop(self) -> None:
+        """Drain and close."""
+        self.loop.call_soon_threadsafe(self._stop.set)
+
+    async def serve(self, data: str | None, settings: KafkaSettings, ready: Callable[[], None]) -> None:
+        """Listen until ``stop``."""
+        config = BrokerConfig(topic=TopicSettings(partitions=PARTITIONS))
+        broker = await EmbeddedAsyncBroker.open(data, config=config)
+        doors = Doors(broker)
+        self.listener = KafkaListener(
+            broker, LimitSettings(), Connections(100), doors, settings, SystemClock()
+        )
+        accepting = await self.loop.create_server(self.listener.connect, "127.0.0.1", 0)
+        self.broker = broker
+        self.address = "{}:{}".format(*accepting.sockets[0].getsockname())
+        ready()
+        await self._stop.wait()
+        accepting.close()
+        await self.listener.drain()
+        await broker.close()
+
+
+def serving(data: str | None = None, settings: KafkaSettings | None = None) -> Iterator[Server]:
+    """A server in a thread."""
+    loop = uvloop.new_event_loop()
+    server = Server(loop)
+    ready = threading.Event()
+    thread = threading.Thread(
+        target=lambda: loop.run_until_complete(server.serve(data, settings or KafkaSettings(), ready.set))
+    )
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10)
+        loop.close()
+
+
+@pytest.fixture
+def kafka() -> Iterator[Server]:
+    """A server in memory."""
+    yield from serving()
