@@ -4,6 +4,7 @@ from typing import Any
 
 from penstock.api.broker import Broker
 from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer
 from penstock.message import Receipt
 from penstock.wire.records import TRANSACTIONAL, BatchBuilder
 
@@ -52,7 +53,8 @@ class Producer:
     def commit_place(self, topic: str, group: str, offset: int, partition: int = 0, note: str = "") -> None:
         run(self.broker, "enlist_group", self.name, self.id, self.epoch, group)
         commits = {partition: Commit(offset, 0, note)}
-        run(self.broker, "enlist_commits", topic, group, commits, self.name, self.id, self.epoch)
+        by = Committer(transactional=True)
+        run(self.broker, "enlist_commits", topic, group, commits, self.name, self.id, self.epoch, by)
 
     def end(self, commit: bool) -> None:
         run(self.broker, "end_transaction", self.name, self.id, self.epoch, commit)

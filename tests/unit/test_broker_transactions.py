@@ -13,9 +13,12 @@ from penstock.errors import (
     ProducerUnknown,
     TransactionNotOpen,
 )
+from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer
 from penstock.log.transactions import IN_TRANSACTION
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk
+from penstock.wire.kafka.codes import Code
 from penstock.wire.records import TRANSACTIONAL, decode_batch, read_header
 
 
@@ -346,7 +349,30 @@ def test_a_place_belongs_to_a_group_that_was_enlisted(broker: TestBroker) -> Non
     producer = Producer(broker)
     producer.enlist("orders")
     with pytest.raises(TransactionNotOpen):
-        run(broker, "enlist_commits", "orders", "g", {}, "p", producer.id, producer.epoch)
+        run(broker, "enlist_commits", "orders", "g", {}, "p", producer.id, producer.epoch, Committer())
+
+
+def test_a_place_is_told_by_a_member_of_the_group(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    run(broker, "enlist_group", "p", producer.id, producer.epoch, "g")
+    stranger = Committer(member="gone", generation=3, transactional=True)
+
+    answer = run(
+        broker, "enlist_commits", "orders", "g", {0: Commit(1)}, "p", producer.id, producer.epoch, stranger
+    )
+
+    assert answer == Code.ILLEGAL_GENERATION
+    producer.commit()
+    assert broker._core.commits.read("orders", "g") == {}
+
+
+@pytest.mark.parametrize("commit", [Commit(-1), Commit(0, 0, "x" * 5000)])
+def test_a_place_that_could_not_be_committed_is_refused_at_once(broker: TestBroker, commit: Commit) -> None:
+    producer = Producer(broker)
+    run(broker, "enlist_group", "p", producer.id, producer.epoch, "g")
+    by = Committer(transactional=True)
+    with pytest.raises(InvalidValue):
+        run(broker, "enlist_commits", "orders", "g", {0: commit}, "p", producer.id, producer.epoch, by)
 
 
 def test_a_place_that_cannot_be_set_holds_nobody_up(broker: TestBroker) -> None:

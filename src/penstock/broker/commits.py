@@ -54,7 +54,7 @@ class Commits:
         check_group_id(group_name)
         for number, commit in commits.items():
             topic.partition(number)
-            _check_commit(commit)
+            check_commit(commit)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
         yield from self._commit(group, commits)
 
@@ -138,7 +138,8 @@ def check_group_id(name: Any) -> None:
         raise InvalidName(kind="group", name=str(name)[:20], why=why)
 
 
-def _check_commit(commit: Commit) -> None:
+def check_commit(commit: Commit) -> None:
+    """Refuse a place that is none, and a note that is too long."""
     if commit.offset < 0:
         raise InvalidValue(name="offset", value=commit.offset, why="an offset is not negative")
     if len(commit.metadata.encode()) > METADATA_BYTES_MAX:

@@ -103,7 +103,9 @@ class Core:
         self.coordination = Coordination(self.state, self.commits)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
-        self.transactions = Transactions(self.state, self.catalogue, self.publishing, self.commits)
+        self.transactions = Transactions(
+            self.state, self.catalogue, self.publishing, self.commits, self.coordination
+        )
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)

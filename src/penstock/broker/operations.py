@@ -233,10 +233,11 @@ class LocalOperations:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-    ) -> Steps[None]:
-        """... and these are they."""
+        by: Committer,
+    ) -> Steps[Code]:
+        """... and these are they, says one of its members."""
         return self._core.transactions.enlist_commits(
-            topic, group, commits, transactional_id, producer_id, epoch
+            topic, group, commits, transactional_id, producer_id, epoch, by
         )
 
     def end_transaction(

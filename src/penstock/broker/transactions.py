@@ -27,7 +27,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Commits
+from penstock.broker.commits import Commits, check_commit
+from penstock.broker.coordination import Coordination
 from penstock.broker.ledger import Ledger
 from penstock.broker.publishing import Publishing
 from penstock.broker.state import Partition, State
@@ -36,9 +37,11 @@ from penstock.config import DAY_MS, MEMORY
 from penstock.errors import PenstockError, ProducerUnknown, RequestError
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer
 from penstock.groups.transactions import TIMEOUT_MS_MAX, Transaction, checked_name
 from penstock.log.log import Log
 from penstock.types import whole_number
+from penstock.wire.kafka.codes import Code
 
 logger = logging.getLogger("penstock")
 
@@ -49,11 +52,19 @@ EXPIRY_MS: Final = 7 * DAY_MS  # As Kafka's: an id that was not used for so long
 class Transactions:
     """The coordinator of all transactions."""
 
-    def __init__(self, state: State, catalogue: Catalogue, publishing: Publishing, commits: Commits) -> None:
+    def __init__(
+        self,
+        state: State,
+        catalogue: Catalogue,
+        publishing: Publishing,
+        commits: Commits,
+        coordination: Coordination,
+    ) -> None:
         self._state = state
         self._catalogue = catalogue
         self._publishing = publishing
         self._commits = commits
+        self._coordination = coordination
         self._directory = f"{state.directory}/transactions"
         self._deadlines: dict[str, int] = {}  # Of those that are ongoing, by the steady clock.
         self._running: set[str] = set()  # Those that somebody is finishing.
@@ -145,16 +156,22 @@ class Transactions:
         name: str,
         producer_id: int,
         epoch: int,
-    ) -> Steps[None]:
-        """So far has the group read, if the transaction commits."""
-        for number in commits:
+        by: Committer,
+    ) -> Steps[Code]:
+        """So far has the group read, if the transaction commits; and if whoever says it may."""
+        for number, commit in commits.items():
             self._state.topic(topic).partition(number)
+            check_commit(commit)
+        refusal = self._coordination.check(group, by)
+        if refusal:
+            return refusal
         known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
         told = rules.enlist_commits(known, producer_id, epoch, group, {topic: commits}, now_ms)
         self._put(name, told)
         before = known.groups[group].commits.get(topic, {})
         self._commits.hold(topic, group, commits.keys() - before.keys())
         yield Durable(self._ledger.log)
+        return Code.NONE
 
     # The end.
 
