@@ -219,6 +219,7 @@ class Delivery:
         self.end = end
         self.attempt = attempt
         self.settler = settler
+        self.watch: Any = None  # Hears when somebody works on a message, for spans (api/otel.py).
 
 
 class Delivered(StoredMessage):
@@ -280,11 +281,15 @@ class ReceivedMessage(Delivered):
         self._delivery.settler.extend(self, duration)
 
     def __enter__(self) -> "ReceivedMessage":
+        if self._delivery.watch is not None:
+            self._delivery.watch.begin(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._delivery.watch is not None:
+            self._delivery.watch.end(self, error)
         if self._settled:
             return
         if error is None:
@@ -318,11 +323,15 @@ class AsyncReceivedMessage(Delivered):
         return cast("Awaitable[None]", self._delivery.settler.extend(self, duration))
 
     async def __aenter__(self) -> "AsyncReceivedMessage":
+        if self._delivery.watch is not None:
+            self._delivery.watch.begin(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._delivery.watch is not None:
+            self._delivery.watch.end(self, error)
         if self._settled:
             return
         if error is None:

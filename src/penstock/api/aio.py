@@ -22,6 +22,7 @@ from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
+from penstock.api.spans import traced
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
 from penstock.info import (
     BrokerInfo,
@@ -46,7 +47,7 @@ class AsyncBroker:
     """A message broker, here or at the end of a connection; use it with ``with``, or call ``close``."""
 
     def __init__(self, operations: Operations, driver: AsyncDriver) -> None:
-        self._operations = operations
+        self._operations = traced(operations)
         self._driver = driver
 
     async def close(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as its twin has it.

@@ -21,6 +21,7 @@ from typing import Any, Self, Unpack
 from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.handles import Consumer, Producer
 from penstock.api.operations import Driver, Operations
+from penstock.api.spans import traced
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
 from penstock.info import (
     BrokerInfo,
@@ -50,7 +51,7 @@ class Broker:
     """A message broker, here or at the end of a connection; use it with ``with``, or call ``close``."""
 
     def __init__(self, operations: Operations, driver: Driver) -> None:
-        self._operations = operations
+        self._operations = traced(operations)
         self._driver = driver
 
     def close(self, timeout: Duration | None = None) -> None:

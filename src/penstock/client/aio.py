@@ -6,11 +6,13 @@ and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import TypeVar, Unpack
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.aio_handles import AsyncConsumer
 from penstock.api.operations import Work
+from penstock.api.spans import begin_publish, traced
 from penstock.client.client import Client, Settings
 from penstock.client.publisher import Acks, acks_number
 from penstock.client.work import run
@@ -42,6 +44,7 @@ class RemoteAsyncBroker(AsyncBroker):
     def __init__(self, client: Client) -> None:
         super().__init__(client.operations, AwaitDriver(client))
         self._client = client
+        self._remote = traced(client.operations)
 
     async def publish(
         self,
@@ -64,13 +67,13 @@ class RemoteAsyncBroker(AsyncBroker):
         "none" (sent, and never heard of again: the receipt has no offset).
         """
         message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
-        return await self._driver.run(self._client.operations.publish(topic, message, acks_number(acks)))
+        return await self._driver.run(self._remote.publish(topic, message, acks_number(acks)))
 
     async def publish_batch(
         self, topic: str, messages: Iterable[Message | bytes], *, acks: Acks = "durable"
     ) -> list[Receipt]:
         """Publish many messages at once; one receipt each, in their order."""
-        begun = self._client.operations.publish_batch(topic, messages, acks_number(acks))
+        begun = self._remote.publish_batch(topic, messages, acks_number(acks))
         return await self._driver.run(begun)
 
     def publish_nowait(
@@ -94,8 +97,12 @@ class RemoteAsyncBroker(AsyncBroker):
         """
         message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        sending = begin_publish(topic, [message])
+        sent = [message] if sending is None else sending.messages
 
         def then(receipts: list[Receipt], error: BaseException | None) -> None:
+            if sending is not None:
+                sending.end(receipts, error)
             if future.done():
                 return  # Cancelled; what was written stays written.
             if error is None:
@@ -104,7 +111,8 @@ class RemoteAsyncBroker(AsyncBroker):
                 future.set_exception(error)
 
         publisher = self._client.publisher
-        publisher.publish(topic, [message], publisher.reserve([message]), acks_number(acks), then)
+        with sending or nullcontext():
+            publisher.publish(topic, sent, publisher.reserve(sent), acks_number(acks), then)
         return future
 
     async def flush(self) -> None:
@@ -127,7 +135,7 @@ class RemoteAsyncBroker(AsyncBroker):
         ``prefetch``: the server sends up to so many messages ahead.  ``heartbeat``: what the program works on
         is kept for it beyond the visibility timeout, until it answers or drops the message.
         """
-        begun = self._client.operations.consumer(
+        begun = self._remote.consumer(
             topic, group, consumer_id, max_in_flight, options, received_async, prefetch, heartbeat
         )
         return AsyncConsumer(await self._driver.run(begun), self._driver)

@@ -12,10 +12,12 @@ publish must be (``acks``), and how a consumer is supplied (``prefetch``) and ke
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, Unpack
 
 from penstock.api.broker import Broker
 from penstock.api.handles import Consumer
+from penstock.api.spans import begin_publish, traced
 from penstock.client.client import Client, Settings
 from penstock.client.login import Login
 from penstock.client.portal import Portal
@@ -32,6 +34,7 @@ class RemoteBroker(Broker):
         super().__init__(client.operations, portal)
         self._client = client
         self._portal = portal
+        self._remote = traced(client.operations)
 
     def publish(
         self,
@@ -67,8 +70,17 @@ class RemoteBroker(Broker):
         return self._publish(topic, batch, acks)
 
     def _publish(self, topic: str, messages: list[Any], acks: Acks) -> list[Receipt]:
-        """Without a task: the publisher tells this thread the end itself."""
         number = acks_number(acks)
+        sending = begin_publish(topic, messages)
+        if sending is None:
+            return self._send(topic, messages, number)
+        with sending:
+            receipts = self._send(topic, sending.messages, number)
+            sending.end(receipts, None)
+        return receipts
+
+    def _send(self, topic: str, messages: list[Any], number: int) -> list[Receipt]:
+        """Without a task: the publisher tells this thread the end itself."""
         self._portal.check_open()
         publisher = self._client.publisher
         size = publisher.reserve(messages)
@@ -99,17 +111,22 @@ class RemoteBroker(Broker):
         number = acks_number(acks)
         future: Future[Receipt] = Future()
         future.set_running_or_notify_cancel()  # It is on its way, and not to be cancelled.
+        sending = begin_publish(topic, [message])
+        messages = [message] if sending is None else sending.messages
 
         def then(receipts: list[Receipt], error: BaseException | None) -> None:
+            if sending is not None:
+                sending.end(receipts, error)
             if error is None:
                 future.set_result(receipts[0])
             else:
                 future.set_exception(error)
 
-        self._portal.check_open()
         publisher = self._client.publisher
-        size = publisher.reserve([message])
-        self._portal.post(lambda: publisher.publish(topic, [message], size, number, then))
+        with sending or nullcontext():
+            self._portal.check_open()
+            size = publisher.reserve(messages)
+        self._portal.post(lambda: publisher.publish(topic, messages, size, number, then))
         return future
 
     def flush(self) -> None:
@@ -132,7 +149,7 @@ class RemoteBroker(Broker):
         ``prefetch``: the server sends up to so many messages ahead.  ``heartbeat``: what the program works on
         is kept for it beyond the visibility timeout, until it answers or drops the message.
         """
-        begun = self._client.operations.consumer(
+        begun = self._remote.consumer(
             topic, group, consumer_id, max_in_flight, options, received, prefetch, heartbeat
         )
         return Consumer(self._driver.run(begun), self._driver)

@@ -35,7 +35,7 @@ from penstock.workers.answering import Answering, Call
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.hands import Hands, ThreadHands
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
-from penstock.workers.outcome import Failed, Outcome, call_async
+from penstock.workers.outcome import Failed, Outcome, call_async, error_of
 from penstock.workers.source import Pauses, Source
 from penstock.workers.watch import Progress, Watch
 
@@ -223,6 +223,22 @@ class Crew:
         self._mean_ms = mean_ms + WEIGHT * (took_ms - mean_ms)
 
     async def _call(self, call: Call) -> Outcome:
+        watch = call.message.delivery.watch
+        if watch is None:
+            return await self._run(call)
+        ended: BaseException | str | None = None
+        watch.begin(call.message)
+        try:
+            outcome = await self._run(call)
+            ended = error_of(outcome)
+        except asyncio.CancelledError:
+            ended = "cancelled"
+            raise
+        finally:
+            watch.end(call.message, ended)
+        return outcome
+
+    async def _run(self, call: Call) -> Outcome:
         function = self._function
         if function.is_async:
             message = AsyncWorkerMessage(call.message, call.consumer)

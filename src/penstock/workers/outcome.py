@@ -79,6 +79,17 @@ def call_plain(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outc
     return returned if inspect.isawaitable(returned) else DONE
 
 
+def error_of(outcome: Outcome) -> BaseException | str | None:
+    """What went wrong; None if nothing did."""
+    match outcome:
+        case Failed(error=error):
+            return error
+        case Rejected(reason=reason):
+            return reason
+        case Done():
+            return None
+
+
 def judged(error: BaseException) -> Outcome:
     """What an error means for the message."""
     if isinstance(error, Reject):

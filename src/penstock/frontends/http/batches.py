@@ -23,7 +23,7 @@ from penstock.errors import PenstockError, RequestError, RequestInvalid
 from penstock.frontends.http.bodies import check_type, plainly, read_body, read_lines
 from penstock.frontends.http.call import JSON, NDJSON, Call
 from penstock.frontends.http.problems import Problem, problem
-from penstock.frontends.http.publishing import IDEMPOTENCY_KEY, NewMessage, message_of
+from penstock.frontends.http.publishing import IDEMPOTENCY_KEY, NewMessage, message_of, trace_context
 from penstock.message import Message, Receipt
 
 TOGETHER_MAX: Final = 1000  # Messages that are published at once; the loop is for others, too.
@@ -95,13 +95,13 @@ async def _answer_lines(call: Call) -> AsyncGenerator[bytes, None]:
 
 async def _publish(call: Call, written: Sequence[bytes | msgspec.Raw], numbers: "count[int]") -> list[Result]:
     """Publish some messages as they were written."""
-    key = call.header(IDEMPOTENCY_KEY)
+    key, context = call.header(IDEMPOTENCY_KEY), trace_context(call)
     results: list[Result | None] = []
     messages: list[Message] = []
     for number, text in zip(numbers, written, strict=False):
         try:
             told = _message.decode(text)
-            messages.append(message_of(told, None if key is None else f"{key}:{number}"))
+            messages.append(message_of(told, None if key is None else f"{key}:{number}", context))
             results.append(None)
         except PenstockError as error:
             results.append(_refused(error))

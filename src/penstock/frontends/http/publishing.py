@@ -5,9 +5,11 @@ base64, as ``text``, or as ``json``, which is kept byte for byte as it was writt
 ``"value": null`` is a tombstone.
 
 The answer comes when the message is as durable as its topic promises.  A header
-``Idempotency-Key`` is the dedup id of a message that does not have its own.
+``Idempotency-Key`` is the dedup id of a message that does not have its own.  A trace
+context (W3C ``traceparent``, ``tracestate``) goes on in the headers of the message.
 """
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +23,8 @@ from penstock.message import Message, Receipt
 Duration = str | int | float  # As JSON has it: "5m", or seconds.
 Instant = str | int | float  # RFC 3339, or seconds since 1970.
 IDEMPOTENCY_KEY: Final = b"idempotency-key"
+TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[ -~]{1,200})?")
+TRACESTATE: Final = re.compile(r"[ -~]{1,512}")
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,18 +58,33 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 async def publish(call: Call) -> Published:
     """Publish one message; the answer means that it is as durable as the topic promises."""
-    message = message_of(call.body, call.header(IDEMPOTENCY_KEY))
+    message = message_of(call.body, call.header(IDEMPOTENCY_KEY), trace_context(call))
     receipt = await call.run(call.operations.publish(call.topic, message))
     _, settings = await call.run(call.operations.metadata(call.topic))
     return published(receipt, settings.durability)
 
 
-def message_of(told: NewMessage, idempotency_key: str | None = None) -> Message:
+def trace_context(call: Call) -> dict[str, str]:
+    """What the request says of the trace it belongs to; nothing if that is no trace."""
+    traceparent, tracestate = call.header(b"traceparent"), call.header(b"tracestate")
+    if traceparent is None or not TRACEPARENT.fullmatch(traceparent):
+        return {}
+    if tracestate is None or not TRACESTATE.fullmatch(tracestate):
+        return {"traceparent": traceparent}
+    return {"traceparent": traceparent, "tracestate": tracestate}
+
+
+def message_of(
+    told: NewMessage, idempotency_key: str | None = None, context: dict[str, str] | None = None
+) -> Message:
     """The message as a program in the broker's process would have made it."""
+    headers = told.headers
+    if context and "traceparent" not in (headers or {}):
+        headers = {**(headers or {}), **context}
     return Message(
         value_of(told),
         told.key,
-        told.headers,
+        headers,
         told.priority,
         told.ttl,
         told.delay,
