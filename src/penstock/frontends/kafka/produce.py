@@ -1,4 +1,4 @@
-"""Writing records: Produce, InitProducerId.
+"""Writing records: Produce.
 
 A batch is appended as it is: nothing of it is decoded, its checksum is compared, its numbers (producer,
 epoch, sequence) are the broker's to check.  Requests of one connection begin in their order and do not wait
@@ -11,15 +11,12 @@ for each other's sync, so a producer with several in flight pays for one sync.
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.broker.at_once import now
 from penstock.errors import Overloaded, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.message import Receipt
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.produce import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -161,14 +158,6 @@ def _complaint(partition: PartitionProduceData) -> int:
     return Code.NONE if records[MAGIC_AT] == MAGIC else Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
-    """An id for a producer, so that what it repeats is written once."""
-    if call.request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
-    return InitProducerIdResponse(producer_id=now(call.operations.new_producer_id()), producer_epoch=0)
-
-
 APIS = (
     Api(request=ProduceRequest, response=ProduceResponse, handler=produce, refusal=refused, pipelined=True),
-    Api(request=InitProducerIdRequest, response=InitProducerIdResponse, handler=init_producer_id),
 )
