@@ -1,6 +1,8 @@
 """A client of the HTTP listener for the tests: as little of HTTP/1.1 as they need, and no more patience."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -14,6 +16,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
 
 PATIENCE_S = 10
+CUTS = ("closed", "reset", "half closed")  # How a connection may end.
 
 
 class Answer(msgspec.Struct):
@@ -46,7 +49,12 @@ class Browser:
         self.writer.write(data)
 
     async def ask(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> Answer:
         """One request; a body that is no bytes is sent as JSON."""
         data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
@@ -55,11 +63,11 @@ class Browser:
             told.setdefault("content-type", "application/json")
         head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
         self.send(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + data)
-        return await self.hear(method)
+        return await self.hear(method, patience_s)
 
-    async def hear(self, method: str = "GET") -> Answer:
+    async def hear(self, method: str = "GET", patience_s: float = PATIENCE_S) -> Answer:
         """The next answer."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             pairs = [line.partition(": ") for line in head[1:] if line]
             headers = {name.lower(): value for name, _, value in pairs}
@@ -87,6 +95,17 @@ class Browser:
         self.writer.close()
         with suppress(ConnectionError):
             await self.writer.wait_closed()
+
+
+def cut(browser: Browser, way: str) -> None:
+    """End a connection without a word of HTTP or WebSocket."""
+    if way == "half closed":
+        browser.writer.write_eof()
+        return
+    if way == "reset":
+        raw: socket.socket = browser.writer.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    browser.writer.transport.abort()
 
 
 class Place:

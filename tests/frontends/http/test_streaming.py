@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.frontends.http.browser import PATIENCE_S, Browser, Place, place
+from tests.frontends.http.browser import CUTS, PATIENCE_S, Browser, Place, cut, place
 
 from penstock.access import Grant
 from penstock.testing import AsyncTestBroker
@@ -75,12 +75,13 @@ async def test_no_more_is_pushed_than_may_be_unanswered(http: Place) -> None:
     assert (await events.message())["text"] == "2"
 
 
-async def test_a_client_that_is_gone_gives_back_what_it_held_at_once(http: Place) -> None:
+@pytest.mark.parametrize("way", CUTS)
+async def test_a_client_that_is_gone_gives_back_what_it_held_at_once(http: Place, way: str) -> None:
     await http.broker.publish("orders", b"x")
     events = await listen(http)
     message = await events.message()
 
-    await events.browser.close()
+    cut(events.browser, way)
     while (await http.broker.describe_group("orders", "billing")).consumers:
         await http.ask("GET", "/livez")
 

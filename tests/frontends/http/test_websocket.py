@@ -1,15 +1,13 @@
 """Messages pushed over a WebSocket, and answered on it: with a client of others, and byte by byte."""
 
 import asyncio
-import socket
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
-from tests.frontends.http.browser import PATIENCE_S, Browser, Place, place
+from tests.frontends.http.browser import CUTS, PATIENCE_S, Browser, Place, cut, place
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
@@ -220,7 +218,7 @@ async def test_a_client_that_says_goodbye_gives_back_what_it_held(http: Place) -
     assert http.listener.connections.count == len(http.listener.state.connections)
 
 
-@pytest.mark.parametrize("way", ["closed", "reset", "half closed"])
+@pytest.mark.parametrize("way", CUTS)
 @pytest.mark.parametrize("credit", ["", "&credit=1"])
 async def test_a_client_that_vanishes_gives_back_what_it_held_at_once(
     http: Place, way: str, credit: str
@@ -235,17 +233,6 @@ async def test_a_client_that_vanishes_gives_back_what_it_held_at_once(
     await until_given_back(http)
     [again] = (await http.ask("POST", f"{GROUP}/receive", {})).json["messages"]
     assert again["attempt"] == 1
-
-
-def cut(browser: Browser, way: str) -> None:
-    """End a connection without a word of WebSocket."""
-    if way == "half closed":
-        browser.writer.write_eof()
-        return
-    if way == "reset":
-        raw: socket.socket = browser.writer.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    browser.writer.transport.abort()
 
 
 async def test_a_client_that_answers_no_pings_is_cut_and_gives_back_what_it_held(http: Place) -> None:
