@@ -60,7 +60,6 @@ async def test_five_hundred_requests_that_wait_cost_no_processor_time(tmp_path: 
             done, _ = await asyncio.wait(waits, timeout=PATIENCE_S)
 
         assert together <= alone + SPARE_S
-        print(alone, together)
         got = [wait.result().json["messages"] for wait in done]
         assert sorted(len(messages) for messages in got) == [1] * WAITS
         for browser in [admin, *browsers]:
