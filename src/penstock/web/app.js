@@ -1,1 +1,205 @@
+// The dashboard: one document, whose address after # says which page it shows.
 //
+//   address ──> page(context) ──> { title, every, refresh(), view() }
+//                                   refresh asks the server, view says what is to be seen
+//
+// The page that is shown is refreshed every `every` milliseconds, never more often than every two seconds, and
+// not at all while nobody can see it, or it was paused.
+
+import { Problem, logOut, who } from "./api.js";
+import { note, tell } from "./dialogs.js";
+import { h, render } from "./dom.js";
+import { clock } from "./format.js";
+import { icon } from "./icons.js";
+import { deadLettersPage } from "./pages/dead_letters.js";
+import { groupPage } from "./pages/group.js";
+import { loginPage } from "./pages/login.js";
+import { messagePage } from "./pages/message.js";
+import { overviewPage } from "./pages/overview.js";
+import { pipelinesPage } from "./pages/pipelines.js";
+import { schedulesPage } from "./pages/schedules.js";
+import { topicPage } from "./pages/topic.js";
+import { topicsPage } from "./pages/topics.js";
+import { button, empty, hash, heading, problemNote } from "./widgets.js";
+
+const EVERY_MIN_MS = 2000;
+const PAGES = [
+  { href: "#/", name: "Overview", icon: "overview", key: "o" },
+  { href: "#/topics", name: "Topics", icon: "topics", key: "t" },
+  { href: "#/dead-letters", name: "Dead letters", icon: "dead", key: "d" },
+  { href: "#/schedules", name: "Schedules", icon: "clock", key: "s" },
+  { href: "#/pipelines", name: "Pipelines", icon: "pipe", key: "p" },
+];
+const ROUTES = [
+  [/^$/, overviewPage],
+  [/^topics$/, topicsPage],
+  [/^topics\/([^/]+)$/, topicPage],
+  [/^topics\/([^/]+)\/groups\/([^/]+)$/, groupPage],
+  [/^messages\/([^/]+)$/, messagePage],
+  [/^dead-letters$/, deadLettersPage],
+  [/^schedules$/, schedulesPage],
+  [/^pipelines$/, pipelinesPage],
+];
+
+const app = { page: null, visitor: null, problem: null, updated: null, paused: false, timer: null, turn: 0, leading: false };
+
+// Finding the page.
+
+function find() {
+  const address = location.hash.replace(/^#\/?/, "").replace(/\?.*$/, "");
+  for (const [pattern, page] of ROUTES) {
+    const match = pattern.exec(address);
+    if (match) return page({ parts: match.slice(1).map(decodeURIComponent), redraw, refresh });
+  }
+  return { title: "Nothing here", every: 60_000, refresh: async () => {}, view: () => empty("There is no such page.", h("p", null, h("a", { href: "#/" }, "To the overview"))) };
+}
+
+async function open() {
+  app.page = find();
+  app.problem = null;
+  app.updated = null;
+  document.title = `${app.page.title} · Penstock`;
+  redraw();
+  await refresh();
+  scrollTo(0, 0);
+}
+
+// Keeping it fresh.
+
+async function refresh() {
+  clearTimeout(app.timer);
+  const turn = ++app.turn;
+  const page = app.page;
+  try {
+    await page.refresh();
+    if (turn !== app.turn) return;
+    app.problem = null;
+    app.updated = Date.now();
+  } catch (problem) {
+    if (turn !== app.turn) return;
+    if (!(problem instanceof Problem)) throw problem;
+    if (problem.status === 401) return askWho();
+    app.problem = problem;
+  }
+  redraw();
+  if (!app.paused && !document.hidden) app.timer = setTimeout(refresh, Math.max(page.every, EVERY_MIN_MS));
+}
+
+async function askWho() {
+  app.visitor = await who();
+  if (app.visitor.required && !app.visitor.name) {
+    app.page = loginPage({ redraw, entered });
+    document.title = "Log in · Penstock";
+    redraw();
+    document.querySelector("main input")?.focus();
+    return;
+  }
+  await open();
+}
+
+async function entered(visitor) {
+  app.visitor = visitor;
+  await open();
+}
+
+// Showing it.
+
+function redraw() {
+  const loggedIn = app.visitor && (!app.visitor.required || app.visitor.name);
+  render(document.getElementById("shell"), loggedIn ? [sidebar(), main()] : h("main", { id: "main", class: "alone" }, app.page?.view()));
+}
+
+function sidebar() {
+  const here = location.hash || "#/";
+  const current = (page) => (page.href === "#/" ? here === "#/" : here.startsWith(page.href) || (page.key === "t" && here.startsWith("#/messages")));
+  return h(
+    "div",
+    { class: "side-bar", key: "side" },
+    h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), "Penstock"),
+    h("form", { class: "jump", role: "search", onsubmit: jump }, icon("search"), h("input", { name: "to", id: "jump", placeholder: "Topic or message id", "aria-label": "Go to a topic or a message id", autocomplete: "off", spellcheck: "false" }), h("kbd", null, "/")),
+    h("nav", { "aria-label": "Pages" }, PAGES.map((page) => h("a", { href: page.href, "aria-current": current(page) && "page" }, icon(page.icon), page.name))),
+    h("div", { class: "foot" }, freshness(), visitor(), h("p", null, h("a", { href: "/docs" }, "HTTP API"), " ", button("Keys", showKeys, { kind: "plain", title: "Keyboard shortcuts (?)" }))),
+  );
+}
+
+function freshness() {
+  const stale = app.problem !== null;
+  const words = stale ? "No answer" : app.paused ? "Paused" : app.updated ? `Live, ${clock(app.updated)}` : "Loading";
+  return h("button", { type: "button", class: `fresh ${stale ? "bad" : app.paused ? "quiet" : "good"}`, onclick: pause, title: app.paused ? "Go on" : "Pause", "aria-pressed": String(app.paused) }, icon(app.paused ? "pause" : stale ? "cross" : "good"), words);
+}
+
+function visitor() {
+  if (!app.visitor.required) return null;
+  return h("p", { class: "visitor" }, h("span", null, app.visitor.name), button("Log out", leave, { kind: "plain" }));
+}
+
+function main() {
+  const loading = app.updated === null && !app.problem;
+  return h(
+    "main",
+    { id: "main", key: "main" },
+    app.problem && problemNote(app.problem),
+    loading ? heading(app.page.title, {}) : app.updated !== null || app.page.stale ? app.page.view() : heading(app.page.title, {}),
+  );
+}
+
+// What a person does.
+
+function jump(event) {
+  event.preventDefault();
+  const input = event.currentTarget.elements.to;
+  const to = input.value.trim();
+  if (!to) return;
+  input.value = "";
+  input.blur();
+  location.hash = /^.+:\d+:s?\d+$/.test(to) ? hash("messages", to) : hash("topics", to);
+}
+
+function pause() {
+  app.paused = !app.paused;
+  clearTimeout(app.timer);
+  if (app.paused) redraw();
+  else refresh();
+}
+
+async function leave() {
+  await logOut();
+  note("Logged out.");
+  await askWho();
+}
+
+function showKeys() {
+  const keys = [["/", "go to a topic or a message"], ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]), ["r", "refresh now"], ["space", "pause, when nothing has the focus"], ["?", "these keys"]];
+  tell("Keys", h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", null, key.split(" ").map((part) => h("kbd", null, part))), h("dd", null, what)])));
+}
+
+function pressed(event) {
+  const typing = event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey;
+  if (typing || !app.visitor || (app.visitor.required && !app.visitor.name)) return;
+  const leading = app.leading;
+  app.leading = false;
+  const page = leading && PAGES.find((each) => each.key === event.key);
+  if (page) location.hash = page.href;
+  else if (event.key === "g") app.leading = true;
+  else if (event.key === "/") document.getElementById("jump").focus();
+  else if (event.key === "?") showKeys();
+  else if (event.key === "r") refresh();
+  else if (event.key === " " && event.target === document.body) pause();
+  else return;
+  event.preventDefault();
+}
+
+addEventListener("hashchange", async () => {
+  if (location.hash === "#main") return;
+  await open();
+  document.getElementById("title")?.focus({ preventScroll: true });
+});
+addEventListener("keydown", pressed);
+document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(app.timer) : !app.paused && app.page && refresh()));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  const main = document.getElementById("main");
+  main.tabIndex = -1;
+  main.focus();
+});
+askWho();

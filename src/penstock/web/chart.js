@@ -1,0 +1,138 @@
+// Charts of numbers over time, as SVG: lines that differ by colour and by dash, a few grid lines, the values
+// under the pointer.  Small on purpose: an hour, some lines, nothing to configure.
+
+import { h } from "./dom.js";
+import { clock } from "./format.js";
+
+const LEFT = 52;
+const BOTTOM = 18;
+const TOP = 8;
+const widths = new Map(); // By chart: what there is room for.
+const hovered = new Map(); // By chart: where the pointer is, from 0 to 1.
+
+// lines: { name, values, tone }, each value at its time; format: how a value is written.
+export function chart({ id, title, times, lines, format, redraw, minutes, height = 150 }) {
+  const now = times.length ? times[times.length - 1] : Date.now();
+  const from = now - minutes * 60_000;
+  const first = Math.max(0, times.findIndex((time) => time >= from) - 1);
+  const width = widths.get(id) ?? 560;
+  const top = niceTop(Math.max(0, ...lines.flatMap((line) => line.values.slice(first))));
+  const x = (time) => LEFT + (Math.max(time - from, 0) / (now - from)) * (width - LEFT - 8);
+  const y = (value) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
+  const at = pointed(id, times, from, now);
+  const shown = at ?? times.length - 1;
+  return h(
+    "figure",
+    { class: "chart", key: id, made: (node) => watchWidth(node, id, redraw) },
+    h("figcaption", null, h("span", { class: "chart-title" }, title), legend(lines, shown, format), h("time", null, at === null ? "" : clock(times[at]))),
+    h(
+      "svg",
+      {
+        width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+        "aria-label": `${title}: ${lines.map((line) => `${line.name} ${format(line.values[shown] ?? 0)}`).join(", ")}`,
+        onpointermove: (event) => hover(event, id, width, redraw),
+        onpointerleave: () => { hovered.delete(id); redraw(); },
+      },
+      grid(top, y, width, format),
+      timeAxis(from, now, x, height),
+      lines.map((line, number) => [
+        number === 0 && h("path", { class: `area ${line.tone}`, d: area(line, times, first, x, y) }),
+        h("path", { class: `line ${line.tone}`, d: path(line, times, first, x, y) }),
+      ]),
+      at !== null && h("line", { class: "pointer", x1: x(times[at]), x2: x(times[at]), y1: TOP, y2: height - BOTTOM }),
+      at !== null && lines.map((line) => h("circle", { class: `dot ${line.tone}`, cx: x(times[at]), cy: y(line.values[at]), r: 3 })),
+    ),
+  );
+}
+
+function legend(lines, shown, format) {
+  return h(
+    "span",
+    { class: "legend" },
+    lines.map((line) =>
+      h(
+        "span",
+        null,
+        h("svg", { class: "swatch", viewBox: "0 0 18 8", "aria-hidden": "true" }, h("path", { class: `line ${line.tone}`, d: "M0 4H18" })),
+        line.name,
+        " ",
+        h("b", { class: "number" }, format(line.values[shown] ?? 0)),
+      ),
+    ),
+  );
+}
+
+function grid(top, y, width, format) {
+  return [0, 0.5, 1].map((part) => [
+    h("line", { class: part ? "grid" : "axis", x1: LEFT, x2: width - 8, y1: y(top * part), y2: y(top * part) }),
+    h("text", { class: "tick", x: LEFT - 8, y: y(top * part) + 4, "text-anchor": "end" }, format(top * part)),
+  ]);
+}
+
+function timeAxis(from, now, x, height) {
+  const step = (now - from) / 4;
+  return [0, 1, 2, 3, 4].map((part) =>
+    h(
+      "text",
+      { class: "tick", x: x(from + step * part), y: height - 3, "text-anchor": part === 0 ? "start" : part === 4 ? "end" : "middle" },
+      clock(from + step * part).slice(0, 5),
+    ),
+  );
+}
+
+function points(line, times, first, x, y) {
+  const found = [];
+  for (let at = first; at < times.length; at++) found.push(`${x(times[at]).toFixed(1)} ${y(line.values[at]).toFixed(1)}`);
+  return found;
+}
+
+function path(line, times, first, x, y) {
+  const found = points(line, times, first, x, y);
+  return found.length ? `M${found.join("L")}` : "M0 0";
+}
+
+function area(line, times, first, x, y) {
+  const found = points(line, times, first, x, y);
+  if (!found.length) return "M0 0";
+  return `M${x(times[first]).toFixed(1)} ${y(0)}L${found.join("L")}L${x(times[times.length - 1]).toFixed(1)} ${y(0)}Z`;
+}
+
+// The least of 1, 2, 4, 5 times a power of ten that is not below.
+function niceTop(most) {
+  if (most <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(most));
+  return [1, 2, 4, 5, 10].find((each) => each * power >= most) * power;
+}
+
+function hover(event, id, width, redraw) {
+  const left = event.currentTarget.getBoundingClientRect().left;
+  hovered.set(id, Math.min(Math.max((event.clientX - left - LEFT) / (width - LEFT - 8), 0), 1));
+  redraw();
+}
+
+function pointed(id, times, from, now) {
+  if (!hovered.has(id) || !times.length) return null;
+  const wanted = from + hovered.get(id) * (now - from);
+  let best = times.length - 1;
+  for (let at = times.length - 1; at >= 0; at--) if (Math.abs(times[at] - wanted) < Math.abs(times[best] - wanted)) best = at;
+  return best;
+}
+
+function watchWidth(node, id, redraw) {
+  new ResizeObserver(([entry]) => {
+    const width = Math.floor(entry.contentRect.width);
+    if (!width || widths.get(id) === width) return;
+    widths.set(id, width);
+    redraw();
+  }).observe(node);
+}
+
+// By how much counts grow in a second, over the ten seconds before each time.
+export function rates(times, values, windowMs = 10_000) {
+  let before = 0;
+  return values.map((value, at) => {
+    while (before + 1 < at && times[before + 1] <= times[at] - windowMs) before++;
+    const elapsed = times[at] - times[before];
+    return elapsed > 0 ? Math.max((value - values[before]) * 1000 / elapsed, 0) : 0;
+  });
+}

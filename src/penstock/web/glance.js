@@ -1,0 +1,54 @@
+// The overview of the broker, and the numbers of the last hour: what the server remembered when a page was opened,
+// and from then on what the page has seen.
+
+import { get, query } from "./api.js";
+import { rates } from "./chart.js";
+
+const KEPT_MS = 3_600_000;
+const NAMES = ["published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds"];
+
+export class Glance {
+  constructor() {
+    this.told = null;
+    this.every = 2000;
+    this.history = null;
+  }
+
+  async refresh() {
+    if (this.history === null) this.history = new History(await get("/v1/history"));
+    this.told = await get("/v1/overview");
+    this.every = this.told.again_ms;
+    const groups = this.told.groups.map((line) => line.state);
+    const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
+    this.history.add(this.told.now_ms, {
+      published: sum(this.told.topics, "published"), delivered: sum(groups, "delivered"), acked: sum(groups, "acked"),
+      failed: sum(groups, "failed"), dead_lettered: sum(groups, "dead_lettered"), waiting: sum(groups, "lag"),
+      oldest_seconds: groups.reduce((most, group) => Math.max(most, group.lag_seconds), 0),
+    });
+  }
+}
+
+export class History {
+  constructor(told) {
+    this.times = told.times_ms;
+    for (const name of NAMES) this[name] = told[name];
+  }
+
+  static async of(topic, group) {
+    return new History(await get("/v1/history" + query({ topic, group })));
+  }
+
+  add(time, row) {
+    if (this.times.length && time <= this.times[this.times.length - 1]) return;
+    this.times.push(time);
+    for (const name of NAMES) this[name].push(row[name]);
+    while (this.times[0] < time - KEPT_MS) {
+      this.times.shift();
+      for (const name of NAMES) this[name].shift();
+    }
+  }
+
+  rate(name) {
+    return rates(this.times, this[name]);
+  }
+}

@@ -1,0 +1,138 @@
+// Messages of a topic, looked at without taking them: the last ones, from an offset or a time on, or with a key.
+
+import { get, path, query } from "../api.js";
+import { preview, size, whole } from "../body.js";
+import { h } from "../dom.js";
+import { bytes, clockMs, count, day } from "../format.js";
+import { button, empty, field, hash, problemNote, section, select, table, when } from "../widgets.js";
+
+const WAYS = [["last", "the last ones"], ["offset", "from an offset on"], ["time", "from a time on"], ["key", "with a key"]];
+const LIMIT = 50;
+const SEARCHES_MAX = 20; // Requests for one search by key, each of which reads ten thousand messages.
+
+export class Browse {
+  constructor(topic, redraw) {
+    this.topic = topic;
+    this.redraw = redraw;
+    this.way = "last";
+    this.fields = {};
+    this.found = null;
+    this.problem = null;
+    this.busy = false;
+    this.opened = new Set();
+  }
+
+  // When the page is opened, and whenever it is refreshed while it shows the last ones.
+  async first() {
+    if (this.found === null || (this.way === "last" && !this.busy && !this.opened.size)) await this.look();
+  }
+
+  async again() {
+    await this.look();
+    this.redraw();
+  }
+
+  async look() {
+    this.busy = true;
+    this.problem = null;
+    try {
+      this.found = await this.ask();
+    } catch (problem) {
+      if (problem.status === 401) throw problem;
+      this.problem = problem;
+      this.found ??= [];
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  async ask() {
+    const at = path("topics", this.topic, "messages");
+    const { partition, offset, from, key } = this.fields;
+    if (this.way === "last") {
+      const told = await get(at + query({ as: "text", last: LIMIT, partition }));
+      return told.messages.sort((one, other) => other.timestamp - one.timestamp || other.offset - one.offset);
+    }
+    if (this.way === "offset") return (await get(at + query({ as: "text", limit: LIMIT, partition: partition || 0, offset: offset || 0 }))).messages;
+    if (this.way === "time") return (await get(at + query({ as: "text", limit: LIMIT, partition, from_time: from ? new Date(from).toISOString() : "" }))).messages;
+    return this.search(at, key);
+  }
+
+  // By key: each request says where the next one goes on.
+  async search(at, key) {
+    const found = [];
+    let offset = null;
+    for (let turn = 0; turn < SEARCHES_MAX && found.length < LIMIT; turn++) {
+      const told = await get(at + query({ as: "text", limit: LIMIT, key, offset }) + (key ? "" : "&key="));
+      found.push(...told.messages);
+      if (told.next_offset === null || told.next_offset === offset) break;
+      offset = told.next_offset;
+    }
+    return found;
+  }
+
+  submit(event) {
+    event.preventDefault();
+    this.fields = Object.fromEntries(new FormData(event.currentTarget));
+    this.opened.clear();
+    this.again();
+  }
+
+  view() {
+    return section("Messages", { key: "browse" }, this.form(), this.problem && problemNote(this.problem), this.table());
+  }
+
+  form() {
+    const partition = field("Partition", h("input", { name: "partition", type: "number", min: 0, placeholder: this.way === "offset" ? "0" : "all" }));
+    const inputs = {
+      last: partition,
+      offset: [partition, field("Offset", h("input", { name: "offset", type: "number", min: 0, placeholder: "0" }))],
+      time: [partition, field("From", h("input", { name: "from", type: "datetime-local", step: 1, required: true }))],
+      key: field("Key", h("input", { name: "key", required: true, autocomplete: "off", spellcheck: "false" })),
+    };
+    return h("form", { class: "row", onsubmit: (event) => this.submit(event) },
+      field("Show", select("way", WAYS, { onchange: (event) => { this.way = event.currentTarget.value; this.redraw(); } })),
+      inputs[this.way],
+      h("button", { type: "submit", disabled: this.busy }, "Look"));
+  }
+
+  table() {
+    const rows = this.found ?? [];
+    const today = new Date().toDateString();
+    return table({
+      label: "Messages",
+      rows,
+      key: (message) => message.id,
+      empty: empty(this.way === "last" ? "There are no messages yet." : "No message was found."),
+      open: (message) => this.opened.has(message.id) && this.detail(message),
+      columns: [
+        { name: "", tight: true, cell: (message) => this.opener(message) },
+        { name: "Published", tight: true, cell: (message) => when(message.timestamp, (time) => (new Date(time).toDateString() === today ? clockMs(time) : `${day(new Date(time))} ${clockMs(time)}`)) },
+        { name: "Place", tight: true, cell: (message) => h("a", { class: "id", href: hash("messages", message.id), title: "Its journey" }, `${message.partition}:${message.offset}`) },
+        { name: "Key", cell: (message) => h("span", { class: "cut id" }, message.key ?? (message.key_base64 ? `${message.key_base64} (base64)` : "–")) },
+        { name: "Value", wide: true, cell: (message) => h("span", { class: "cut code-line" }, preview(message)) },
+        { name: "Lane", tight: true, cell: (message) => (message.priority === "normal" ? h("span", { class: "note" }, "normal") : message.priority) },
+        { name: "Size", number: true, cell: (message) => bytes(size(message)) },
+      ],
+    });
+  }
+
+  opener(message) {
+    const open = this.opened.has(message.id);
+    const toggle = () => {
+      if (open) this.opened.delete(message.id);
+      else this.opened.add(message.id);
+      this.redraw();
+    };
+    return button(open ? "−" : "+", toggle, { kind: "plain opener", "aria-expanded": String(open), "aria-label": `${open ? "Close" : "Open"} ${message.id}` });
+  }
+
+  detail(message) {
+    const headers = Object.entries(message.headers);
+    return [
+      whole(message),
+      headers.length > 0 && h("dl", { class: "headers" }, headers.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
+      h("p", null, h("a", { href: hash("messages", message.id) }, "Its journey"), h("span", { class: "note" }, `  ${count(headers.length)} headers, ${message.priority} lane`)),
+    ];
+  }
+}

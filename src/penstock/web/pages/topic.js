@@ -1,0 +1,136 @@
+// One topic: its numbers, its messages, its groups, its partitions and lanes, its settings.
+
+import { get, path, remove } from "../api.js";
+import { chart } from "../chart.js";
+import { ask } from "../dialogs.js";
+import { h } from "../dom.js";
+import { bytes, count, exactly, plural, rate, spanMs } from "../format.js";
+import { History } from "../glance.js";
+import { bar, button, field, heading, section, table, tiles, topicLink } from "../widgets.js";
+import { Browse } from "./browse.js";
+import { groupTable, spanOf } from "./overview.js";
+import { publishForm } from "./publish.js";
+
+const TABS = ["Messages", "Groups", "Partitions", "Settings"];
+
+export function topicPage({ parts: [name], redraw, refresh }) {
+  const browse = new Browse(name, redraw);
+  const publish = publishForm(name, redraw, () => browse.again());
+  const shown = { tab: "Messages", topic: null, groups: [], past: null };
+
+  async function load() {
+    shown.past ??= await History.of(name);
+    const [topic, groups] = await Promise.all([get(path("topics", name)), get(path("topics", name, "groups"))]);
+    shown.topic = topic;
+    shown.groups = groups.groups.map(lineOf);
+    const sum = (of) => shown.groups.reduce((total, { state }) => total + of(state), 0);
+    shown.past.add(Date.now(), {
+      published: topic.published, delivered: sum((group) => group.delivered), acked: sum((group) => group.acked), failed: sum((group) => group.failed),
+      dead_lettered: sum((group) => group.dead_lettered), waiting: topic.depth, oldest_seconds: Math.max(0, ...shown.groups.map(({ state }) => state.lag_seconds)),
+    });
+    await browse.first();
+  }
+
+  function view() {
+    const { topic, past, tab } = shown;
+    const last = (values) => values[values.length - 1] ?? 0;
+    return [
+      heading(name, {
+        before: [h("a", { href: "#/topics" }, "Topics"), " /"],
+        after: `${plural(topic.partitions.length, "partition")}, ${topic.settings.durability}, kept ${topic.settings.retention_ms === null ? "for ever" : `for ${spanMs(topic.settings.retention_ms)}`}${topic.settings.compact ? ", compacted" : ""}`,
+        actions: button("Delete…", () => deleteTopic(name), { kind: "danger" }),
+      }),
+      tiles([
+        ["Waiting", count(topic.depth), shown.groups.length ? "for the slowest group" : "no groups"],
+        ["Published", rate(last(past.rate("published")))],
+        ["Stored", count(topic.messages), bytes(topic.bytes)],
+        ["Scheduled", count(topic.scheduled)],
+        ["Duplicates", count(topic.duplicates), "refused"],
+      ]),
+      h("div", { class: "charts two", key: "charts" },
+        chart({ id: `topic ${name} rates`, title: "Messages a second", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "published", values: past.rate("published"), tone: "first" }, { name: "acked", values: past.rate("acked"), tone: "second" }] }),
+        chart({ id: `topic ${name} depth`, title: "Messages that wait", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "waiting", values: past.waiting, tone: "first" }] })),
+      tabs(tab),
+      content(tab),
+    ];
+  }
+
+  function tabs(current) {
+    const counts = { Groups: shown.groups.length, Partitions: shown.topic.partitions.length };
+    return h("div", { class: "tabs", role: "tablist", key: "tabs", onkeydown: moveTab },
+      TABS.map((tab) => h("button", { type: "button", role: "tab", id: `tab-${tab}`, "aria-selected": String(tab === current), "aria-controls": "panel", tabindex: tab === current ? 0 : -1, onclick: () => choose(tab) }, tab, counts[tab] !== undefined && h("small", null, ` ${counts[tab]}`))));
+  }
+
+  function choose(tab) {
+    shown.tab = tab;
+    redraw();
+    document.getElementById(`tab-${tab}`).focus();
+  }
+
+  function moveTab(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) choose(TABS[(TABS.indexOf(shown.tab) + step + TABS.length) % TABS.length]);
+  }
+
+  function content(tab) {
+    const parts = {
+      Messages: () => [h("div", { class: "beside" }, browse.view(), publish.view())],
+      Groups: () => section("Groups", {}, groupTable(shown.groups, { topic: false })),
+      Partitions: () => partitions(shown.topic),
+      Settings: () => settings(shown.topic),
+    };
+    return h("div", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, key: `panel ${tab}` }, parts[tab]());
+  }
+
+  return { title: name, every: 2000, refresh: load, view };
+}
+
+// A group as it is described, in the shape of a line of the overview.
+function lineOf(group) {
+  return { state: { ...group, consumers: group.consumers.length, failed: group.nacked + group.timed_out }, since_ms: null };
+}
+
+function partitions(topic) {
+  const largest = Math.max(1, ...topic.partitions.map((partition) => partition.bytes));
+  return section("Partitions", { note: "order holds within each" }, table({
+    label: "Partitions",
+    rows: topic.partitions,
+    key: (partition) => partition.partition,
+    columns: [
+      { name: "Partition", number: true, tight: true, cell: (partition) => partition.partition },
+      { name: "First offset", number: true, cell: (partition) => exactly(partition.start) },
+      { name: "Next offset", number: true, cell: (partition) => exactly(partition.end) },
+      { name: "Messages", number: true, cell: (partition) => count(partition.end - partition.start) },
+      { name: "Size", number: true, cell: (partition) => bytes(partition.bytes) },
+      { name: "Share", wide: true, cell: (partition) => bar(partition.bytes, largest, bytes(partition.bytes)) },
+      { name: "Scheduled", number: true, cell: (partition) => count(partition.scheduled) },
+    ],
+  }));
+}
+
+function settings(topic) {
+  const shown = Object.entries(topic.settings).map(([name, value]) => {
+    const written = value === null ? "no limit" : name.endsWith("_ms") ? spanMs(value) : name.includes("bytes") ? bytes(value) : value === "" ? "–" : String(value);
+    return [name.replace(/_ms$/, "").replaceAll("_", " "), written];
+  });
+  return section("Settings", { note: "change them with penstock topic alter, or PATCH" }, h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))));
+}
+
+function deleteTopic(name) {
+  let typed = "";
+  ask({
+    title: `Delete ${name}?`,
+    label: "Delete the topic",
+    kind: "danger",
+    ready: () => typed === name,
+    body: (redraw) => [
+      h("p", null, "All its messages and groups are removed, at once and for good."),
+      field("Type its name to go on", h("input", { name: "name", autocomplete: "off", spellcheck: "false", oninput: (event) => { typed = event.currentTarget.value; redraw(); } })),
+    ],
+    act: async () => {
+      await remove(path("topics", name));
+      location.hash = "#/topics";
+      return `The topic ${name} was deleted.`;
+    },
+  });
+}
