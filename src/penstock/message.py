@@ -137,7 +137,7 @@ class StoredMessage:
 
     @property
     def timestamp(self) -> int:
-        """When the log took it, in milliseconds since 1970; never falls within a partition."""
+        """When the log took it, or a Kafka client made it, in milliseconds since 1970."""
         return self._record.timestamp
 
     @property

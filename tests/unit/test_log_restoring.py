@@ -158,15 +158,15 @@ def everything_until(data: bytes, offset: int) -> bytes:
     return data[:at]
 
 
-def test_a_batch_beyond_the_start_or_out_of_time_is_refused() -> None:
+def test_a_batch_beyond_the_start_or_damaged_is_refused() -> None:
     files = MemoryFiles()
     log, _, _ = trimmed(files)
     restoration = Restoration(log, files, SMALL, 0)
-    beyond, late, damaged = (encode_values([b"x"] * 3, ms) for ms in (1000, 999_999, 1000))
+    beyond, damaged = (encode_values([b"x"] * 3, 1000) for _ in range(2))
     place_batch(beyond, log.start - 1, 0)
     damaged[-1] ^= 1
 
-    for batch, why in ((beyond, "do not fit"), (late, "the time of offset 0"), (damaged, "checksum")):
+    for batch, why in ((beyond, "do not fit"), (damaged, "checksum")):
         with pytest.raises(InvalidBatch, match=why):
             restoration.add(bytes(batch))
 
@@ -212,8 +212,8 @@ def test_a_log_that_was_emptied_takes_its_past_and_keeps_its_time() -> None:
 
     assert log.records(0, end) == records
     assert log.last_timestamp == records[-1].timestamp
-    with pytest.raises(AssertionError, match="L3"):
-        log.append(encode_values([b"x"], 1))
+    log.append(encode_values([b"x"], 1))
+    assert log.last_timestamp == records[-1].timestamp
 
 
 def test_what_was_given_up_is_removed_by_the_next_one_and_by_the_next_open() -> None:

@@ -156,16 +156,16 @@ class Publishing:
         topic = self._state.topic(name)
         if topic.version != version:
             raise MetadataStale(topic=topic.name, version=version)
-        return (yield from self._append_all(topic, batches, wait))
+        return (yield from self._append_all(topic, batches, wait, False))
 
     def append_records(
         self, name: Any, batches: list[tuple[int, bytes]], wait: bool
     ) -> Steps[list[Receipt | PenstockError]]:
-        """The same for whoever knows nothing of the topic's settings."""
-        return (yield from self._append_all(self._state.topic(name), batches, wait))
+        """The same for whoever knows nothing of the topic's settings; the records keep their times."""
+        return (yield from self._append_all(self._state.topic(name), batches, wait, True))
 
     def _append_all(
-        self, topic: Topic, batches: list[tuple[int, bytes]], wait: bool
+        self, topic: Topic, batches: list[tuple[int, bytes]], wait: bool, own_times: bool
     ) -> Steps[list[Receipt | PenstockError]]:
         answers: list[Receipt | PenstockError] = []
         for number, data in batches:
@@ -174,7 +174,7 @@ class Publishing:
                 header = checked(topic, data)
                 if topic.settings.depth_max is not None and not _is_repeat(partition, header):
                     yield from self.wait_for_room(topic, header.count)
-                answers.append(self._append_checked(partition, header, data))
+                answers.append(self._append_checked(partition, header, data, own_times))
             except PenstockError as refusal:
                 answers.append(refusal)
         if wait and topic.settings.durability == "fsync":
@@ -183,7 +183,9 @@ class Publishing:
                     yield from self._partition_durable(topic.partitions[answer.partition])
         return answers
 
-    def _append_checked(self, partition: Partition, header: Header, data: bytes) -> Receipt:
+    def _append_checked(
+        self, partition: Partition, header: Header, data: bytes, own_times: bool = False
+    ) -> Receipt:
         """Append a batch, unless its producer has sent it before."""
         topic = partition.topic
         if header.producer_id >= 0:
@@ -196,7 +198,8 @@ class Publishing:
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(partition, header)
         batch = bytearray(data)
-        self._stamp(partition, batch, OURS)
+        if not own_times or header.max_timestamp < 0 or header.attributes & OURS:
+            self._stamp(partition, batch, OURS)
         offset, timestamp = self._append_foreign(partition, header, batch)
         return Receipt(topic.name, partition.number, offset, timestamp)
 

@@ -9,7 +9,7 @@ The index is sparse: one entry for about every ``index_bytes`` of the segment.
     offset -> the last entry at or below it, then along the batch headers
     time   -> the last entry with ``before`` below it, then along the headers
 
-One list serves both, because timestamps never fall along a log.
+One list serves both, because ``before`` never falls along a log, whatever the times of the records.
 
 Stored (``.index``) it says how long its segment was.  That makes it the mark
 of a clean end as well: a segment that is exactly as long as a valid index

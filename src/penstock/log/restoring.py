@@ -16,7 +16,7 @@ who keeps retention from deleting them again is the broker's business.
 Batches come with the offsets and times they had.  An offset that none of them
 has is a hole, as compaction leaves them: it is spanned by an empty batch.  A
 batch that was added before is ignored, so that an answer which got lost does no
-harm.  The times must not fall, and not pass those of the log's first batch (L3).
+harm.
 
 Cost: what appending costs.  Nothing is decoded; checksums are checked.
 """
@@ -28,7 +28,7 @@ from penstock.errors import InvalidBatch, RestoreRefused
 from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
 from penstock.log.segment import RESTORING
-from penstock.wire.records import DEDUP, HEADER_BYTES, OFFSET_MAX, Header, check_batch
+from penstock.wire.records import DEDUP, HEADER_BYTES, Header, check_batch
 from penstock.wire.rewriting import rewrite_batch
 
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
@@ -50,8 +50,6 @@ class Restoration:
         self._log = log
         self._files = files
         self._directory = f"{log.path}/{RESTORING}"
-        first = next(log.headers(log.start), None)
-        self._newest_ms = OFFSET_MAX if first is None else first.max_timestamp
         files.remove_tree(self._directory)  # Of one that was given up.
         files.make_directory(self._directory)
         self.staged = Log.open(files, self._directory, config, start)
@@ -72,14 +70,11 @@ class Restoration:
         return self.staged.end
 
     def _add(self, header: Header, batch: bytes) -> None:
-        base, newest_ms = header.base_offset, header.max_timestamp
+        base = header.base_offset
         if base < self.staged.end or header.next_offset > self.end:
             last = header.next_offset - 1
             why = f"offsets {base} to {last} do not fit between {self.staged.end} and {self.end}"
             raise InvalidBatch(why=why)
-        if not self.staged.last_timestamp <= newest_ms <= self._newest_ms:
-            times = f"{self.staged.last_timestamp} and {self._newest_ms}"
-            raise InvalidBatch(why=f"the time of offset {base} is {newest_ms}, not between {times}")
         self._span(base)
         self.staged.append(bytearray(batch))
         if header.attributes & DEDUP:

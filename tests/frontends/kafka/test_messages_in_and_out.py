@@ -1,7 +1,7 @@
 """Messages in and out, with confluent-kafka (librdkafka)."""
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException, TopicPartition
 from tests.frontends.kafka.clients import producer, publish, reader, receive, values
 from tests.frontends.kafka.conftest import Server
 
@@ -115,3 +115,31 @@ def test_a_kafka_client_reads_what_penstock_wrote(kafka: Server) -> None:
     consumer.close()
 
     assert (got.value(), got.key(), got.headers()) == (b"hello", b"k", [("a", b"b")])
+
+
+def test_messages_keep_the_times_their_producer_gave_them(kafka: Server) -> None:
+    made = producer(kafka)
+    for timestamp in (1_700_000_000_000, 1_600_000_000_000):
+        made.produce("orders", b"x", partition=0, timestamp=timestamp)
+    made.flush(10)
+
+    consumer = reader(kafka)
+    got = receive(consumer, 2)
+    consumer.close()
+
+    assert [it.timestamp() for it in got] == [
+        (TIMESTAMP_CREATE_TIME, 1_700_000_000_000),
+        (TIMESTAMP_CREATE_TIME, 1_600_000_000_000),
+    ]
+
+
+def test_a_time_that_is_far_ahead_is_refused(kafka: Server) -> None:
+    told: list[KafkaError | None] = []
+    made = producer(kafka)
+
+    made.produce(
+        "orders", b"x", timestamp=4_000_000_000_000, on_delivery=lambda error, it: told.append(error)
+    )
+    made.flush(10)
+
+    assert [error and error.code() for error in told] == [KafkaError.INVALID_TIMESTAMP]

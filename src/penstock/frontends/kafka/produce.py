@@ -1,14 +1,15 @@
 """Writing records: Produce.
 
-A batch is appended as it is: nothing of it is decoded, its checksum is compared, its numbers (producer,
-epoch, sequence) are the broker's to check.  Requests of one connection begin in their order and do not wait
-for each other's sync, so a producer with several in flight pays for one sync.
+A batch is appended as it is, with the times it has: nothing of it is decoded, its checksum is compared, its
+numbers (producer, epoch, sequence) are the broker's to check.  Requests of one connection begin in their
+order and do not wait for each other's sync, so a producer with several in flight pays for one sync.
 
     acks 0       not answered; a refusal ends the connection, which is how a client hears of it
     acks 1, -1   answered when it is as durable as the topic promises: with one broker, both are the same
 """
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 
 from penstock.errors import Overloaded, PenstockError
@@ -24,11 +25,16 @@ from penstock.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from penstock.wire.records import HEADER_BYTES
 
 IDS_SINCE: Final = 13  # From this version on a topic is named by its id.
 NO_ANSWER: Final = 0
 MAGIC_AT: Final = 16
 MAGIC: Final = 2
+AHEAD_MS_MAX: Final = (
+    3600_000  # A clock that is wrong by more than Kafka allows would keep retention waiting.
+)
+_unpack_head: Final[Callable[[bytes | memoryview, int], tuple[int, int]]] = Struct(">b18xq").unpack_from
 
 Answers = list[Receipt | PenstockError]
 
@@ -57,8 +63,9 @@ class Produce:
         answer = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id)
         self._topics.append(answer)
         sound: list[tuple[int, bytes]] = []
+        now_ms = call.shared.clock.wall_ms()
         for partition in asked.partition_data:
-            code = Code.UNKNOWN_TOPIC_ID if name is None else _complaint(partition)
+            code = Code.UNKNOWN_TOPIC_ID if name is None else _complaint(partition, now_ms)
             if code:
                 self._refuse(answer, partition.index, code, None)
             else:
@@ -150,12 +157,15 @@ def refused(request: ProduceRequest, code: int) -> ProduceResponse:
     )
 
 
-def _complaint(partition: PartitionProduceData) -> int:
+def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
     """What is wrong with records at first sight."""
     records = partition.records
-    if records is None or len(records) <= MAGIC_AT:
+    if records is None or len(records) < HEADER_BYTES:
         return Code.INVALID_RECORD
-    return Code.NONE if records[MAGIC_AT] == MAGIC else Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    magic, newest_ms = _unpack_head(records, MAGIC_AT)
+    if magic != MAGIC:
+        return Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    return Code.INVALID_TIMESTAMP if newest_ms > now_ms + AHEAD_MS_MAX else Code.NONE
 
 
 APIS = (
