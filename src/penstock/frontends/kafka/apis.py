@@ -6,9 +6,18 @@ of them."""
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.frontends.kafka import cluster, fetch, metadata, produce, transactions
+from penstock.frontends.kafka import (
+    cluster,
+    fetch,
+    group_admin,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    transactions,
+)
 from penstock.frontends.kafka.call import Api
 
-FAMILIES: Final = (cluster, metadata, produce, fetch, transactions)
+FAMILIES: Final = (cluster, metadata, produce, fetch, groups, group_admin, offsets, transactions)
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

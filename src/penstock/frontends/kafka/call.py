@@ -63,7 +63,7 @@ class Call(Generic[RequestT_co]):
         self.client_id = client_id
         self.request: RequestT_co = request
         self.session = session
-        self.hurry: Callable[[], None] | None = None  # Called if another request waits for this answer.
+        self.hurry: Callable[[], object] | None = None  # Called if another request waits for this answer.
         self.parts: list[Any] | None = None  # The answer's bytes, once it is there: none at all, or a frame.
         self._connection = connection
 
@@ -115,6 +115,7 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     )
     pipelined: bool = False  # May begin while others of its kind are not answered yet.
     unauthenticated: bool = False  # Served before a login, where one is asked for.
+    waits: bool = False  # For other clients, perhaps for minutes: a server that ends does not wait with it.
     versions: tuple[int, int] = (0, -1)  # If fewer are offered than the messages could be read in.
 
     @property

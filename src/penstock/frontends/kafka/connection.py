@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from penstock.errors import PenstockError, ProtocolViolation
+from penstock.errors import Closed, PenstockError, ProtocolViolation
 from penstock.frontends.kafka.call import Api, Call, Later
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import Session
@@ -151,8 +151,9 @@ class Connection(asyncio.Protocol):
         while self._waiting and not self._ending and self._writable and self._begin(self._waiting[0]):
             pass
         self._working = False
-        if self._waiting and self._begun and self._begun[0].hurry is not None:
-            self._begun[0].hurry()
+        first = self._begun[0] if self._waiting and self._begun else None
+        if first is not None and first.hurry is not None and not first.api.waits:
+            first.hurry()
         self._set_reading()
         if self._draining:
             self._end_if_drained()
@@ -202,10 +203,16 @@ class Connection(asyncio.Protocol):
             task = self._loop.create_task(self._await(call, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if call.api.waits:
+                call.hurry = task.cancel
 
     async def _await(self, call: Call[Any], answer: Awaitable[Message]) -> None:
         try:
             response = await answer
+        except asyncio.CancelledError:
+            if not self._ending:
+                self.refused(call, Closed(what="server"))
+            raise
         except Exception as error:  # noqa: BLE001 - as above.
             self.refused(call, error)
         else:

@@ -1,0 +1,67 @@
+"""A client that says exactly what a test wants, in any version, and one request at a time or many."""
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tests.frontends.kafka.conftest import Server
+
+from penstock.wire.kafka.codec import decode, encode
+from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.readers import passed_over
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+CLIENT = b"raw"
+
+
+class Raw:
+    """One connection."""
+
+    def __init__(self, kafka: Server) -> None:
+        host, _, port = kafka.address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        self._sent: list[tuple[type[Message], int]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, request: Message, response: type[ResponseT], version: int) -> ResponseT:
+        """Send a request, and wait for its answer."""
+        self.send(request, version)
+        return self.hear(response)
+
+    def send(self, request: Message, version: int) -> None:
+        """Only send it."""
+        flexible = version >= request.FLEXIBLE
+        head = struct.pack(">hhih", request.KEY, version, len(self._sent), len(CLIENT)) + CLIENT
+        frame = head + b"\0" * flexible + b"".join(encode(request, version))
+        self._sent.append((type(request), version))
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def hear(self, response: type[ResponseT]) -> ResponseT:
+        """The next answer."""
+        request, version = self._sent.pop(0)
+        (size,) = struct.unpack(">i", self._read(4))
+        frame = memoryview(self._read(size))
+        at = passed_over(frame, 4) if version >= request.FLEXIBLE else 4
+        return decode(response, version, frame, at)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            assert more, "the server has closed the connection"
+            data += more
+        return data
+
+
+def versions(request: Any) -> range:
+    """All versions of an API."""
+    first, last = request.VERSIONS
+    return range(first, last + 1)
