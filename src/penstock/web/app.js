@@ -118,7 +118,7 @@ function sidebar() {
     h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), "Penstock"),
     h("form", { class: "jump", role: "search", onsubmit: jump }, icon("search"), h("input", { name: "to", id: "jump", placeholder: "Topic or message id", "aria-label": "Go to a topic or a message id", autocomplete: "off", spellcheck: "false" }), h("kbd", null, "/")),
     h("nav", { "aria-label": "Pages" }, PAGES.map((page) => h("a", { href: page.href, "aria-current": current(page) && "page" }, icon(page.icon), page.name))),
-    h("div", { class: "foot" }, freshness(), visitor(), h("p", null, h("a", { href: "/docs" }, "HTTP API"), " ", button("Keys", showKeys, { kind: "plain", title: "Keyboard shortcuts (?)" }))),
+    h("div", { class: "foot" }, freshness(), visitor(), h("p", null, h("a", { href: "/docs" }, "HTTP API"), " ", button("Shortcuts", showKeys, { kind: "plain", title: "Keyboard shortcuts (?)" }))),
   );
 }
 
@@ -169,8 +169,8 @@ async function leave() {
 }
 
 function showKeys() {
-  const keys = [["/", "go to a topic or a message"], ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]), ["r", "refresh now"], ["space", "pause, when nothing has the focus"], ["?", "these keys"]];
-  tell("Keys", h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", null, key.split(" ").map((part) => h("kbd", null, part))), h("dd", null, what)])));
+  const keys = [["/", "go to a topic or a message"], ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]), ["r", "refresh now"], ["space", "pause, when nothing has the focus"], ["?", "this list"]];
+  tell("Shortcuts", h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", null, key.split(" ").map((part) => h("kbd", null, part))), h("dd", null, what)])));
 }
 
 function pressed(event) {

@@ -97,11 +97,11 @@ function area(line, times, first, x, y) {
   return `M${x(times[first]).toFixed(1)} ${y(0)}L${found.join("L")}L${x(times[times.length - 1]).toFixed(1)} ${y(0)}Z`;
 }
 
-// The least of 1, 2, 4, 5 times a power of ten that is not below.
+// The least of 1, 2, 4, 6, 8 times a power of ten that is not below.
 function niceTop(most) {
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
-  return [1, 2, 4, 5, 10].find((each) => each * power >= most) * power;
+  return [1, 2, 4, 6, 8, 10].find((each) => each * power >= most) * power;
 }
 
 function hover(event, id, width, redraw) {
@@ -130,9 +130,11 @@ function watchWidth(node, id, redraw) {
 // By how much counts grow in a second, over the ten seconds before each time.
 export function rates(times, values, windowMs = 10_000) {
   let before = 0;
-  return values.map((value, at) => {
+  const found = values.map((value, at) => {
     while (before + 1 < at && times[before + 1] <= times[at] - windowMs) before++;
     const elapsed = times[at] - times[before];
     return elapsed > 0 ? Math.max((value - values[before]) * 1000 / elapsed, 0) : 0;
   });
+  if (found.length > 1) found[0] = found[1]; // Before the first, nobody knows.
+  return found;
 }

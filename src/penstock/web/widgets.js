@@ -84,7 +84,8 @@ export function tiles(facts) {
   );
 }
 
-// columns: { name, number, wide, cell(row) }; rows are told apart by key(row).
+// columns: { name, cell(row) }, and what they are: number, wide, tight, head (names the row), acts (buttons).
+// Rows are told apart by key(row); open(row) is what is shown below one.
 export function table({ label, columns, rows, key, empty, open }) {
   if (!rows.length) return empty;
   return h(
@@ -107,7 +108,7 @@ export function table({ label, columns, rows, key, empty, open }) {
 }
 
 function classOf(column) {
-  return [column.number && "number", column.wide && "wide", column.tight && "tight"].filter(Boolean).join(" ") || false;
+  return [column.number && "number", column.wide && "wide", column.tight && "tight", column.head && "head", column.acts && "row-actions"].filter(Boolean).join(" ") || false;
 }
 
 export function empty(title, ...more) {

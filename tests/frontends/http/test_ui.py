@@ -23,13 +23,14 @@ async def test_every_module_that_another_imports_is_served(http: Place) -> None:
     modules = [each.name for each in folder.iterdir() if each.name.endswith(".js")]
     modules += [f"pages/{each.name}" for each in (folder / "pages").iterdir()]
 
+    browser = await http.browser()
     for name in modules:
-        text = (await http.ask("GET", f"/ui/{name}")).body.decode()
+        text = (await browser.ask("GET", f"/ui/{name}")).body.decode()
         before = "pages/" if name.startswith("pages/") else ""
         for found in re.findall(r'from "(\.{1,2}/[^"]+)"', text):
             path = found.removeprefix("./") if found.startswith("./") else found.removeprefix("../")
             path = before + path if found.startswith("./") else path
-            assert (await http.ask("GET", f"/ui/{path}")).status == 200, (name, found)
+            assert (await browser.ask("GET", f"/ui/{path}")).status == 200, (name, found)
 
 
 async def test_nothing_in_the_page_is_loaded_from_elsewhere_or_made_of_text(http: Place) -> None:

@@ -7,7 +7,7 @@ import { bytes, clockMs, count, day } from "../format.js";
 import { button, empty, field, hash, problemNote, section, select, table, when } from "../widgets.js";
 
 const WAYS = [["last", "the last ones"], ["offset", "from an offset on"], ["time", "from a time on"], ["key", "with a key"]];
-const LIMIT = 50;
+const LIMIT = 25;
 const SEARCHES_MAX = 20; // Requests for one search by key, each of which reads ten thousand messages.
 
 export class Browse {

@@ -49,12 +49,12 @@ export function deadLettersPage({ redraw, refresh }) {
         columns: [
           { name: "", tight: true, cell: (error) => opener(error) },
           { name: "Count", number: true, tight: true, cell: (error) => h("b", null, count(error.count)) },
-          { name: "Error", wide: true, cell: (error) => h("div", { class: "error-cell" }, h("span", { class: "error-line cut" }, error.error || error.reason), h("small", { class: "note" }, error.reason)) },
+          { name: "Error", wide: true, head: true, cell: (error) => h("div", { class: "error-cell" }, h("span", { class: "error-line cut" }, error.error || error.reason), h("small", { class: "note" }, error.reason)) },
           { name: "Topic", cell: (error) => topicLink(error.topic) },
           { name: "Groups", cell: (error) => error.groups.map((group, at) => [at > 0 && ", ", groupLink(error.topic, group)]) },
           { name: "First seen", tight: true, cell: (error) => when(error.first_seen_ms) },
           { name: "Last seen", tight: true, cell: (error) => since(error.last_seen_ms) },
-          { name: "", tight: true, cell: (error) => button("Redrive…", () => redrive(error.topic, { error: error.fingerprint }, `Dead letters of ${error.topic} with the error “${(error.error || error.reason).slice(0, 120)}”.`, refresh)) },
+          { name: "", tight: true, acts: true, cell: (error) => button("Redrive…", () => redrive(error.topic, { error: error.fingerprint }, `Dead letters of ${error.topic} with the error “${(error.error || error.reason).slice(0, 120)}”.`, refresh)) },
         ],
       })),
     ];

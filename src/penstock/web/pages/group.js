@@ -6,7 +6,7 @@ import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { count, exactly, plural, rate, span } from "../format.js";
 import { History } from "../glance.js";
-import { bar, button, command, empty, field, heading, messageLink, section, select, table, tiles, toneOf, topicLink, verdictIcon } from "../widgets.js";
+import { bar, button, command, empty, field, hash, heading, messageLink, section, select, table, tiles, toneOf, topicLink, verdictIcon } from "../widgets.js";
 import { spanOf } from "./overview.js";
 
 const PLACES = [["earliest", "the beginning"], ["latest", "the end"], ["time", "a time"], ["offset", "an offset"]];
@@ -33,7 +33,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         after: group.kind === "stream" ? "A stream group: partitions are assigned, offsets committed." : "A queue group: its consumers share the messages by leases.",
         actions: [button("Seek…", () => seek(topic, group, refresh)), button("Delete…", () => deleteGroup(topic, name), { kind: "danger" })],
       }),
-      h("div", { class: `verdict ${toneOf(word)}`, key: "verdict" }, verdictIcon(word), h("div", null, h("p", { class: "verdict-word" }, word), h("p", null, group.verdict.text)), group.verdict.message && messageLink(group.verdict.message)),
+      h("div", { class: `verdict ${toneOf(word)}`, key: "verdict" }, verdictIcon(word), h("div", null, h("p", { class: "verdict-word" }, word), h("p", null, group.verdict.text)), group.verdict.message && h("a", { href: hash("messages", group.verdict.message) }, "Its journey")),
       tiles([
         ["Lag", count(group.lag), "messages"],
         ["Oldest waits", group.lag ? span(group.lag_seconds) : "–"],
@@ -47,9 +47,8 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       h("div", { class: "charts two", key: "charts" },
         chart({ id: `group ${topic} ${name} lag`, title: "Lag", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "messages", values: past.waiting, tone: "first" }] }),
         chart({ id: `group ${topic} ${name} rates`, title: "Messages a second", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "acked", values: past.rate("acked"), tone: "second" }, { name: "failed", values: past.rate("failed"), tone: "third" }] })),
-      h("div", { class: "beside even", key: "beside" }, oldest(group), consumers(group, topic)),
+      h("div", { class: "beside even", key: "beside" }, oldest(group), h("div", { class: "pile" }, consumers(group, topic), totals(group))),
       partitions(group),
-      totals(group),
     ];
   }
 

@@ -16,6 +16,7 @@ const EVENTS = {
   "dead-lettered": ["bad", "dead"], redriven: ["info", "up"], expired: ["warn", "clock"], skipped: ["quiet", "down"], "group moved": ["quiet", "up"],
 };
 const SETTLED = ["acked", "committed", "dead-lettered", "expired", "skipped"];
+const FAILED = ["nacked", "rejected", "timed out"];
 const AHEAD = ["due", "retained until"];
 const ID = /(\S+:\d+:s?\d+)/; // In what is told of an event.
 
@@ -77,7 +78,7 @@ function lane(events, begin) {
       h("time", { datetime: new Date(event.time_ms).toISOString(), title: full(event.time_ms) }, clockMs(event.time_ms), h("small", null, elapsed(event.time_ms - begin))),
       h("div", null,
         h("p", null, h("b", null, event.event), " ", [event.consumer, attempt].filter(Boolean).join(", ")),
-        event.detail && h("p", { class: tone === "bad" ? "error-line" : "note" }, linked(event.detail))));
+        event.detail && event.event !== "redelivered" && h("p", { class: FAILED.includes(event.event) ? "error-line" : "note" }, linked(event.detail))));
   }));
 }
 

@@ -9,6 +9,7 @@ import { command, empty, groupLink, hash, heading, section, severity, table, til
 import { topicTable } from "./topics.js";
 
 const ALERT = 2; // How bad a verdict is that somebody should hear of.
+const ALERTS_MAX = 6;
 const glance = new Glance(); // Kept while the document is open, so that charts go on.
 
 export function overviewPage({ redraw }) {
@@ -36,7 +37,8 @@ function alerts(groups, topics) {
     if (!groups.length) return null;
     return h("p", { class: "all-well", key: "alerts" }, icon("good"), `All is well: ${plural(groups.length, "group")}, nothing waits for long, no dead letters.`);
   }
-  return h("ul", { class: "alerts", key: "alerts", "aria-label": "Alerts" }, bad.map(groupAlert), dead.map(deadAlert));
+  const more = bad.length - ALERTS_MAX;
+  return h("ul", { class: "alerts", key: "alerts", "aria-label": "Alerts" }, bad.slice(0, ALERTS_MAX).map(groupAlert), more > 0 && h("li", { class: "warn", key: "more" }, icon("up"), h("p", null, `${plural(more, "group")} more`)), deadAlert(dead));
 }
 
 function groupAlert({ state, since_ms: begun }) {
@@ -51,8 +53,12 @@ function groupAlert({ state, since_ms: begun }) {
   );
 }
 
-function deadAlert(topic) {
-  return h("li", { class: "warn", key: `dead ${topic.topic}` }, icon("dead"), h("div", null, h("p", null, h("a", { href: hash("dead-letters") }, plural(topic.dead_letters, "dead letter")), " of ", topicLink(topic.topic))));
+function deadAlert(topics) {
+  if (!topics.length) return null;
+  const total = topics.reduce((sum, topic) => sum + topic.dead_letters, 0);
+  const names = topics.slice(0, 4).map((topic, at) => [at > 0 && ", ", topicLink(topic.topic)]);
+  const rest = topics.length - names.length;
+  return h("li", { class: "warn", key: "dead" }, icon("dead"), h("p", null, h("a", { href: hash("dead-letters") }, plural(total, "dead letter")), " of ", names, rest > 0 && ` and ${plural(rest, "topic")} more`));
 }
 
 const phrase = (word) => (word === "no consumers" ? "has no consumers" : `is ${word}`);
@@ -117,8 +123,8 @@ export function groupTable(groups, { topic = true } = {}) {
     key: ({ state }) => `${state.topic} ${state.group}`,
     empty: empty("No group reads yet.", h("p", null, "A group is made by its first consumer:"), command("penstock consume orders --group billing")),
     columns: [
-      { name: "Group", cell: ({ state }) => [groupLink(state.topic, state.group), topic && h("span", { class: "of" }, " ", topicLink(state.topic))] },
-      { name: "Verdict", cell: ({ state, since_ms: begun }) => h("span", { title: state.verdict.text }, verdict(state.verdict.word), begun && severity(state.verdict.word) >= ALERT && h("small", { class: "note" }, " since ", when(begun))) },
+      { name: "Group", head: true, cell: ({ state }) => [groupLink(state.topic, state.group), topic && h("span", { class: "of" }, " ", topicLink(state.topic))] },
+      { name: "Verdict", head: true, cell: ({ state, since_ms: begun }) => h("span", { title: state.verdict.text }, verdict(state.verdict.word), begun && severity(state.verdict.word) >= ALERT && h("small", { class: "note" }, " since ", when(begun))) },
       { name: "Lag", number: true, cell: ({ state }) => count(state.lag) },
       { name: "Oldest", number: true, cell: ({ state }) => (state.lag ? span(state.lag_seconds) : "–") },
       { name: "In flight", number: true, cell: ({ state }) => count(state.in_flight) },

@@ -25,8 +25,7 @@ export function pipelinesPage() {
   return { title: "Pipelines", every: 3000, refresh: load, view };
 }
 
-function card({ run, state: word, silent_seconds: silent }) {
-  const bad = word === "failed" || word === "lost";
+function card({ run, state: word }) {
   return section(run.name, { key: run.name, note: run.pipeline === run.name ? "" : run.pipeline, side: state(word) },
     tiles([
       ["Records", count(run.records)],
@@ -38,6 +37,6 @@ function card({ run, state: word, silent_seconds: silent }) {
     run.total !== null && h("div", { class: "progress" }, bar(run.records, run.total, `${exactly(run.records)} of ${exactly(run.total)} records`), h("span", { class: "number" }, `${exactly(run.records)} of ${exactly(run.total)}`)),
     run.error && h("pre", { class: "code bad", tabindex: "0" }, run.error),
     run.note && h("p", { class: "note" }, run.note),
-    h("p", { class: bad ? "bad-text" : "note" }, `Heard of ${span(silent)} ago, `, run.progressed_ms ? ["last batch ", since(run.progressed_ms)] : "no batch yet", ", started ", since(run.started_ms)),
+    h("p", { class: word === "lost" ? "bad-text" : "note" }, "Last word ", since(run.updated_ms), ", ", run.progressed_ms ? ["last batch ", since(run.progressed_ms)] : "no batch yet", ", started ", since(run.started_ms)),
     h("p", { class: "note id" }, `${run.host}, process ${run.pid}, Spark on ${run.master}`));
 }

@@ -37,7 +37,7 @@ export function schedulesPage({ refresh }) {
           { name: "Id", tight: true, cell: (entry) => messageLink(entry.id) },
           { name: "Key", cell: (entry) => h("span", { class: "id cut" }, entry.key ?? "–") },
           { name: "Value", wide: true, cell: (entry) => h("span", { class: "cut code-line" }, preview(entry)) },
-          { name: "", tight: true, cell: (entry) => h("div", { class: "actions" }, !entry.cron && button("Move…", () => move(entry, refresh)), button("Cancel…", () => cancel(entry, refresh))) },
+          { name: "", tight: true, acts: true, cell: (entry) => h("div", { class: "actions" }, !entry.cron && button("Move…", () => move(entry, refresh)), button("Cancel…", () => cancel(entry, refresh))) },
         ],
       })),
     ];

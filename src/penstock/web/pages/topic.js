@@ -6,7 +6,7 @@ import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { bytes, count, exactly, plural, rate, spanMs } from "../format.js";
 import { History } from "../glance.js";
-import { bar, button, field, heading, section, table, tiles, topicLink } from "../widgets.js";
+import { bar, button, field, heading, section, table, tiles } from "../widgets.js";
 import { Browse } from "./browse.js";
 import { groupTable, spanOf } from "./overview.js";
 import { publishForm } from "./publish.js";
@@ -42,7 +42,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
       }),
       tiles([
         ["Waiting", count(topic.depth), shown.groups.length ? "for the slowest group" : "no groups"],
-        ["Published", rate(last(past.rate("published")))],
+        ["Published", rate(shown.groups[0]?.state.rates.published ?? last(past.rate("published")))],
         ["Stored", count(topic.messages), bytes(topic.bytes)],
         ["Scheduled", count(topic.scheduled)],
         ["Duplicates", count(topic.duplicates), "refused"],

@@ -54,7 +54,7 @@ export function topicTable(topics, wanted = "") {
       ? empty(`No topic has “${wanted}” in its name.`)
       : empty("There are no topics yet.", h("p", null, "Make one here, or publish to it:"), command("penstock produce orders 'two books' --key anna")),
     columns: [
-      { name: "Topic", cell: (topic) => topicLink(topic.topic) },
+      { name: "Topic", head: true, cell: (topic) => topicLink(topic.topic) },
       { name: "Waiting", number: true, cell: (topic) => [h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: { width: `${((topic.depth / deepest) * 100).toFixed(1)}%` } })), count(topic.depth)] },
       { name: "Published", number: true, cell: (topic) => rate(topic.rate) },
       { name: "Stored", number: true, cell: (topic) => count(topic.messages) },
