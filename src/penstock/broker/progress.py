@@ -104,9 +104,11 @@ class Progress:
 
     def _age_seconds(self, partition: Partition, offset: int) -> float:
         """How long ago the first record at or after ``offset`` was published."""
-        start = max(offset, partition.log.start)
-        for record in partition.log.records(start, min(start + READ_RECORDS, partition.log.high)):
-            return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
+        log = partition.log
+        start = max(offset, log.start)
+        for count in (1, READ_RECORDS):  # It is nearly always there.
+            for record in log.records(start, min(start + count, log.high)):
+                return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
         return 0.0
 
     # How fast.
