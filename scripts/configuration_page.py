@@ -126,6 +126,7 @@ PARTS: Final = (
         "port 0 takes a free one. Another host than 127.0.0.1 needs `security.authentication`, or "
         "`--insecure`.",
     ),
+    ("HTTP", "", "HttpSettings", "The [HTTP API](http.md). Section `http`."),
     ("Limits", "", "LimitSettings", "What clients may ask of a server. Section `limits`."),
     ("Security", "", "SecuritySettings", "Who may come. Section `security`; see [security](security.md)."),
     ("TLS", "", "TlsSettings", "Encryption of all listeners. Section `tls`; see [security](security.md)."),

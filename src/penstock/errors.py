@@ -45,6 +45,8 @@
     │   ├── MethodNotAllowed      METHOD_NOT_ALLOWED
     │   ├── MediaTypeUnsupported  MEDIA_TYPE_UNSUPPORTED
     │   ├── UpgradeRequired       UPGRADE_REQUIRED
+    │   ├── HostNotAllowed        HOST_NOT_ALLOWED
+    │   ├── OriginNotAllowed      ORIGIN_NOT_ALLOWED
     │   ├── ReceiptUnknown        RECEIPT_UNKNOWN
     │   ├── Unauthenticated       UNAUTHENTICATED
     │   ├── Forbidden             FORBIDDEN
@@ -769,6 +771,35 @@ class UpgradeRequired(RequestError):
 
     def __init__(self, *, path: str) -> None:
         super().__init__(path=path)
+
+
+class HostNotAllowed(RequestError):
+    """The HTTP API was called by a name that it does not go by, on a server that asks nobody who they are.
+
+    Cause: a web page whose name was made to lead here; or the server has a name that it was not told.
+    Do: call it by its address or as localhost, or put the name into ``http.hosts``; or turn on
+        ``security.authentication``, and then every name is fine.
+    """
+
+    code = "HOST_NOT_ALLOWED"
+    sentence = "{host!r} is no name of this server; call it by its address, or put the name into http.hosts"
+
+    def __init__(self, *, host: str) -> None:
+        super().__init__(host=host)
+
+
+class OriginNotAllowed(RequestError):
+    """A browser has sent a request to the HTTP API for a page that may not use it.
+
+    Cause: a page of another origin; or something between browser and server changes the header ``Host``.
+    Do: if the page is one of yours, put its origin into ``http.cors_origins``.
+    """
+
+    code = "ORIGIN_NOT_ALLOWED"
+    sentence = "pages of {origin} may not use this server; if they may, put it into http.cors_origins"
+
+    def __init__(self, *, origin: str) -> None:
+        super().__init__(origin=origin)
 
 
 class ReceiptUnknown(RequestError):

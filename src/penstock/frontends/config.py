@@ -22,6 +22,7 @@ OFF = "off"
 AUTO = "auto"
 LOCALHOST = "127.0.0.1"
 PORT_MAX = 65_535
+_OF_NAMES = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-_")  # Without a port.
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -44,6 +45,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:  # A name, which may be anywhere.
         return False
+
+
+def _between_commas(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _at_least(name: str, value: int, low: int) -> None:
@@ -101,6 +106,37 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.path:
             raise InvalidValue(name="path", value=self.path, why="name a directory or a URI, or 'auto'")
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The HTTP API."""
+
+    # Origins whose web pages may use the API (CORS), with commas between, such as "https://app.example.com";
+    # "*" is every page there is.
+    cors_origins: str = ""
+    # Names by which the API may be called while authentication is off, with commas between; beside localhost,
+    # every address, and the name that it listens on.
+    hosts: str = ""
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            scheme, _, place = origin.partition("://")
+            if origin != "*" and (scheme not in ("http", "https") or not place or "/" in place):
+                why = "an origin is SCHEME://HOST or SCHEME://HOST:PORT, without a path"
+                raise InvalidValue(name="cors_origins", value=origin, why=why)
+        for name in self.names:
+            if not set(name) <= _OF_NAMES:
+                raise InvalidValue(name="hosts", value=name, why="write names such as broker.example.com")
+
+    @property
+    def origins(self) -> list[str]:
+        """Each of the origins."""
+        return [origin.lower() for origin in _between_commas(self.cors_origins)]
+
+    @property
+    def names(self) -> list[str]:
+        """Each of the hosts."""
+        return [name.lower() for name in _between_commas(self.hosts)]
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +210,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     server: ServerSettings = ServerSettings()
     listen: ListenSettings = ListenSettings()
+    http: HttpSettings = HttpSettings()
     limits: LimitSettings = LimitSettings()
     security: SecuritySettings = SecuritySettings()
     tls: TlsSettings = TlsSettings()

@@ -34,7 +34,15 @@ import msgspec
 from penstock.access import Grant, NewKey
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import AddressUnusable
-from penstock.frontends.config import AUTO, MEMORY, LimitSettings, ServerConfig, address, is_loopback
+from penstock.frontends.config import (
+    AUTO,
+    LOCALHOST,
+    MEMORY,
+    LimitSettings,
+    ServerConfig,
+    address,
+    is_loopback,
+)
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
@@ -113,7 +121,7 @@ class Server:
             "native": lambda: NativeListener(broker, limits, connections, doors),
             "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
             "status": lambda: StatusListener(broker, limits, connections, doors),
-            "http": lambda: http_listener(broker, limits, connections, doors),
+            "http": lambda: http_listener(broker, limits, connections, doors, self.config),
             "kafka": lambda: KafkaListener(broker, limits, connections, doors, self.config.kafka),
         }
         return makers[name]()
@@ -221,12 +229,17 @@ async def _serve(
 
 
 def http_listener(
-    broker: EmbeddedAsyncBroker, limits: LimitSettings, connections: Connections, doors: Doors
+    broker: EmbeddedAsyncBroker,
+    limits: LimitSettings,
+    connections: Connections,
+    doors: Doors,
+    config: ServerConfig,
 ) -> Listener:
     """The HTTP API, whose framework is imported only where it is on."""
     from penstock.frontends.http.server import HttpListener
 
-    return HttpListener(broker, limits, connections, doors)
+    host, _ = address("http", config.listen.http) or (LOCALHOST, 0)
+    return HttpListener(broker, limits, connections, doors, config.http, host)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.frontends.config import LimitSettings
+from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
@@ -58,7 +58,7 @@ class Browser:
     ) -> Answer:
         """One request; a body that is no bytes is sent as JSON."""
         data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
-        told = {"host": "test", "content-length": str(len(data)), **(headers or {})}
+        told = {"host": "localhost", "content-length": str(len(data)), **(headers or {})}
         if body is not None:
             told.setdefault("content-type", "application/json")
         head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
@@ -142,12 +142,16 @@ async def place(
     connections: int = 100,
     authentication: bool = False,
     broker: EmbeddedAsyncBroker | None = None,
+    settings: HttpSettings | None = None,
+    host: str = LOCALHOST,
 ) -> AsyncIterator[Place]:
     """A listener over a broker in memory with the topic orders."""
     broker = broker or await EmbeddedAsyncBroker.open()
     await broker.create_topic("orders", partitions=2)
     doors = Doors(broker, authentication=authentication)
-    listener = HttpListener(broker, limits or LimitSettings(), Connections(connections), doors)
+    listener = HttpListener(
+        broker, limits or LimitSettings(), Connections(connections), doors, settings or HttpSettings(), host
+    )
     server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
     made = Place(broker, doors, listener, server.sockets[0].getsockname()[1])
     try:

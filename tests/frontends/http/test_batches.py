@@ -99,7 +99,7 @@ async def test_lines_are_answered_line_by_line(http: Place) -> None:
 async def test_lines_are_answered_while_others_are_still_sent(http: Place) -> None:
     browser = await http.browser()
     browser.send(
-        f"POST {BATCH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\n"
+        f"POST {BATCH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n"
         "transfer-encoding: chunked\r\n\r\n".encode()
     )
     browser.send(b'11\r\n{"text": "abc"}\n\n\r\n')
@@ -131,7 +131,7 @@ async def test_a_line_that_never_ends_is_refused_while_it_arrives() -> None:
     async with place(limits) as http:
         browser = await http.browser()
         browser.send(
-            f"POST {BATCH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\n"
+            f"POST {BATCH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n"
             "content-length: 1000000\r\n\r\n".encode()
             + b" " * 1000
         )
@@ -145,7 +145,7 @@ async def test_lines_that_stop_coming_end_the_connection() -> None:
     async with place(msgspec.structs.replace(LimitSettings(), http_timeout_ms=20)) as http:
         browser = await http.browser()
         browser.send(
-            f"POST {BATCH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\n"
+            f"POST {BATCH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n"
             'content-length: 1000\r\n\r\n{"text": "abc"}\n'.encode()
         )
 

@@ -116,9 +116,8 @@ async def test_requests_that_are_sent_at_once_are_answered_in_order(http: Place)
     browser = await http.browser()
     bodies = [f'{{"text": "{number}", "partition": 0}}' for number in range(20)]
     for body in bodies:
-        browser.send(
-            f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
-        )
+        head = f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+        browser.send(f"{head}{body}".encode())
 
     answers = [await browser.hear() for _ in bodies]
 

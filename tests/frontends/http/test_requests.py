@@ -101,7 +101,7 @@ SMALL = msgspec.structs.replace(LimitSettings(), http_body_bytes_max=100, http_h
 async def test_a_body_that_announces_too_much_is_refused_before_it_is_sent() -> None:
     async with place(SMALL) as http:
         browser = await http.browser()
-        browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ncontent-length: 101\r\n\r\n".encode())
+        browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 101\r\n\r\n".encode())
 
         answer = await browser.hear()
 
@@ -112,7 +112,8 @@ async def test_a_body_that_announces_too_much_is_refused_before_it_is_sent() -> 
 async def test_a_body_that_turns_out_too_long_is_refused_while_it_arrives() -> None:
     async with place(SMALL) as http:
         browser = await http.browser()
-        browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+        head = f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        browser.send(head.encode())
         for _ in range(3):
             browser.send(b"28\r\n" + b"x" * 40 + b"\r\n")
 
@@ -123,7 +124,7 @@ async def test_a_body_that_turns_out_too_long_is_refused_while_it_arrives() -> N
 
 async def test_a_body_in_pieces_is_put_together(http: Place) -> None:
     browser = await http.browser()
-    browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode())
+    browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode())
     for piece in (b'{"te', b'xt": ', b'"abc"}'):
         browser.send(b"%x\r\n%s\r\n" % (len(piece), piece))
         await browser.writer.drain()
@@ -163,8 +164,8 @@ async def test_what_is_no_http_is_answered_and_cut(http: Place, noise: bytes) ->
     [
         "",
         "GET / HT",
-        "GET / HTTP/1.1\r\nhost: x\r\n",
-        f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{{",
+        "GET / HTTP/1.1\r\nhost: localhost\r\n",
+        f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{{",
     ],
 )
 async def test_a_request_that_does_not_arrive_is_told_so_and_cut(begun: str) -> None:
@@ -179,7 +180,7 @@ async def test_a_request_that_does_not_arrive_is_told_so_and_cut(begun: str) -> 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_body_harms_nobody(http: Place) -> None:
     browser = await http.browser()
-    browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{{".encode())
+    browser.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{{".encode())
     await browser.writer.drain()
     await browser.close()
 
@@ -233,7 +234,7 @@ async def test_a_server_tells_its_version_and_its_counts(http: Place) -> None:
 async def test_the_end_answers_what_was_read_and_closes_what_is_idle(http: Place) -> None:
     idle, busy = await http.browser(), await http.browser()
     await idle.ask("GET", "/livez")
-    busy.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: x\r\ncontent-length: 13\r\n\r\n{{".encode())
+    busy.send(f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 13\r\n\r\n{{".encode())
     await busy.writer.drain()
     await idle.ask("GET", "/livez")  # By now the other request has been begun.
     assert http.listener.state.tasks

@@ -39,7 +39,7 @@ class Events:
 
 async def listen(http: Place, query: str = "as=text", headers: str = "") -> Events:
     browser = await http.browser()
-    browser.send(f"GET {GROUP}/stream?{query} HTTP/1.1\r\nhost: x\r\n{headers}\r\n".encode())
+    browser.send(f"GET {GROUP}/stream?{query} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n".encode())
     head = await asyncio.wait_for(browser.reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
     assert head.startswith(b"HTTP/1.1 200 "), head
     assert b"content-type: text/event-stream\r\n" in head

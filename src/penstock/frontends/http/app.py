@@ -33,11 +33,14 @@ from penstock.frontends.http import browsers, problems, ui
 from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
 from penstock.frontends.http.call import JSON, NDJSON, Call, Route, Shared
 from penstock.frontends.http.messages import encode
+from penstock.frontends.http.origins import with_cors
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.security.identity import Credentials
+from penstock.frontends.security.needs import NEEDS
 
 FIELDS_MAX: Final = 100  # Of a query.
 CLOSE: Final = (b"connection", b"close")
+LOOKING: Final = ("describe", "read")  # Actions that take and change nothing.
 FAULT: Final = 1011  # How a WebSocket is closed if the server is to blame.
 
 logger = logging.getLogger("penstock")
@@ -59,7 +62,7 @@ def make_app(shared: Shared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTE
             paths.append(WebSocketRoute(path, resource))
     files = ui.Files(_send_problem)
     paths += [PathRoute(path, files) for path in (ui.PATH, ui.PATH + "/{name:path}")]
-    return Router(paths, redirect_slashes=False, default=nowhere)
+    return with_cors(Router(paths, redirect_slashes=False, default=nowhere), shared.origins)
 
 
 class Resource:
@@ -133,8 +136,10 @@ class Resource:
         """Who it is, and what stands in the path and behind it."""
         route, scope = decoding.route, call.scope
         call.lost = scope["state"]["lost"]
-        if route.operation is not None and self._shared.doors.required:
-            await self._login(call)
+        if route.operation is not None:
+            self._shared.origins.check(call.headers, looks=decoding.looks)
+            if self._shared.doors.required:
+                await self._login(call)
         call.path = scope["path_params"]
         if route.query is not None:
             call.query = decoding.query(scope["query_string"])
@@ -156,6 +161,7 @@ class Decoding:
 
     def __init__(self, route: Route) -> None:
         self.route = route
+        self.looks = route.operation is not None and NEEDS[route.operation].action in LOOKING
         self._body = None if route.body is None else msgspec.json.Decoder(route.body)
         self._nothing = b"" if route.needs_body else b"{}"  # What stands for no body at all.
 

@@ -20,6 +20,7 @@ from penstock.broker.operations import LocalOperations
 from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.consumers import Consumers
+from penstock.frontends.http.origins import Origins
 from penstock.frontends.http.receipts import Receipts
 from penstock.frontends.http.reports import Reports
 from penstock.frontends.http.stays import Lost, Stay
@@ -38,10 +39,13 @@ EVENTS: Final = "text/event-stream"
 class Shared:
     """What all requests of a listener share."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, limits: LimitSettings) -> None:
+    def __init__(
+        self, broker: EmbeddedAsyncBroker, doors: Doors, limits: LimitSettings, origins: Origins
+    ) -> None:
         self.broker = broker
         self.doors = doors
         self.limits = limits
+        self.origins = origins
         self.draining = False  # The server is about to end.
         self.consumers = Consumers(broker)
         doors.ended.append(self.consumers.forget)

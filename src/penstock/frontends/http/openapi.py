@@ -28,7 +28,9 @@ EXAMPLES: Final = {  # Of what stands in a path; of an id, by what stands before
     "dead-letters": "orders.dlq:0:0",
 }
 OF_ALL: Final = ("INTERNAL", "CLOSED")
-OF_LOGINS: Final = ("UNAUTHENTICATED", "FORBIDDEN", "QUOTA_EXCEEDED")
+OF_LOGINS: Final = (
+    "UNAUTHENTICATED", "FORBIDDEN", "QUOTA_EXCEEDED", "HOST_NOT_ALLOWED", "ORIGIN_NOT_ALLOWED",
+)  # fmt: skip
 OF_BODIES: Final = ("REQUEST_INVALID", "REQUEST_TOO_LARGE", "REQUEST_TIMEOUT", "MEDIA_TYPE_UNSUPPORTED")
 DESCRIPTION: Final = (
     "Publish, consume and look at messages over HTTP and JSON. Errors are problem documents (RFC 9457) "

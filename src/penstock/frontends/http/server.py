@@ -23,9 +23,10 @@ from uvicorn.server import ServerState
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, RequestTooLarge
-from penstock.frontends.config import LimitSettings
+from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import Shared
+from penstock.frontends.http.origins import Origins
 from penstock.frontends.http.problems import whole_response
 from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake
 from penstock.frontends.http.stays import Lost
@@ -35,6 +36,7 @@ from penstock.frontends.security.doors import Doors
 KEEP_ALIVE_S: Final = (
     75  # Longer than load balancers keep theirs, which would use one that is just being closed.
 )
+DEFAULTS: Final = HttpSettings()
 LINGER_S: Final = 1.0  # For the last words to arrive before the end does.
 
 
@@ -47,10 +49,14 @@ class HttpListener:
         limits: LimitSettings,
         connections: Connections,
         doors: Doors | None = None,
+        settings: HttpSettings = DEFAULTS,
+        host: str = LOCALHOST,
     ) -> None:
         self.limits = limits
         self.connections = connections
-        self.shared = Shared(broker, doors or Doors(broker), limits)
+        doors = doors or Doors(broker)
+        origins = Origins(settings, host, authentication=doors.required)
+        self.shared = Shared(broker, doors, limits, origins)
         self.config = Config(
             make_app(self.shared),
             http=HttpConnection,

@@ -1,0 +1,101 @@
+"""Which web pages may use the API: a browser sends requests for any page that somebody looks at.
+
+A program that sends a request knows a key, or is on a machine that may.  A page
+knows nothing, and is in a browser that is on such a machine.  So what a browser says
+about the page is looked at, and programs, which say nothing of the kind, are not concerned:
+
+    Host            while no login is asked for: an address, localhost, the name that is listened
+                    on, or one of ``http.hosts``.  A page whose own name was made to lead here
+                    (DNS rebinding) has another.
+    Origin,         the page is one of this server, or its origin is in ``http.cors_origins``.
+    Sec-Fetch-Site  Without an origin (a link, an image) a request may look, and not take anything.
+
+CORS itself, which lets pages of those origins read the answers, is Starlette's; it is not on the
+way of a request where no origin is set.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Final
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from penstock.errors import HostNotAllowed, OriginNotAllowed
+from penstock.frontends.config import HttpSettings
+
+EVERY: Final = "*"
+LOCAL: Final = "localhost"
+OWN: Final = (b"same-origin", b"none")  # Sites: a page of this server; somebody has typed the address.
+KNOWN_MAX: Final = 1000  # Hosts that are remembered as allowed.
+SHOWN_LENGTH_MAX: Final = 200  # Of what somebody sent, in an error.
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+HEADERS: Final = ("authorization", "content-type", "idempotency-key", "traceparent", "tracestate")
+EXPOSED: Final = ("retry-after", "www-authenticate", "allow")
+
+
+class Origins:
+    """What one listener has to say about hosts and origins."""
+
+    def __init__(self, settings: HttpSettings, listening: str, *, authentication: bool) -> None:
+        self.cors = settings.origins
+        self._any = EVERY in self.cors
+        self._origins = {origin.encode() for origin in self.cors}
+        self._check_hosts = not authentication
+        self._names = {LOCAL, listening.lower(), *settings.names}
+        self._known: set[bytes | None] = {None}  # Browsers always say it.
+
+    def check(self, headers: Mapping[bytes, bytes], *, looks: bool) -> None:
+        """Refuse a request that a page must not make; ``looks``: it takes and changes nothing."""
+        host = headers.get(b"host")
+        if self._check_hosts and host not in self._known:
+            self._check_host(host or b"")
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
+        if origin is None and (site is None or looks):
+            return
+        if self._any or origin in self._origins or site in OWN:
+            return
+        if site is None and (origin or b"").partition(b"://")[2].lower() == (host or b"?").lower():
+            return  # A browser that does not know of sites, or does not tell them without encryption.
+        raise OriginNotAllowed(origin=_shown(origin or b"another site"))
+
+    def _check_host(self, host: bytes) -> None:
+        name = host_name(host)
+        if name not in self._names and not name.endswith(f".{LOCAL}") and not _is_address(name):
+            raise HostNotAllowed(host=_shown(host))
+        if len(self._known) < KNOWN_MAX:
+            self._known.add(host)
+
+
+def with_cors(app: ASGIApp, origins: Origins) -> ASGIApp:
+    """The application, such that pages of other origins can read its answers, if there are any."""
+    if not origins.cors:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=origins.cors,
+        allow_methods=METHODS,
+        allow_headers=HEADERS,
+        expose_headers=EXPOSED,
+    )
+
+
+def host_name(host: bytes) -> str:
+    """A name or an address, without the port."""
+    text = host.decode("latin-1").strip().lower()
+    name, colon, port = text.rpartition(":")
+    name = name if colon and port.isdigit() else text
+    return name[1:-1] if name.startswith("[") and name.endswith("]") else name.removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    """Whether it is no name, which could be made to lead anywhere."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("latin-1")[:SHOWN_LENGTH_MAX]
