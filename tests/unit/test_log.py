@@ -831,3 +831,24 @@ def test_only_one_large_batch_is_kept_in_memory() -> None:
         assert len(log.records(offset, offset + 1)) == 1
 
     assert sum(len(window.data) > LARGE_BYTES for window in log._windows) == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_log_may_be_told_to_begin_within_a_segment(again: bool) -> None:
+    files = MemoryFiles()
+    log = Log.open(files, "d", SMALL)
+    for number in range(12):
+        publish(log, b"%d" % number, b"more")
+    log.sync()
+
+    log.begin_at(7)
+    if again:
+        log.close()
+        log = Log.open(files, "d", SMALL)
+
+    assert (log.start, log.end) == (7, 24)
+    assert values_of(log, 7, 9) == [b"more", b"4"]
+    with pytest.raises(OffsetOutOfRange):
+        log.fetch(6, 1000)
+    log.begin_at(24)
+    assert (log.start, log.end, log.begins_whole) == (24, 24, True)

@@ -17,7 +17,7 @@ from penstock.broker.staging import Staging
 from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.config import ARCHIVE_GROUP
-from penstock.errors import PenstockError
+from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.log.compaction import compact_steps
 from penstock.log.retention import retention_cut
 from penstock.wire.staged import STAGING
@@ -93,6 +93,19 @@ class Maintenance:
         log.delete_before(cut)
         self._overtake(partition)
         self._trim_journal(partition)
+
+    def delete_records(self, topic: Topic, partition: Partition, offset: int | None) -> int:
+        """Delete what lies below an offset, whatever retention says; None is all there is."""
+        log = partition.log
+        wanted = log.safe if offset is None else offset
+        if not 0 <= wanted <= log.safe:
+            raise OffsetOutOfRange(offset=wanted, start=log.start, end=log.safe)
+        if wanted > log.start:
+            log.begin_at(wanted)
+            self._overtake(partition)
+            self._trim_journal(partition)
+            topic.wake()
+        return log.start
 
     def _overtake(self, partition: Partition) -> None:
         now_ms = self._state.clock.steady_ms()

@@ -187,6 +187,12 @@ class LocalOperations:
         return self._core.partitions.arrival(topic, until_ms)
 
     @at_once
+    def delete_records(self, topic: str, partition: int, offset: int | None) -> int:
+        """Let a partition begin later; returns where it begins."""
+        found = self._core.state.topic(topic)
+        return self._core.maintenance.delete_records(found, found.partition(partition), offset)
+
+    @at_once
     def position(self, topic: str, partition: int, at: At, committed: bool) -> Position:
         """Which offset a time is."""
         return self._core.partitions.position(topic, partition, at, committed)

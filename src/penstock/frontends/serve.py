@@ -122,7 +122,9 @@ class Server:
             "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
             "status": lambda: StatusListener(broker, limits, connections, doors),
             "http": lambda: http_listener(broker, limits, connections, doors, self.config),
-            "kafka": lambda: KafkaListener(broker, limits, connections, doors, self.config.kafka),
+            "kafka": lambda: KafkaListener(
+                broker, limits, connections, doors, self.config.kafka, defaults=self.config.topic
+            ),
         }
         return makers[name]()
 

@@ -64,6 +64,7 @@ from penstock.wire.records import (
 _unpack_head: Final[Callable[[bytearray, int], tuple[int, int, int, int]]] = Struct(">i9xhi8xq").unpack_from
 _unpack_producer: Final[Callable[[bytearray, int], tuple[int]]] = Struct(">q").unpack_from
 _PRODUCER_AT: Final = 43
+START: Final = "start"  # The file that says where the log begins, if that is within a segment.
 _MARKED: Final = LANE_MASK | TRANSACTIONAL  # Batches that are kept in mind.
 
 
@@ -112,6 +113,7 @@ class Log(LogReader):
         for start, end, lane in opened.lanes:
             self.lanes.add(start, end, lane)
         self.last_timestamp = max(segment.max_timestamp for segment in opened.segments)
+        self.start = min(max(self.start, _begun_at(files, directory)), self.end)
         self.cleaned = Cleaned()
         self.leader_epoch = 0  # Stamped into every batch; a cluster sets it.
         self.written = 0  # Bytes appended since open ...
@@ -356,7 +358,7 @@ class Log(LogReader):
             self._files.remove(segment.log_path)
             # From here on it is gone, whatever else fails: a stray index is removed by the next open.
             del self._segments[0], self._bases[0]
-            self.start = self._bases[0]
+            self.start = max(self._bases[0], self.start)
             if self.safe < self.start:
                 self.safe = self.start
             self._forget()
@@ -367,6 +369,28 @@ class Log(LogReader):
         self.transactions.drop_before(self.start)
         self.unstable = self.transactions.unstable()
         return self.start
+
+    def begin_at(self, offset: int) -> None:
+        """Let the log begin at an offset: segments below it are removed, and what is left there is not seen.
+
+        For someone who wants records gone that retention would keep; where the log begins is written down.
+        """
+        assert self.start <= offset <= self.safe, "L1"
+        if offset == self.end:
+            self.roll()
+        else:
+            self._files.write_file(f"{self.path}/{START}", b"%d\n" % offset)
+        self.delete_before(offset)
+        self.start = max(self.start, offset)
+        self.lanes.drop_before(self.start)
+        self.transactions.drop_before(self.start)
+        self.unstable = self.transactions.unstable()
+        self._forget()
+
+    @property
+    def begins_whole(self) -> bool:
+        """Whether the first segment is seen from its first record on."""
+        return self.start == self._bases[0]
 
     def parts(self) -> list[tuple[Segment, list[LaneRange]]]:
         """The segments and their lanes, the oldest first: for a log that is to adopt them."""
@@ -527,6 +551,15 @@ class Log(LogReader):
         self.end = offset
         self.safe = offset  # What is left was synced just now.
         self.durable = self.written
+
+
+def _begun_at(files: Files, directory: str) -> int:
+    """Where a log was told to begin; 0 if nobody did."""
+    path = f"{directory}/{START}"
+    if not files.exists(path):
+        return 0
+    text = files.read_file(path)
+    return int(text) if text.strip().isdigit() else 0
 
 
 def _average(segment: Segment) -> int:

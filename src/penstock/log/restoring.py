@@ -38,6 +38,8 @@ class Restoration:
     """The offsets ``[start, end)`` on their way back: ``add``, then ``install`` or ``discard``."""
 
     def __init__(self, log: Log, files: Files, config: LogConfig, start: int) -> None:
+        if not log.begins_whole:
+            raise RestoreRefused(start=start, end=log.start, why="its first records were deleted by hand")
         if start > log.start:
             raise RestoreRefused(start=start, end=log.start, why="the log begins below that")
         self.start = start

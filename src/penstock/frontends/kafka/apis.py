@@ -1,23 +1,29 @@
 """The one table of Kafka's APIs: what is offered here, and who answers it.
 
 Each family of APIs has a module with its handlers and a list of its own; ApiVersions tells clients of all
-of them."""
+of them.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
 from penstock.frontends.kafka import (
     cluster,
+    configs,
     fetch,
     group_admin,
     groups,
     metadata,
     offsets,
+    positions,
     produce,
+    topics,
     transactions,
 )
 from penstock.frontends.kafka.call import Api
 
-FAMILIES: Final = (cluster, metadata, produce, fetch, groups, group_admin, offsets, transactions)
+FAMILIES: Final = (
+    cluster, metadata, produce, fetch, positions, topics, configs, groups, group_admin, offsets, transactions,
+)  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

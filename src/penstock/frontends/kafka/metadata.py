@@ -15,6 +15,11 @@ from penstock.frontends.kafka.session import CLUSTER, NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import NO_UUID
 from penstock.wire.kafka.messages.metadata import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -23,6 +28,7 @@ from penstock.wire.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 
+PARTITIONS_MAX = 2000  # In one answer to DescribeTopicPartitions.
 ALL_IF_EMPTY = 0  # In this version no list is said by an empty one.
 
 
@@ -81,4 +87,64 @@ def _layout(call: Call[MetadataRequest], name: str, *, by_name: bool) -> Layout:
     return now(call.operations.layout(name))
 
 
-APIS = (Api(request=MetadataRequest, response=MetadataResponse, handler=metadata),)
+def describe_topic_partitions(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+    """Topics by name in their order, from a place on, and up to so many partitions."""
+    asked = call.request
+    names = sorted(topic.name for topic in asked.topics) or now(call.operations.topics())
+    answer = DescribeTopicPartitionsResponse()
+    left = max(min(asked.response_partition_limit, PARTITIONS_MAX), 1)
+    for name in names:
+        first = 0
+        if asked.cursor is not None:
+            if name < asked.cursor.topic_name:
+                continue
+            first = asked.cursor.partition_index if name == asked.cursor.topic_name else 0
+        if not left:
+            answer.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=first)
+            return answer
+        topic, following = _detailed(call, name, first, left)
+        answer.topics.append(topic)
+        left -= len(topic.partitions)
+        if following:
+            answer.next_cursor = DescribeTopicPartitionsResponseCursor(
+                topic_name=name, partition_index=following
+            )
+            return answer
+    return answer
+
+
+def _detailed(
+    call: Call[DescribeTopicPartitionsRequest], name: str, first: int, limit: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
+    """A topic from a partition on; and where to go on, if that is not all of it."""
+    try:
+        layout = now(call.operations.layout(name))
+    except PenstockError as error:
+        return DescribeTopicPartitionsResponseTopic(error_code=code_of(error), name=name), 0
+    end = min(layout.partitions, first + limit)
+    partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            partition_index=number,
+            leader_id=NODE,
+            leader_epoch=0,
+            replica_nodes=[NODE],
+            isr_nodes=[NODE],
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
+        for number in range(first, end)
+    ]
+    topic = DescribeTopicPartitionsResponseTopic(
+        name=name, topic_id=layout.id, is_internal=name.startswith("__"), partitions=partitions
+    )
+    return topic, end if end < layout.partitions else 0
+
+
+APIS = (
+    Api(request=MetadataRequest, response=MetadataResponse, handler=metadata),
+    Api(
+        request=DescribeTopicPartitionsRequest,
+        response=DescribeTopicPartitionsResponse,
+        handler=describe_topic_partitions,
+    ),
+)

@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
+from penstock.config import TopicSettings
 from penstock.frontends.config import KafkaSettings, LimitSettings
 from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.kafka.call import Api
@@ -37,9 +38,15 @@ class KafkaListener:
         doors: Doors | None = None,
         settings: KafkaSettings | None = None,
         clock: Clock | None = None,
+        defaults: TopicSettings | None = None,
     ) -> None:
         self.shared = Shared(
-            broker, doors or Doors(broker), limits, settings or KafkaSettings(), clock or SystemClock()
+            broker,
+            doors or Doors(broker),
+            limits,
+            settings or KafkaSettings(),
+            clock or SystemClock(),
+            defaults or TopicSettings(),
         )
         self.stranger_bytes_max = STRANGER_BYTES_MAX
         self.frame_bytes_max = limits.frame_bytes_max

@@ -7,6 +7,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
+from penstock.config import TopicSettings
 from penstock.errors import Unauthenticated
 from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, address
 from penstock.frontends.security.doors import Doors, Visit
@@ -26,12 +27,14 @@ class Shared:
         limits: LimitSettings,
         settings: KafkaSettings,
         clock: Clock,
+        defaults: TopicSettings,
     ) -> None:
         self.broker = broker
         self.doors = doors
         self.limits = limits
         self.settings = settings
         self.clock = clock
+        self.defaults = defaults  # What a new topic is like.
         self.publish_bytes = 0  # Of produce requests that were not answered yet.
         # Where all clients are told to come; None: wherever each has reached us.
         self.advertised = None if settings.advertised == AUTO else address("advertised", settings.advertised)

@@ -80,6 +80,7 @@ NEEDS: Final = {
     "topic_names": Need("describe", None),
     "layout": Need("describe"),
     "read_records": Need("read"),
+    "delete_records": Need("admin", act=True),
     "arrival": Need("read"),
     "position": Need("describe"),
     "read": Need("read"),

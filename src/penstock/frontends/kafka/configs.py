@@ -1,0 +1,216 @@
+"""Settings of topics, and of the broker: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+
+A topic's settings can be changed (``topic_configs``); the broker's are those of its configuration, and can
+be read."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from penstock.broker.at_once import now
+from penstock.config import TopicSettings
+from penstock.errors import InvalidValue, PenstockError
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.session import NODE
+from penstock.frontends.kafka.topic_configs import BOOLEAN, CONFIGS, INT, LONG, STRING, options_of
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    AlterConfigsResponseAlterConfigsResourceResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterableConfig,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
+)
+
+TOPIC: Final = 2  # Kafka's numbers for what may have settings ...
+BROKER: Final = 4
+OF_TOPIC: Final = 1  # ... and for where one comes from.
+OF_FILE: Final = 4
+OF_DEFAULT: Final = 5
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[DescribeConfigsResourceResult]:
+    """All settings of a topic, in Kafka's names."""
+    told = []
+    for name, config in sorted(CONFIGS.items()):
+        value, default = config.read(settings), config.read(defaults)
+        source = OF_DEFAULT if value == default else OF_TOPIC
+        told.append(
+            DescribeConfigsResourceResult(
+                name=name,
+                value=value,
+                read_only=config.write is None,
+                config_source=source,
+                config_type=config.kind,
+                documentation=config.words,
+                synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
+            )
+        )
+    return told
+
+
+def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
+    """What tools ask a broker for."""
+    defaults, shared = call.shared.defaults, call.shared
+    facts = (
+        ("auto.create.topics.enable", BOOLEAN, str(shared.settings.auto_create_topics).lower()),
+        ("broker.id", INT, str(NODE)),
+        ("default.replication.factor", INT, "1"),
+        ("log.cleanup.policy", STRING, CONFIGS["cleanup.policy"].read(defaults)),
+        ("log.retention.bytes", LONG, CONFIGS["retention.bytes"].read(defaults)),
+        ("log.retention.ms", LONG, CONFIGS["retention.ms"].read(defaults)),
+        ("log.segment.bytes", INT, CONFIGS["segment.bytes"].read(defaults)),
+        ("message.max.bytes", INT, CONFIGS["max.message.bytes"].read(defaults)),
+        ("min.insync.replicas", INT, "1"),
+        ("num.partitions", INT, str(defaults.partitions)),
+        ("socket.request.max.bytes", INT, str(shared.limits.frame_bytes_max)),
+    )
+    return [
+        DescribeConfigsResourceResult(
+            name=name, value=value, read_only=True, config_source=OF_FILE, config_type=kind
+        )
+        for name, kind, value in facts
+    ]
+
+
+def describe_configs(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    """Settings as they are."""
+    return DescribeConfigsResponse(results=[_described(call, asked) for asked in call.request.resources])
+
+
+def _described(call: Call[DescribeConfigsRequest], asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    answer = DescribeConfigsResult(
+        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+    )
+    try:
+        told = _configs_of(call, asked.resource_type, asked.resource_name)
+    except PenstockError as error:
+        answer.error_code, answer.error_message = _code(error), words_of(error)
+        return answer
+    wanted = asked.configuration_keys
+    answer.configs = [each for each in told if not wanted or each.name in wanted]
+    for each in answer.configs:
+        if not call.request.include_synonyms:
+            each.synonyms = []
+        if not call.request.include_documentation:
+            each.documentation = None
+    return answer
+
+
+def _configs_of(call: Call[Any], kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+    if kind == TOPIC:
+        return told_configs(now(call.operations.layout(name)).settings, call.shared.defaults)
+    if kind == BROKER and name in ("", str(NODE)):
+        now(call.operations.topics())  # Whoever may describe anything may know these.
+        return _broker_configs(call)
+    raise InvalidValue(name="resource", value=name, why=f"topics and broker {NODE} have settings")
+
+
+def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+    """New settings; those that are not said are as by default again."""
+    answers = []
+    for asked in call.request.resources:
+        wanted = dict.fromkeys(name for name, config in CONFIGS.items() if config.write is not None)
+        wanted |= {config.name: config.value for config in asked.configs}
+        code, words = _altered(
+            call, asked.resource_type, asked.resource_name, wanted, call.request.validate_only
+        )
+        answers.append(
+            AlterConfigsResponseAlterConfigsResourceResponse(
+                error_code=code,
+                error_message=words,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    return AlterConfigsResponse(responses=answers)
+
+
+def incremental_alter_configs(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
+    """Settings one by one."""
+    answers = []
+    words: str | None
+    for asked in call.request.resources:
+        try:
+            told = _configs_of(call, asked.resource_type, asked.resource_name)
+            wanted = _changed(asked.configs, {each.name: each.value or "" for each in told})
+        except PenstockError as error:
+            code, words = _code(error), words_of(error)
+        else:
+            kind, name = asked.resource_type, asked.resource_name
+            code, words = _altered(call, kind, name, wanted, call.request.validate_only)
+        answers.append(
+            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
+                error_code=code,
+                error_message=words,
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+            )
+        )
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def _changed(
+    changes: Iterable[IncrementalAlterConfigsRequestAlterableConfig], told: Mapping[str, str]
+) -> dict[str, str | None]:
+    """What is wanted, given what there is; None is the default."""
+    wanted: dict[str, str | None] = {}
+    for change in changes:
+        name, value = change.name, change.value or ""
+        if name in wanted:
+            raise InvalidValue(name=name, value=value, why="it is changed twice")
+        match change.config_operation:
+            case op if op == SET:
+                wanted[name] = value
+            case op if op == DELETE:
+                wanted[name] = None
+            case op if op in (APPEND, SUBTRACT) and name == "cleanup.policy":
+                words = dict.fromkeys(told[name].split(","))
+                for word in value.split(","):
+                    words.pop(word, None) if op == SUBTRACT else words.setdefault(word)
+                wanted[name] = ",".join(words)
+            case _:
+                raise InvalidValue(name=name, value=value, why="only a list can be added to, or taken from")
+    return wanted
+
+
+def _altered(
+    call: Call[Any], kind: int, name: str, wanted: Mapping[str, str | None], validate_only: bool
+) -> tuple[int, str | None]:
+    """Change a topic; returns what went wrong."""
+    try:
+        if kind != TOPIC:
+            raise InvalidValue(name="resource", value=name, why="topics have settings that can be changed")
+        now(call.operations.layout(name))
+        options = options_of(wanted, call.shared.defaults)
+        if not validate_only:
+            now(call.operations.alter_topic(name, options))
+    except PenstockError as error:
+        return _code(error), words_of(error)
+    return Code.NONE, None
+
+
+def _code(error: PenstockError) -> int:
+    if isinstance(error, InvalidValue):
+        return Code.INVALID_REQUEST if error.facts["name"] == "resource" else Code.INVALID_CONFIG
+    return code_of(error)
+
+
+APIS = (
+    Api(request=DescribeConfigsRequest, response=DescribeConfigsResponse, handler=describe_configs),
+    Api(request=AlterConfigsRequest, response=AlterConfigsResponse, handler=alter_configs),
+    Api(
+        request=IncrementalAlterConfigsRequest,
+        response=IncrementalAlterConfigsResponse,
+        handler=incremental_alter_configs,
+    ),
+)

@@ -1,0 +1,152 @@
+"""A topic's settings by Kafka's names, in Kafka's units.
+
+    retention.ms = 604800000        retention_ms          -1 is no limit
+    cleanup.policy = compact        compact, without retention
+    message.timestamp.type          fixed: there is one value, and setting another is refused
+
+``CONFIGS`` is the one table.  What is not in it is refused by its name, so that nobody relies on what is
+not there."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from penstock.config import TopicOptions, TopicSettings, settings_with
+from penstock.errors import InvalidValue
+
+BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7  # Kafka's types.
+CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
+AS_IT_COMES: Final = ("producer", "uncompressed")
+
+
+class Config(msgspec.Struct, frozen=True):
+    """One setting: how it is told, and what setting it changes."""
+
+    kind: int
+    words: str
+    read: Callable[[TopicSettings], str]
+    write: Callable[[str], Mapping[str, Any]] | None = None  # None: it is as it is.
+
+
+def _limit(name: str, text: str) -> int | None:
+    """A number where -1 is none."""
+    number = _number(name, text)
+    return None if number == -1 else number
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidValue(name=name, value=text, why="it is a number") from None
+
+
+def _duration(name: str, text: str) -> str | None:
+    limit = _limit(name, text)
+    return None if limit is None else f"{limit}ms"
+
+
+def _policy(text: str) -> dict[str, Any]:
+    words = {word.strip() for word in text.split(",")}
+    if not words <= {"compact", "delete"}:
+        raise InvalidValue(name="cleanup.policy", value=text, why="use delete, compact, or both")
+    options: dict[str, Any] = {"compact": "compact" in words}
+    if words == {"compact"}:
+        options |= {"retention": None, "retention_bytes": None}
+    return options
+
+
+def _told_policy(settings: TopicSettings) -> str:
+    if not settings.compact:
+        return "delete"
+    deletes = settings.retention_ms is not None or settings.retention_bytes is not None
+    return "compact,delete" if deletes else "compact"
+
+
+def _compression(text: str) -> dict[str, Any]:
+    if text not in (*CODECS, *AS_IT_COMES):
+        known = ", ".join((*CODECS, *AS_IT_COMES))
+        raise InvalidValue(name="compression.type", value=text, why=f"use one of {known}")
+    return {"compression": text if text in CODECS else "none"}
+
+
+def _flag(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidValue(name=name, value=text, why="use true or false")
+    return text == "true"
+
+
+def _fixed(kind: int, value: str, words: str) -> Config:
+    return Config(kind, words, lambda _: value)
+
+
+def _shown(limit: int | None) -> str:
+    return "-1" if limit is None else str(limit)
+
+
+CONFIGS: Final[dict[str, Config]] = {
+    "cleanup.policy": Config(
+        LIST, "Whether old records are deleted, or replaced by key.", _told_policy, _policy
+    ),
+    "compression.type": Config(
+        STRING,
+        "How records are packed that are not published by Kafka's clients.",
+        lambda settings: "producer" if settings.compression == "none" else settings.compression,
+        _compression,
+    ),
+    "delete.retention.ms": Config(
+        LONG,
+        "How long compaction keeps a tombstone.",
+        lambda settings: str(settings.tombstone_retention_ms),
+        lambda text: {"tombstone_retention": f"{_number('delete.retention.ms', text)}ms"},
+    ),
+    "max.message.bytes": Config(
+        INT,
+        "Largest message.",
+        lambda settings: str(settings.message_bytes_max),
+        lambda text: {"message_bytes_max": _number("max.message.bytes", text)},
+    ),
+    "message.timestamp.type": _fixed(STRING, "CreateTime", "Records keep the times of their producers."),
+    "min.insync.replicas": _fixed(INT, "1", "There is one broker."),
+    "retention.bytes": Config(
+        LONG,
+        "Size at which the oldest segments of a partition are deleted.",
+        lambda settings: _shown(settings.retention_bytes),
+        lambda text: {"retention_bytes": _limit("retention.bytes", text)},
+    ),
+    "retention.ms": Config(
+        LONG,
+        "Age at which segments are deleted.",
+        lambda settings: _shown(settings.retention_ms),
+        lambda text: {"retention": _duration("retention.ms", text)},
+    ),
+    "segment.bytes": Config(
+        INT,
+        "Size at which a new segment file is begun.",
+        lambda settings: str(settings.segment_bytes),
+        lambda text: {"segment_bytes": _number("segment.bytes", text)},
+    ),
+    "unclean.leader.election.enable": _fixed(BOOLEAN, "false", "There is one broker."),
+}
+
+
+def options_of(wanted: Mapping[str, str | None], defaults: TopicSettings) -> TopicOptions:
+    """What Kafka's settings are in ours; None is the default."""
+    options: dict[str, Any] = {}
+    for name, text in wanted.items():
+        config = CONFIGS.get(name)
+        if config is None:
+            known = ", ".join(CONFIGS)
+            raise InvalidValue(name="config", value=name, why=f"there is no such setting; there are {known}")
+        value = config.read(defaults) if text is None else text
+        if config.write is not None:
+            # What was said by its own name counts more than what follows from the policy.
+            made = config.write(value)
+            options = {**made, **options} if name == "cleanup.policy" else {**options, **made}
+        elif value != config.read(defaults):
+            why = f"here it is {config.read(defaults)}, and stays"
+            raise InvalidValue(name=name, value=value, why=why)
+    checked = cast("TopicOptions", options)
+    settings_with(defaults, checked)  # Refuses what is out of its bounds.
+    return checked
