@@ -1,6 +1,7 @@
 """TLS on every listener, and clients that look at the certificate."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.frontends.http.browser import Browser
 from tests.frontends.native.peer import both_loops
+from websockets.asyncio.client import connect
 
 from penstock import aio
 from penstock.errors import InvalidConfiguration, InvalidValue, ServerUnreachable
@@ -33,7 +36,7 @@ PATIENCE_S = 10
 async def encrypted(**sections: Any) -> AsyncIterator[Server]:
     config = ServerConfig(
         server=ServerSettings(data=":memory:"),
-        listen=ListenSettings(native="0", text="0", status="0", http="off"),
+        listen=ListenSettings(native="0", text="0", status="0", http="0"),
         tls=TLS,
         **sections,
     )
@@ -81,13 +84,54 @@ async def test_text_and_status_are_encrypted_too() -> None:
 
 
 @both_loops
+async def test_http_is_encrypted_too_and_so_are_its_websockets() -> None:
+    async with encrypted() as server:
+        context = ssl.create_default_context(cafile=CERTIFICATE)
+        host, port = server.addresses["http"]
+        browser = Browser(*await asyncio.open_connection(host, port, ssl=context))
+        large = {"text": "x" * 500_000}
+        published = [await browser.ask("POST", "/v1/topics/orders/publish", large) for _ in range(3)]
+        socket = f"wss://localhost:{port}/v1/topics/orders/groups/billing/ws?as=text"
+        async with connect(socket, ssl=context, proxy=None) as pushed:
+            frames = [json.loads(await pushed.recv()) for _ in range(3)]
+            held = await server.broker.describe_group("orders", "billing")
+            pushed.transport.abort()  # Without a word.
+        while (await server.broker.describe_group("orders", "billing")).consumers:
+            await browser.ask("GET", "/livez")
+        received = await browser.ask("POST", "/v1/topics/orders/groups/billing/receive", {"max_messages": 3})
+        await browser.close()
+
+    assert [answer.status for answer in published] == [200] * 3
+    assert [len(frame["messages"][0]["text"]) for frame in frames] == [500_000] * 3
+    assert held.in_flight == 3
+    assert [message["attempt"] for message in received.json["messages"]] == [1] * 3
+
+
+@both_loops
+async def test_who_speaks_http_without_tls_hears_nothing_and_harms_nobody() -> None:
+    async with encrypted() as server:
+        plain = Browser(*await asyncio.open_connection(*server.addresses["http"]))
+        plain.send(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
+
+        assert b"HTTP" not in await plain.hear_end()
+        await plain.close()
+        assert "200 OK" in await said(
+            server, "http", "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        )
+
+
+@both_loops
 async def test_last_words_arrive(caplog: pytest.LogCaptureFixture) -> None:
     async with encrypted(security=SecuritySettings(authentication=True)) as server:
         status = await said(server, "status", "GET /metrics HTTP/1.1\r\n\r\nand something that is not read")
+        no_http = await said(server, "http", "HELLO\r\n\r\nand something that is not read")
+        too_long = await said(server, "http", f"GET /{'a' * 100_000} HTTP/1.1\r\n\r\n")
         with pytest.raises(Exception, match="UNAUTHENTICATED"):
             await aio.connect(url(server), ca=CERTIFICATE, key="pk_1_2").start()
 
     assert status.startswith("HTTP/1.1 401")
+    assert no_http.startswith("HTTP/1.1 400")
+    assert too_long.startswith("HTTP/1.1 413")
     assert "has no effect when using ssl" not in caplog.text
 
 
