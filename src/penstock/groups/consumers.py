@@ -1,0 +1,349 @@
+"""A group of Kafka's newer protocol (KIP-848): the broker assigns, and members follow one by one.
+
+There are no rounds.  Each change of the group (who is in, what is read, how many partitions
+there are) gives a new epoch and a new target, and every member goes there on its own,
+by its heartbeats, while all others go on:
+
+                   the target has less for it                it works on that no longer
+      at an epoch --------------------------> told to stop --------------------------.
+           ^                                  something: stays at its epoch          |
+           |                                                                         v
+           '---- gets what is free of the rest, and asks again for what is not ---- the target's epoch
+
+It is the way of ``coordinator.py``, over several topics and in Kafka's words.  A
+partition is in the hands of one member at most; one that was told to stop and does not,
+within the time that it has named itself, is put out.
+
+A static member that leaves for a while keeps its share until its session ends; a process
+that comes under its name takes its place without a change of the group.
+
+Invariants (asserted where they could break):
+
+    I1  a partition has one owner: whoever was told to work on it, and has not said that it stopped
+    I2  what a member was told to work on is in its target, or is to be given up
+
+Costs: a heartbeat is O(partitions of that member), and one that changes the group what its
+assignor costs; memory O(partitions + members).
+
+Left out: persistence; after a restart members are unknown and join again.  Racks.
+"""
+
+import re
+from typing import Final
+
+from penstock.groups.beats import JOIN, LEAVE, LEAVE_FOR_NOW, Beat, Beaten, ConsumerState, Topics
+from penstock.groups.patterns import is_safe
+from penstock.groups.rounds import Committer
+from penstock.groups.uniform import Place, Shares, ranges, uniform
+from penstock.wire.kafka.codes import Code
+
+SESSION_MS: Final = 45_000  # As Kafka's.
+BEAT_MS: Final = 2_000  # A change is heard of after this; Kafka's five seconds are long in a test.
+SOON_MS: Final = 200  # For a member that waits for what others have not given up yet.
+MEMBERS_MAX: Final = 10_000
+ASSIGNORS: Final = ("uniform", "range")
+
+
+class Consumer:
+    """One member."""
+
+    def __init__(self, told: Beat) -> None:
+        self.identity = told.member
+        self.instance = told.instance
+        self.client_id = told.client_id
+        self.client_host = told.client_host
+        self.rebalance_timeout_ms = SESSION_MS
+        self.topics: frozenset[str] = frozenset()
+        self.pattern = ""
+        self.assignor = ""
+        self.epoch = JOIN
+        self.previous_epoch = JOIN
+        self.assigned: set[Place] = set()  # What it was told to work on ...
+        self.revoking: set[Place] = set()  # ... and what it was told to give up, and still has.
+        self.deadline_ms = 0
+        self.give_up_by_ms = -1  # It must have given up by then; -1: there is nothing.
+
+
+class ConsumerGroup:
+    """The members of one group, and where each is on its way to the target."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.assignor = ASSIGNORS[0]
+        self._members: dict[str, Consumer] = {}
+        self._target: Shares = {}
+        self._owners: dict[Place, str] = {}
+        self._topics: Topics = {}  # All that there are, as they were when the group looked last.
+        self._read: dict[str, tuple[bytes, int]] = {}  # Of these, what members read.
+        self._now_ms = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is in it."""
+        return not self._members
+
+    @property
+    def state(self) -> str:
+        """In Kafka's words."""
+        if not self._members:
+            return "Empty"
+        arrived = all(
+            member.epoch in (self.epoch, LEAVE_FOR_NOW) and member.assigned == self._target[member.identity]
+            for member in self._members.values()
+        )
+        return "Stable" if arrived else "Reconciling"
+
+    # What members say.
+
+    def heartbeat(self, told: Beat, topics: Topics, now_ms: int) -> Beaten:
+        """Join, stay, or leave; ``topics`` are all there are, another object when they have changed."""
+        self._now_ms = max(self._now_ms, now_ms)
+        if told.epoch in (LEAVE, LEAVE_FOR_NOW):
+            return self._leave(told)
+        refusal = self._check(told)
+        if refusal is not None:
+            return refusal
+        changed = self._take_in(told) if told.epoch == JOIN else False
+        member = self._members[told.member]
+        changed |= self._update(member, told)
+        if topics is not self._topics:
+            self._topics = topics
+            changed |= self._read != self._reading()
+        if changed:
+            self._retarget()
+        return self._go_on(member, told)
+
+    def leave(self, member: str, instance: str | None) -> Code:
+        """An operator puts a member out, by its id or by its name."""
+        found = self._members.get(member) or self._static(instance)
+        if found is None:
+            return Code.UNKNOWN_MEMBER_ID
+        self._remove(found)
+        self._retarget()
+        return Code.NONE
+
+    def check_commit(self, by: Committer) -> Code:
+        """Whether offsets may be committed, or read, by whoever says to be a member."""
+        if by.generation < 0 and by.member == "":
+            return Code.NONE if by.transactional else Code.UNKNOWN_MEMBER_ID
+        member = self._members.get(by.member)
+        if member is None:
+            return Code.UNKNOWN_MEMBER_ID
+        return Code.NONE if by.generation == member.epoch else Code.STALE_MEMBER_EPOCH
+
+    # Time.
+
+    def tick(self, now_ms: int) -> None:
+        """Put out whoever is silent, or does not give up what it must."""
+        self._now_ms = max(self._now_ms, now_ms)
+        late = [member for member in self._members.values() if self._deadline_ms(member) <= self._now_ms]
+        for member in late:
+            self._remove(member)
+        if late:
+            self._retarget()
+
+    def next_deadline_ms(self) -> int:
+        """When ``tick`` may have something to do, or -1."""
+        return min(map(self._deadline_ms, self._members.values()), default=-1)
+
+    def describe(self) -> list[ConsumerState]:
+        """The members, in the order in which they came."""
+        return [
+            ConsumerState(
+                member=member.identity,
+                instance=member.instance,
+                epoch=member.epoch,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=member.topics,
+                pattern=member.pattern,
+                assigned=frozenset(member.assigned),
+                target=frozenset(self._target[member.identity]),
+            )
+            for member in self._members.values()
+        ]
+
+    def topics_of(self, member: str) -> set[str]:
+        """The topics that a member reads, of those there are."""
+        return self._topics_read(self._members[member])
+
+    # Checks.
+
+    def _check(self, told: Beat) -> Beaten | None:
+        """None: it is fine."""
+        member = self._members.get(told.member)
+        code = Code.NONE
+        if told.assignor and told.assignor not in ASSIGNORS:
+            code, why = Code.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(ASSIGNORS)}"
+        elif told.pattern and not is_safe(told.pattern):
+            code, why = (
+                Code.INVALID_REGULAR_EXPRESSION,
+                "it is none, or might take long",
+            )
+        elif told.epoch == JOIN:
+            code, why = self._check_joining(told)
+        elif member is None:
+            code, why = Code.UNKNOWN_MEMBER_ID, "join again"
+        elif member.epoch == LEAVE_FOR_NOW or (
+            told.instance is not None and told.instance != member.instance
+        ):
+            code, why = Code.FENCED_INSTANCE_ID, "another process has its name"
+        elif told.epoch != member.epoch and not _missed_the_last(told, member):
+            code, why = Code.FENCED_MEMBER_EPOCH, f"it is at epoch {member.epoch}; join again"
+        return Beaten(code, told.member, why=why) if code else None
+
+    def _check_joining(self, told: Beat) -> tuple[Code, str]:
+        if (
+            not told.member
+            or told.rebalance_timeout_ms <= 0
+            or (told.topics is None and told.pattern is None)
+        ):
+            return Code.INVALID_REQUEST, "a member joins with an id, a rebalance timeout and topics"
+        static = self._static(told.instance)
+        if static is not None and static.identity != told.member and static.epoch != LEAVE_FOR_NOW:
+            return Code.UNRELEASED_INSTANCE_ID, f"{told.instance} is in the group already"
+        full = told.member not in self._members and len(self._members) >= MEMBERS_MAX
+        return (Code.GROUP_MAX_SIZE_REACHED, f"there are {MEMBERS_MAX}") if full else (Code.NONE, "")
+
+    def _static(self, instance: str | None) -> Consumer | None:
+        if instance is None:
+            return None
+        return next((member for member in self._members.values() if member.instance == instance), None)
+
+    # Who is in.
+
+    def _take_in(self, told: Beat) -> bool:
+        """A member joins, anew or again; True: the group has changed."""
+        before = self._members.get(told.member)
+        if before is not None:
+            self._release(before, before.assigned | before.revoking)  # It has begun anew, and has nothing.
+            before.assigned, before.revoking, before.epoch = set(), set(), JOIN
+            return False
+        member = Consumer(told)
+        static = self._static(told.instance)
+        if static is not None:
+            self._take_place(static, member)
+            return False
+        self._members[told.member] = member
+        self._target[told.member] = set()
+        return True
+
+    def _take_place(self, static: Consumer, member: Consumer) -> None:
+        """A process has come under the name of one that left for a while."""
+        self._release(static, static.assigned | static.revoking)
+        del self._members[static.identity]
+        self._members[member.identity] = member
+        self._target[member.identity] = self._target.pop(static.identity)
+        member.topics, member.pattern, member.assignor = static.topics, static.pattern, static.assignor
+
+    def _leave(self, told: Beat) -> Beaten:
+        member = self._members.get(told.member)
+        if member is None:
+            return Beaten(Code.UNKNOWN_MEMBER_ID, told.member)
+        if told.epoch == LEAVE_FOR_NOW and member.instance is not None:
+            member.epoch = LEAVE_FOR_NOW
+        else:
+            self._remove(member)
+            self._retarget()
+        return Beaten(Code.NONE, told.member, told.epoch)
+
+    def _remove(self, member: Consumer) -> None:
+        self._release(member, member.assigned | member.revoking)
+        del self._members[member.identity]
+        del self._target[member.identity]
+
+    def _update(self, member: Consumer, told: Beat) -> bool:
+        """Note what the member says of itself; True: it changes the group."""
+        member.deadline_ms = self._now_ms + SESSION_MS
+        if told.rebalance_timeout_ms > 0:
+            member.rebalance_timeout_ms = told.rebalance_timeout_ms
+        before = (member.topics, member.pattern, member.assignor)
+        member.topics = member.topics if told.topics is None else told.topics
+        member.pattern = member.pattern if told.pattern is None else told.pattern
+        member.assignor = member.assignor if told.assignor is None else told.assignor
+        return before != (member.topics, member.pattern, member.assignor)
+
+    # The target.
+
+    def _topics_read(self, member: Consumer) -> set[str]:
+        read = {name for name in member.topics if name in self._topics}
+        if member.pattern:
+            matches = re.compile(member.pattern).fullmatch
+            read |= {name for name in self._topics if matches(name)}
+        return read
+
+    def _reading(self) -> dict[str, tuple[bytes, int]]:
+        """What there is of all the topics that members read."""
+        names: set[str] = set().union(*map(self._topics_read, self._members.values()))
+        return {name: self._topics[name] for name in names}
+
+    def _retarget(self) -> None:
+        """A new epoch: share everything out again."""
+        self.epoch += 1
+        self._read = self._reading()
+        reads = {
+            member.identity: {self._read[name][0] for name in self._topics_read(member)}
+            for member in self._members.values()
+        }
+        sizes = dict(self._read.values())
+        self.assignor = self._elected()
+        shares = ranges(reads, sizes) if self.assignor == "range" else uniform(self._target, reads, sizes)
+        self._target = {identity: shares.get(identity, set()) for identity in self._members}
+
+    def _elected(self) -> str:
+        """The assignor that most members ask for."""
+        wanted = [member.assignor for member in self._members.values() if member.assignor]
+        return max(ASSIGNORS, key=wanted.count)
+
+    # The way there.
+
+    def _go_on(self, member: Consumer, told: Beat) -> Beaten:
+        """Take one step, and tell the member."""
+        was = frozenset(member.assigned)
+        gave_up = not member.revoking or (told.owned is not None and not told.owned & member.revoking)
+        if gave_up:
+            self._release(member, member.revoking)
+            member.revoking, member.give_up_by_ms = set(), -1
+            self._step(member, told)
+        all_told = told.epoch != member.epoch or (told.owned is not None and told.topics is not None)
+        now = frozenset(member.assigned)
+        waits = bool(member.revoking) or now != self._target[member.identity]
+        return Beaten(
+            Code.NONE,
+            member.identity,
+            member.epoch,
+            SOON_MS if waits else BEAT_MS,
+            now if all_told or now != was else None,
+        )
+
+    def _step(self, member: Consumer, told: Beat) -> None:
+        target = self._target[member.identity]
+        owned = member.assigned if told.owned is None else set(told.owned)
+        surplus = member.assigned - target
+        member.assigned -= surplus
+        self._release(member, surplus - owned)
+        member.revoking = surplus & owned
+        if member.revoking:
+            member.give_up_by_ms = self._now_ms + member.rebalance_timeout_ms
+            return  # It stays at its epoch until it has.
+        for place in target - member.assigned:
+            if self._owners.get(place) is None:
+                self._owners[place] = member.identity
+                member.assigned.add(place)
+        assert member.assigned <= target, "I2"
+        if member.epoch != self.epoch:
+            member.previous_epoch, member.epoch = member.epoch, self.epoch
+
+    def _release(self, member: Consumer, places: set[Place]) -> None:
+        for place in places:
+            assert self._owners.pop(place) == member.identity, "I1"
+
+    def _deadline_ms(self, member: Consumer) -> int:
+        if member.give_up_by_ms >= 0:
+            return min(member.deadline_ms, member.give_up_by_ms)
+        return member.deadline_ms
+
+
+def _missed_the_last(told: Beat, member: Consumer) -> bool:
+    """Whether it is one epoch behind because the last answer has not reached it."""
+    return told.epoch == member.previous_epoch and told.owned is not None and told.owned <= member.assigned
