@@ -4,13 +4,14 @@
     enlist             the transaction writes to these partitions            then the producer appends batches
     enlist_group       ... and commits places of this group
     enlist_commits     ... namely these                                      which count for nobody yet
-    end                1  the decision is written to the ledger and synced   the commit point
-                       2  a marker to each partition, places to the groups
-                       3  all of that is synced
-                       4  the ledger says that it is finished
+    end                1  what was written is synced, whatever the topics promise
+                       2  the decision is written to the ledger and synced   the commit point
+                       3  a marker to each partition, places to the groups
+                       4  all of that is synced
+                       5  the ledger says that it is finished
 
-A crash before 1 leaves an open transaction: its producer may come back and go on with it, or it is
-aborted when its time is up.  After 1, whoever opens the directory goes on with 2: a partition knows
+A crash before 2 leaves an open transaction: its producer may come back and go on with it, or it is
+aborted when its time is up.  After 2, whoever opens the directory goes on with 3: a partition knows
 by its open transactions whether it has its marker already, and a group's place is set to what it is.
 
 Readers see nothing of a transaction before its marker, and all of a partition's part with it
@@ -177,8 +178,12 @@ class Transactions:
 
     def end(self, name: str, producer_id: int, epoch: int, commit: bool) -> Steps[None]:
         """Commit or abort; the answer comes when everybody may see it."""
-        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
-        decided = rules.end(known, producer_id, epoch, commit, now_ms)
+        known = self._known(name, producer_id)
+        rules.end(known, producer_id, epoch, commit, known.used_ms)  # Raises, if it may not.
+        for log in self._logs(known) if commit else ():
+            yield Durable(log)
+        known = self._known(name, producer_id)  # Somebody may have been quicker.
+        decided = rules.end(known, producer_id, epoch, commit, self._state.clock.wall_ms())
         if decided is known:
             yield Durable(self._ledger.log)
         else:
@@ -238,10 +243,10 @@ class Transactions:
         try:
             yield Durable(self._ledger.log)
             known = self._ledger.by_name[name]
-            logs = self._mark(known)
+            self._mark(known)
             if known.state == "committing":
                 yield from self._commit(known)
-            for log in logs:
+            for log in self._logs(known):
                 yield Durable(log)
             self._put(name, rules.finish(known))
             for group, topic, commits in known.committed_places():
@@ -251,24 +256,22 @@ class Transactions:
             if self._ledger.by_name[name].is_ending:
                 self._state.alarms.set(self, self._state.clock.steady_ms() + RETRY_MS)
 
-    def _mark(self, known: Transaction) -> list[Log]:
-        """A marker to every partition that waits for one; the logs that are to be synced.
-
-        A partition that fails does not keep the others from theirs.
-        """
-        logs: list[Log] = []
+    def _mark(self, known: Transaction) -> None:
+        """A marker to every partition that waits for one; one that fails does not keep the others from it."""
         failure: PenstockError | None = None
         for partition in self._enlisted(known.partitions):
-            try:
-                if known.producer_id in partition.log.transactions.open:
+            if known.producer_id in partition.log.transactions.open:
+                try:
                     self._end_on(partition, known.producer_id, known.epoch, known.state == "committing")
-            except PenstockError as error:
-                failure = error
-            if partition.log.config.durability != "memory":
-                logs.append(partition.log)  # Also of "os": what is finished must not be open after a crash.
+                except PenstockError as error:
+                    failure = error
         if failure is not None:
             raise failure
-        return logs
+
+    def _logs(self, known: Transaction) -> list[Log]:
+        """What is to be synced; also of "os": what is finished must not be open after a crash."""
+        logs = [partition.log for partition in self._enlisted(known.partitions)]
+        return [log for log in logs if log.config.durability != "memory"]
 
     def _enlisted(self, places: Iterable[rules.Place]) -> list[Partition]:
         """Those that are still there; a topic that was deleted needs nothing any more."""
