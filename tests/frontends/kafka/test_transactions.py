@@ -93,6 +93,20 @@ def test_a_reader_waits_for_what_is_open_and_is_woken_by_its_end(orders: Server,
     assert [it.value() for it in receive(consumer, 2)] == [b"inside", b"behind"]
 
 
+def test_watermarks_tell_how_far_readers_may_read(orders: Server, consumer: Consumer) -> None:
+    producer = transactional(orders)
+    producer.begin_transaction()
+    write(producer, b"inside")
+    uncommitted = reader(orders, settings={"isolation.level": "read_uncommitted"})
+    place = TopicPartition("orders", 0)
+
+    assert consumer.get_watermark_offsets(place, TIMEOUT_S) == (0, 0)
+    assert uncommitted.get_watermark_offsets(place, TIMEOUT_S) == (0, 1)
+    producer.commit_transaction(TIMEOUT_S)
+    assert consumer.get_watermark_offsets(place, TIMEOUT_S) == (0, 2)
+    uncommitted.close()
+
+
 def test_the_second_producer_of_a_name_fences_the_first(orders: Server, consumer: Consumer) -> None:
     first = transactional(orders)
     first.begin_transaction()
