@@ -12,8 +12,9 @@ beside the event loop, because that is slow on purpose, and guard what they
 call; see ``frontends/security``.  They hear of every change by ``changed``.
 
 Cost: the secret of a key is 256 random bits, which nobody guesses, so its hash
-is a cheap one (5 ms).  A password is worth guessing, so its hash is slow (60 ms),
-and for so long ``set_user`` keeps the broker: it is called a few times a year.
+is a cheap one (5 ms).  A password is worth guessing, so its hash is slow (60 ms).
+Both are worked out aside, while the broker does other things; so what was checked
+before is checked again after.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ import msgspec
 from penstock.access import KeyInfo, NewKey, UserInfo, grants_of, quota_of
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State
+from penstock.broker.steps import Steps, aside
 from penstock.errors import DirectoryUnusable, IdentityNotFound, InvalidValue, Overloaded
 from penstock.types import check_name
 
@@ -118,7 +120,7 @@ class Access:
 
     # Keys.
 
-    def create_key(self, name: Any, grants: Any, quota: Any) -> NewKey:
+    def create_key(self, name: Any, grants: Any, quota: Any) -> Steps[NewKey]:
         """Make a key; the answer is the only place where its secret ever is."""
         check_name("key", name)
         info = KeyInfo(
@@ -130,7 +132,9 @@ class Access:
         )
         self._check_room()
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        stored = StoredKey(info=info, credential=Credential.of(secret, KEY_COST))
+        credential: Credential = yield from aside(lambda: Credential.of(secret, KEY_COST))
+        stored = StoredKey(info=info, credential=credential)
+        self._check_room()
         self._save(keys=self._book.keys | {info.id: stored})
         return NewKey(id=info.id, name=name, key=f"{KEY_MARK}_{info.id}_{secret}")
 
@@ -151,20 +155,20 @@ class Access:
 
     # Users.
 
-    def set_user(self, name: Any, password: Any, grants: Any, quota: Any) -> None:
+    def set_user(self, name: Any, password: Any, grants: Any, quota: Any) -> Steps[None]:
         """Make a user, or give one another password, other grants and another quota."""
         check_name("user", name)
         check_password(password)
+        granted, allowed = grants_of(grants), quota_of(quota)
+        if name not in self._book.users:
+            self._check_room()
+        credential: Credential = yield from aside(lambda: Credential.of(password, PASSWORD_COST))
         before = self._book.users.get(name)
         if before is None:
             self._check_room()
-        info = UserInfo(
-            name=name,
-            grants=grants_of(grants),
-            quota=quota_of(quota),
-            created_ms=self._now() if before is None else before.info.created_ms,
-        )
-        stored = StoredUser(info=info, credential=Credential.of(password, PASSWORD_COST))
+        created_ms = self._now() if before is None else before.info.created_ms
+        info = UserInfo(name=name, grants=granted, quota=allowed, created_ms=created_ms)
+        stored = StoredUser(info=info, credential=credential)
         self._save(users=self._book.users | {name: stored})
         self.changed("user", name)
 

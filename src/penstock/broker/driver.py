@@ -26,7 +26,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.broker.core import Core
-from penstock.broker.steps import Arrival, Durable, Place, Step, Steps, Waiter
+from penstock.broker.steps import Arrival, Aside, Durable, Place, Step, Steps, Waiter
 from penstock.errors import Closed, PenstockError
 
 T = TypeVar("T")
@@ -121,6 +121,8 @@ class ThreadDriver:
     def _wait(self, wanted: Step, waiter: "ThreadWaiter | None") -> None:
         if isinstance(wanted, Durable):
             self._state.commit.wait(wanted.log, wanted.written)
+        elif isinstance(wanted, Aside):
+            wanted.result = wanted.function()
         elif isinstance(wanted, Arrival) and waiter is not None and not self._closing:
             waiter.event.wait(max(wanted.until_ms - self._state.clock.steady_ms(), 0) / 1000)
             with self._lock:
@@ -222,6 +224,9 @@ class Running:
                     wanted.topic.waiters.add(self)
                     self._timer = self._driver.alarm(wanted.until_ms, self)
                     return
+                elif isinstance(wanted, Aside):
+                    self._driver.work_out(wanted, self)
+                    return
                 else:
                     self._driver.soon(self.go_on)
                     return
@@ -244,7 +249,7 @@ class Running:
             self.advance()
 
     def durable(self, failed: BaseException | None) -> None:
-        """What it waited for is on disk, or never will be."""
+        """What it waited for is on disk, or worked out; or never will be."""
         if self._ended:
             return  # The caller gave up; its record stays written.
         if failed is None:
@@ -371,6 +376,8 @@ class LoopDriver:
                     await waiter.future
             elif isinstance(wanted, Arrival):
                 await self._until_arrival(wanted)
+            elif isinstance(wanted, Aside):
+                wanted.result = await self._loop.run_in_executor(None, wanted.function)
             else:
                 await asyncio.sleep(0)
 
@@ -441,6 +448,19 @@ class LoopDriver:
         if not self._kick_coming:
             self._kick_coming = True
             self._loop.call_soon(self._kick)
+
+    def work_out(self, wanted: Aside, running: Running) -> None:
+        """Call the function in a thread, and let the operation go on with its result."""
+
+        def ended(future: "asyncio.Future[Any]") -> None:
+            if future.cancelled():
+                running.durable(Closed(what="broker"))
+                return
+            failed = future.exception()
+            wanted.result = future.result() if failed is None else None
+            running.durable(failed)
+
+        self._loop.run_in_executor(None, wanted.function).add_done_callback(ended)
 
     def _kick(self) -> None:
         """At the end of a turn of the loop, so that all who wrote in it share one sync.

@@ -452,8 +452,7 @@ class LocalOperations:
 
     # Who may come.
 
-    @at_once
-    def create_key(self, name: str, grants: Any, quota: Any) -> NewKey:
+    def create_key(self, name: str, grants: Any, quota: Any) -> Steps[NewKey]:
         """Make an API key."""
         return self._core.access.create_key(name, grants, quota)
 
@@ -467,10 +466,9 @@ class LocalOperations:
         """End an API key."""
         self._core.access.revoke_key(key_id)
 
-    @at_once
-    def set_user(self, name: str, password: str, grants: Any, quota: Any) -> None:
+    def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
         """Make a user, or change one."""
-        self._core.access.set_user(name, password, grants, quota)
+        return self._core.access.set_user(name, password, grants, quota)
 
     @at_once
     def users(self) -> list[UserInfo]:

@@ -6,6 +6,7 @@ the broker's one lock and never waits; each ``yield`` says what it waits for:
     Durable      a log has put everything written so far on disk
     Arrival      something happened on a topic, or it is time to look again
     GiveWay      nothing: others may have the lock, in the middle of long work
+    Aside        something slow that needs no lock is worked out
 
 A driver (``driver.py``) runs the generator, and does the waiting in its own
 way: by blocking a thread, by awaiting a future, or by moving a virtual clock.
@@ -13,8 +14,8 @@ A caller may give up at any ``yield``; work that must be finished whatever the
 caller does is not in the caller's steps but in ``State.jobs``.
 """
 
-from collections.abc import Generator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeVar
 
 from penstock.log.log import Log
 
@@ -59,5 +60,23 @@ class GiveWay:
     __slots__ = ()
 
 
-Step = Durable | Arrival | GiveWay
+class Aside:
+    """Wait for a function that is slow and needs nothing of the broker; ``result`` is what it returned."""
+
+    __slots__ = ("function", "result")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.result: Any = None
+
+
+Step = Durable | Arrival | GiveWay | Aside
 Steps = Generator[Step, None, T]
+
+
+def aside(function: Callable[[], T]) -> Steps[T]:
+    """The result of a slow function, while others have the lock."""
+    wanted = Aside(function)
+    yield wanted
+    result: T = wanted.result
+    return result

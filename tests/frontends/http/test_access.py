@@ -1,11 +1,14 @@
 """API keys and users over HTTP."""
 
+import asyncio
+import threading
 from typing import Any
 
 import pytest
-from tests.frontends.http.browser import place
+from tests.frontends.http.browser import PATIENCE_S, Place, place
 
 from penstock.access import Grant
+from penstock.broker import access
 
 GRANTS = [{"role": "producer", "topics": ["orders*"]}]
 
@@ -66,3 +69,32 @@ async def test_a_password_is_not_repeated_in_its_problem() -> None:
         answer = await http.ask("PUT", "/v1/users/anna", {"password": "short", "grants": GRANTS})
 
     assert (answer.status, "short" in str(answer.json)) == (400, False)
+
+
+@pytest.mark.parametrize("path", ["set_user", "create_key"])
+async def test_a_hash_that_is_slow_keeps_nobody_waiting(
+    http: Place, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    hashing, done = threading.Event(), threading.Event()
+    digest = access._digest
+
+    def slow_digest(secret: str, salt: bytes, cost: int) -> bytes:
+        hashing.set()
+        done.wait(PATIENCE_S)
+        return digest(secret, salt, 2)
+
+    monkeypatch.setattr(access, "_digest", slow_digest)
+    grants = [{"role": "reader"}]
+    if path == "set_user":
+        asking = http.ask("PUT", "/v1/users/anna", {"password": "correct horse", "grants": grants})
+    else:
+        asking = http.ask("POST", "/v1/keys", {"name": "shop", "grants": grants})
+    asked = asyncio.ensure_future(asking)
+    await asyncio.to_thread(hashing.wait, PATIENCE_S)
+
+    published = await http.ask("POST", "/v1/topics/orders/publish", {"text": "a"})
+    waited = not asked.done()
+    done.set()
+
+    assert (published.status, waited) == (200, True)
+    assert (await asked).status in (201, 204)
