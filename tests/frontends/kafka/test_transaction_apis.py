@@ -1,0 +1,194 @@
+"""The APIs of transactions, request by request, in every version."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.frontends.kafka.conftest import Server, serving
+from tests.frontends.kafka.raw import Raw, versions
+from tests.transactional import batch
+
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages import produce, transactions
+
+FENCED = {False: Code.INVALID_PRODUCER_EPOCH, True: Code.PRODUCER_FENCED}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Server]:
+    yield from serving()
+
+
+@pytest.fixture
+def raw(kafka: Server) -> Iterator[Raw]:
+    with Raw(kafka) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(kafka: Server, request: pytest.FixtureRequest) -> str:
+    """One for each test, and a name for its producer and its group, too."""
+    name = f"t{abs(hash(request.node.nodeid))}"
+    kafka.run(kafka.broker.create_topic(name, partitions=2))
+    return name
+
+
+def init(raw: Raw, name: str | None, version: int = 5, **fields: int) -> produce.InitProducerIdResponse:
+    asked = produce.InitProducerIdRequest(
+        transactional_id=name, **{"transaction_timeout_ms": 60_000, **fields}
+    )
+    return raw.ask(asked, produce.InitProducerIdResponse, version)
+
+
+def add(raw: Raw, name: str, who: tuple[int, int], numbers: list[int], version: int = 3) -> list[int]:
+    asked = transactions.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=who[0],
+        v3_and_below_producer_epoch=who[1],
+        v3_and_below_topics=[transactions.AddPartitionsToTxnTopic(name=name, partitions=numbers)],
+    )
+    [answer] = raw.ask(asked, transactions.AddPartitionsToTxnResponse, version).results_by_topic_v3_and_below
+    assert answer.name == name
+    assert [result.partition_index for result in answer.results_by_partition] == numbers
+    return [result.partition_error_code for result in answer.results_by_partition]
+
+
+def add_group(raw: Raw, name: str, who: tuple[int, int], version: int = 4) -> int:
+    asked = transactions.AddOffsetsToTxnRequest(
+        transactional_id=name, producer_id=who[0], producer_epoch=who[1], group_id=name
+    )
+    return raw.ask(asked, transactions.AddOffsetsToTxnResponse, version).error_code
+
+
+def commit(
+    raw: Raw, name: str, who: tuple[int, int], places: dict[int, int], version: int = 4, note: str = "n"
+) -> list[int]:
+    partitions = [
+        transactions.TxnOffsetCommitRequestPartition(
+            partition_index=number, committed_offset=offset, committed_metadata=note
+        )
+        for number, offset in places.items()
+    ]
+    asked = transactions.TxnOffsetCommitRequest(
+        transactional_id=name,
+        group_id=name,
+        producer_id=who[0],
+        producer_epoch=who[1],
+        topics=[transactions.TxnOffsetCommitRequestTopic(name=name, partitions=partitions)],
+    )
+    [answer] = raw.ask(asked, transactions.TxnOffsetCommitResponse, version).topics
+    return [partition.error_code for partition in answer.partitions]
+
+
+def end(raw: Raw, name: str, who: tuple[int, int], version: int = 4, committed: bool = True) -> int:
+    asked = transactions.EndTxnRequest(
+        transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=committed
+    )
+    return raw.ask(asked, transactions.EndTxnResponse, version).error_code
+
+
+def append(raw: Raw, name: str, data: bytes) -> int:
+    asked = produce.ProduceRequest(
+        transactional_id=name,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            produce.TopicProduceData(
+                name=name, partition_data=[produce.PartitionProduceData(index=0, records=memoryview(data))]
+            )
+        ],
+    )
+    [answer] = raw.ask(asked, produce.ProduceResponse, 9).responses
+    return answer.partition_responses[0].error_code
+
+
+def who(raw: Raw, name: str) -> tuple[int, int]:
+    answer = init(raw, name)
+    assert answer.error_code == 0
+    return answer.producer_id, answer.producer_epoch
+
+
+@pytest.mark.parametrize("version", versions(produce.InitProducerIdRequest))
+def test_a_producer_gets_an_id_and_an_epoch(raw: Raw, topic: str, version: int) -> None:
+    nameless, other = init(raw, None, version), init(raw, None, version)
+    first, second = init(raw, topic, version), init(raw, topic, version)
+
+    assert nameless.producer_id != other.producer_id
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id, first.producer_epoch + 1)
+
+
+@pytest.mark.parametrize("version", versions(transactions.EndTxnRequest))
+def test_a_whole_transaction(kafka: Server, raw: Raw, topic: str, version: int) -> None:
+    known = who(raw, topic)
+    data = batch([b"a"], *known, 0)
+
+    assert add(raw, topic, known, [0, 1], min(version, 3)) == [0, 0]
+    assert append(raw, topic, data) == 0
+    assert add_group(raw, topic, known, version) == 0
+    assert commit(raw, topic, known, {0: 1, 1: 0}, version) == [0, 0]
+    assert kafka.run(kafka.broker.read(topic, partition=0)) == []
+    assert end(raw, topic, known, version) == 0
+
+    assert [it.value for it in kafka.run(kafka.broker.read(topic, partition=0))] == [b"a"]
+    assert kafka.run(kafka.broker.describe_group(topic, topic)).lag == 1, "the marker is not read yet"
+
+
+@pytest.mark.parametrize("version", versions(transactions.EndTxnRequest))
+def test_the_fenced_are_told_by_a_number_that_they_know(raw: Raw, topic: str, version: int) -> None:
+    known = who(raw, topic)
+    add(raw, topic, known, [0])
+    who(raw, topic)
+    newer = FENCED[version >= 2]
+
+    assert end(raw, topic, known, version) == newer
+    assert add_group(raw, topic, known, version) == newer
+    assert add(raw, topic, known, [0], min(version, 3)) == [newer]
+    assert commit(raw, topic, known, {0: 1}, version) == [Code.INVALID_PRODUCER_EPOCH]
+    assert append(raw, topic, batch([b"a"], *known, 0)) == Code.INVALID_PRODUCER_EPOCH
+    last = init(raw, topic, max(version, 3), producer_id=known[0], producer_epoch=known[1])
+    assert last.error_code == FENCED[version >= 4]
+
+
+@pytest.mark.parametrize("version", versions(transactions.AddPartitionsToTxnRequest))
+def test_a_partition_that_is_not_there_keeps_the_others_out(raw: Raw, topic: str, version: int) -> None:
+    known = who(raw, topic)
+
+    answers = add(raw, topic, known, [0, 7], version)
+
+    assert answers == [Code.OPERATION_NOT_ATTEMPTED, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert append(raw, topic, batch([b"a"], *known, 0)) == Code.INVALID_TXN_STATE
+
+
+def test_each_mistake_has_its_number(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    stranger = (known[0] + 1000, 0)
+
+    assert end(raw, topic, known) == Code.INVALID_TXN_STATE
+    assert end(raw, topic, stranger) == Code.INVALID_PRODUCER_ID_MAPPING
+    assert end(raw, "nobody", known) == Code.INVALID_PRODUCER_ID_MAPPING
+    assert append(raw, topic, batch([b"a"], *stranger, 0)) == Code.INVALID_PRODUCER_ID_MAPPING
+    assert commit(raw, topic, known, {0: 1}) == [Code.INVALID_TXN_STATE]
+    assert add_group(raw, topic, known) == 0
+    assert commit(raw, topic, known, {0: 1}, note="x" * 5000) == [Code.OFFSET_METADATA_TOO_LARGE]
+    assert init(raw, "").error_code == Code.INVALID_REQUEST
+    for timeout_ms in (0, -1, 900_001):
+        answer = init(raw, topic, transaction_timeout_ms=timeout_ms)
+        assert answer.error_code == Code.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_a_commit_by_who_is_not_in_the_group_is_refused(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    add_group(raw, topic, known)
+    partition = transactions.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    asked = transactions.TxnOffsetCommitRequest(
+        transactional_id=topic,
+        group_id=topic,
+        producer_id=known[0],
+        producer_epoch=known[1],
+        generation_id=3,
+        member_id="gone",
+        topics=[transactions.TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )
+
+    [answer] = raw.ask(asked, transactions.TxnOffsetCommitResponse, 4).topics
+
+    assert answer.partitions[0].error_code == Code.ILLEGAL_GENERATION
