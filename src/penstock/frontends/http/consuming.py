@@ -39,6 +39,7 @@ MESSAGES_MAX: Final = 1000  # Of one receive.
 RECEIPTS_MAX: Final = 10_000  # Of one answer.
 
 Act = Callable[[BatchConsumer, list[Run]], Work[Any]]
+Held = tuple[Place, str]  # What a receipt stands for, and the receipt.
 
 
 class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
@@ -130,32 +131,32 @@ async def receive(call: Call) -> Received:
 
 def lent(call: Call, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
     """The messages of leases, with their receipts."""
-    return [
-        _lent(call, consumer, batch, record, way)
-        for batch in batches
-        for record in records_between(batch.data, batch.start, batch.end)
-    ]
+    topic = call.topic
+    found: list[Lent] = []
+    for batch in batches:
+        receipt = call.shared.receipts.writer(consumer, batch.partition, batch.lease)
+        found += [
+            Lent(
+                id=f"{topic}:{batch.partition}:{record.offset}",
+                topic=topic,
+                partition=batch.partition,
+                offset=record.offset,
+                timestamp=record.timestamp,
+                priority=LANE_NAMES[lane_of(record.attributes)],
+                attempt=batch.attempt,
+                receipt=receipt(record.offset) if batch.lease >= 0 else None,
+                **content(record.key, record.value, _headers(record), way),
+            )
+            for record in records_between(batch.data, batch.start, batch.end)
+        ]
+    return found
 
 
-def _lent(call: Call, consumer: int, batch: LeasedBatch, record: Record, way: As) -> Lent:
-    receipt = None
-    if batch.lease >= 0:
-        receipt = call.shared.receipts.write(Place(consumer, batch.partition, batch.lease, record.offset))
-    headers = {
+def _headers(record: Record) -> dict[str, str]:
+    return {
         name: "" if value is None else value.decode("utf-8", "surrogateescape")
         for name, value in record.headers
     }
-    return Lent(
-        id=f"{call.topic}:{batch.partition}:{record.offset}",
-        topic=call.topic,
-        partition=batch.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        priority=LANE_NAMES[lane_of(record.attributes)],
-        attempt=batch.attempt,
-        receipt=receipt,
-        **content(record.key, record.value, headers, way),
-    )
 
 
 async def ack(call: Call) -> Answered:
@@ -199,8 +200,8 @@ async def _answer(call: Call, act: Act) -> Answered:
     if (told.receipt is None) == (told.receipts is None):
         raise RequestInvalid(part="body", why="give either a receipt, or a list of receipts")
     if told.receipt is not None:
-        consumer, place = _held(call, told.receipt)
-        await call.run(act(consumer, [_run(place)]))
+        place = call.shared.receipts.read(told.receipt)
+        await call.run(act(_holder(call, place, told.receipt), [_run([(place, told.receipt)])]))
         return Answered([Result(told.receipt, ok=True)])
     outcomes = await _answer_all(call, list(dict.fromkeys(told.receipts or [])), act)
     return Answered(
@@ -213,44 +214,55 @@ async def _answer(call: Call, act: Act) -> Answered:
 
 async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
     outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
-    held: list[tuple[Place, BatchConsumer, str]] = []
-    for receipt in receipts:
+    runs: list[tuple[BatchConsumer, list[Held]]] = []
+    for run in _runs(sorted(_known(call, receipts, outcomes))):
         try:
-            consumer, place = _held(call, receipt)
-            held.append((place, consumer, receipt))
-        except PenstockError as error:
-            outcomes[receipt] = error
-    held.sort(key=lambda item: item[0])
-    again: list[tuple[BatchConsumer, Place, str]] = []
-    runs = list(_runs(held))
-    tried = await _try_all(call, [act(consumer, [run]) for consumer, run, _ in runs])
-    for (consumer, _, of_run), missed in zip(runs, tried, strict=True):
-        if missed is not None and len(of_run) > 1:
-            again += [(consumer, place, receipt) for place, receipt in of_run]
-        else:
-            outcomes.update((receipt, missed) for _, receipt in of_run)
-    tried = await _try_all(call, [act(consumer, [_run(place)]) for consumer, place, _ in again])
-    outcomes.update((receipt, missed) for (_, _, receipt), missed in zip(again, tried, strict=True))
+            runs.append((_holder(call, *run[0]), run))
+        except PenstockError:
+            outcomes.update((receipt, _missed(call, place, receipt)) for place, receipt in run)
+    again: list[tuple[BatchConsumer, Held]] = []
+    tried = await _try_all(call, [act(consumer, [_run(run)]) for consumer, run in runs])
+    for (consumer, run), missed in zip(runs, tried, strict=True):
+        if missed is not None and len(run) > 1:
+            again += [(consumer, held) for held in run]
+        elif missed is not None:
+            outcomes[run[0][1]] = missed
+    tried = await _try_all(call, [act(consumer, [_run([held])]) for consumer, held in again])
+    outcomes.update((receipt, missed) for (_, (_, receipt)), missed in zip(again, tried, strict=True))
     return outcomes
 
 
-def _runs(
-    held: list[tuple[Place, BatchConsumer, str]],
-) -> Iterator[tuple[BatchConsumer, Run, list[tuple[Place, str]]]]:
+def _known(
+    call: Call, receipts: list[str], outcomes: dict[str, PenstockError | None]
+) -> Iterator[tuple[Place, str]]:
+    """What receipts stand for; those that stand for nothing have their outcome."""
+    read = call.shared.receipts.read
+    for receipt in receipts:
+        try:
+            yield read(receipt), receipt
+        except ReceiptUnknown as error:
+            outcomes[receipt] = error
+
+
+def _runs(held: list[Held]) -> Iterator[list[Held]]:
     """Neighbours of one lease, together."""
-    position = 0
-    while position < len(held):
-        first, consumer, _ = held[position]
-        end = position + 1
-        while end < len(held) and held[end][0] == first._replace(offset=first.offset + end - position):
-            end += 1
-        of_run = [(place, receipt) for place, _, receipt in held[position:end]]
-        yield consumer, (first.partition, first.lease, first.offset, of_run[-1][0].offset + 1), of_run
-        position = end
+    run: list[Held] = []
+    following: tuple[int, ...] = ()
+    for place, receipt in held:
+        if run and place != following:
+            yield run
+            run = []
+        run.append((place, receipt))
+        consumer, partition, lease, offset = place
+        following = consumer, partition, lease, offset + 1
+    if run:
+        yield run
 
 
-def _run(place: Place) -> Run:
-    return place.partition, place.lease, place.offset, place.offset + 1
+def _run(held: list[Held]) -> Run:
+    """Neighbours as the broker has them."""
+    first, last = held[0][0], held[-1][0]
+    return first.partition, first.lease, first.offset, last.offset + 1
 
 
 async def _try_all(call: Call, works: list[Work[Any]]) -> list[PenstockError | None]:
@@ -258,15 +270,23 @@ async def _try_all(call: Call, works: list[Work[Any]]) -> list[PenstockError | N
     return [ended if isinstance(ended, PenstockError) else None for ended in await call.run_all(works)]
 
 
-def _held(call: Call, receipt: str) -> tuple[BatchConsumer, Place]:
+def _holder(call: Call, place: Place, receipt: str) -> BatchConsumer:
     """The consumer that holds what a receipt stands for; it may have lost it since."""
-    place = call.shared.receipts.read(receipt)
     consumer = call.shared.consumers.get(place.consumer)
     if consumer is None:
         raise LeaseLost(topic=call.topic, partition=place.partition, offset=place.offset)
     if consumer.key[:3] != (call.operations, call.topic, call.group):
         raise ReceiptUnknown(receipt=receipt)
-    return consumer.inner, place
+    return consumer.inner
+
+
+def _missed(call: Call, place: Place, receipt: str) -> PenstockError:
+    """Why nobody holds it."""
+    try:
+        _holder(call, place, receipt)
+    except PenstockError as error:
+        return error
+    raise AssertionError("it was asked before")
 
 
 def permit(call: Call) -> None:

@@ -55,7 +55,14 @@ def stored(message: StoredMessage, way: As = "base64") -> Stored:
 
 def content(key: bytes | None, value: bytes | None, headers: dict[str, str], way: As) -> dict[str, Any]:
     """The fields of ``Content``."""
-    return {**key_fields(key), **value_fields(value, way), "headers": headers}
+    fields = key_fields(key)
+    fields["headers"] = headers
+    if value is None or way == "base64":
+        fields["value"] = value
+    else:
+        name, shown = _shown(value, way)
+        fields[name] = shown
+    return fields
 
 
 def key_fields(key: bytes | None) -> dict[str, Any]:
@@ -66,20 +73,18 @@ def key_fields(key: bytes | None) -> dict[str, Any]:
     return {"key": None, "key_base64": key} if text is None else {"key": text}
 
 
-def value_fields(value: bytes | None, way: As) -> dict[str, Any]:
-    """A value, in the way that was asked for if it can be."""
-    if value is None or way == "base64":
-        return {"value": value}
+def _shown(value: bytes, way: As) -> tuple[str, Any]:
+    """The name and the value of a field: in the way that was asked for, if it can be."""
     text = _text(value)
     if text is None:
-        return {"value": value}
+        return "value", value
     if way == "json":
         try:
             msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
-            return {"text": text}
-        return {"json": msgspec.Raw(value)}
-    return {"text": text}
+            return "text", text
+        return "json", msgspec.Raw(value)
+    return "text", text
 
 
 def _text(data: bytes) -> str | None:

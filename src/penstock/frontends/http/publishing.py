@@ -10,7 +10,7 @@ context (W3C ``traceparent``, ``tracestate``) goes on in the headers of the mess
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -96,16 +96,16 @@ def message_of(
 
 def value_of(told: NewMessage) -> bytes | None:
     """The bytes of a message, however they were written."""
-    ways: list[Any] = [way for way in (told.value, told.text, told.json) if way is not UNSET]
-    if len(ways) != 1:
-        raise RequestInvalid(part="body", why="a message has exactly one of value, text and json")
-    match ways[0]:
-        case None:
-            return None
-        case str(text):
+    value, text, json = told.value, told.text, told.json
+    if value is not UNSET:
+        if text is UNSET and json is UNSET:
+            return value
+    elif text is not UNSET:
+        if json is UNSET:
             return text.encode()
-        case data:
-            return bytes(data)
+    elif json is not UNSET:
+        return bytes(json)
+    raise RequestInvalid(part="body", why="a message has exactly one of value, text and json")
 
 
 def published(receipt: Receipt, durability: Durability) -> Published:

@@ -8,11 +8,11 @@ be remembered for a message in flight.  Whether the lease is still held is for
 the broker to say.
 """
 
-import base64
 import binascii
 import hmac
 import secrets
 import struct
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -23,6 +23,10 @@ MAC_BYTES: Final = 16  # Too many to guess.
 SHOWN_LENGTH_MAX: Final = 100  # Of a receipt that is none, in the error.
 
 _NUMBERS: Final = struct.Struct(">IIqq")
+# base64 as URLs have it, without the signs that fill up; ``base64`` itself takes four times as long.
+_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_PLAIN: Final = bytes.maketrans(b"-_+/", b"+/!!")
+_FILL: Final = b"=" * (-(_NUMBERS.size + MAC_BYTES) % 3)
 
 
 class Place(NamedTuple):
@@ -38,23 +42,30 @@ class Receipts:
     """The receipts of one process."""
 
     def __init__(self) -> None:
-        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._hash = blake2b(key=secrets.token_bytes(SECRET_BYTES), digest_size=MAC_BYTES)
 
-    def write(self, place: Place) -> str:
-        """The receipt for a message."""
-        numbers = _NUMBERS.pack(*place)
-        return base64.urlsafe_b64encode(numbers + self._mac(numbers)).decode().rstrip("=")
+    def writer(self, consumer: int, partition: int, lease: int) -> Callable[[int], str]:
+        """What writes the receipts of a lease, by offset."""
+
+        def write(offset: int) -> str:
+            numbers = _NUMBERS.pack(consumer, partition, lease, offset)
+            text = binascii.b2a_base64(numbers + self._mac(numbers), newline=False)
+            return text.translate(_SAFE, b"=").decode()
+
+        return write
 
     def read(self, receipt: str) -> Place:
         """What a receipt stands for; ``ReceiptUnknown`` for one that was not written here."""
         try:
-            data = base64.b64decode(receipt + "=" * (-len(receipt) % 4), b"-_", validate=True)
-        except (binascii.Error, ValueError):
+            data = binascii.a2b_base64(receipt.encode().translate(_PLAIN) + _FILL, strict_mode=True)
+        except ValueError:
             data = b""
         numbers, mac = data[: _NUMBERS.size], data[_NUMBERS.size :]
         if not hmac.compare_digest(mac, self._mac(numbers)):
             raise ReceiptUnknown(receipt=receipt[:SHOWN_LENGTH_MAX])
-        return Place(*_NUMBERS.unpack(numbers))
+        return Place._make(_NUMBERS.unpack(numbers))
 
     def _mac(self, numbers: bytes) -> bytes:
-        return blake2b(numbers, key=self._secret, digest_size=MAC_BYTES).digest()
+        made = self._hash.copy()
+        made.update(numbers)
+        return made.digest()
