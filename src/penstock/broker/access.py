@@ -1,6 +1,7 @@
 """The API keys and users of one broker.
 
-    data/access.json     who there is, what each may do, and a salted scrypt hash of each secret
+    data/access.json     who there is, what each may do, and a salted scrypt hash of each secret; of a
+                         password also what a login by SCRAM needs (``scram.py``)
 
 A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``;
 it is told once, when the key is made.  What is stored is a hash: whoever
@@ -12,7 +13,7 @@ beside the event loop, because that is slow on purpose, and guard what they
 call; see ``frontends/security``.  They hear of every change by ``changed``.
 
 Cost: the secret of a key is 256 random bits, which nobody guesses, so its hash
-is a cheap one (5 ms).  A password is worth guessing, so its hash is slow (60 ms).
+is a cheap one (5 ms).  A password is worth guessing, so its hashes are slow (100 ms).
 Both are worked out aside, while the broker does other things; so what was checked
 before is checked again after.
 """
@@ -26,6 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.access import KeyInfo, NewKey, UserInfo, grants_of, quota_of
+from penstock.broker.scram import HASHES, Scram
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State
 from penstock.broker.steps import Steps, aside
@@ -81,6 +83,7 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
 
     info: UserInfo
     credential: Credential
+    scram: dict[str, Scram] = {}  # By mechanism; empty if the password was set before there was SCRAM.
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,12 +166,13 @@ class Access:
         if name not in self._book.users:
             self._check_room()
         credential: Credential = yield from aside(lambda: Credential.of(password, PASSWORD_COST))
+        scram = yield from aside(lambda: {mechanism: Scram.of(mechanism, password) for mechanism in HASHES})
         before = self._book.users.get(name)
         if before is None:
             self._check_room()
         created_ms = self._now() if before is None else before.info.created_ms
         info = UserInfo(name=name, grants=granted, quota=allowed, created_ms=created_ms)
-        stored = StoredUser(info=info, credential=credential)
+        stored = StoredUser(info=info, credential=credential, scram=scram)
         self._save(users=self._book.users | {name: stored})
         self.changed("user", name)
 

@@ -1,6 +1,7 @@
 """A broker behind the Kafka listener, on a loop in a thread of its own: Kafka's clients block."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -25,8 +26,12 @@ PARTITIONS = 4
 class Server:
     """What a test needs of the server."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, authentication: bool, tls: ssl.SSLContext | None
+    ) -> None:
         self.loop = loop
+        self._authentication = authentication
+        self._tls = tls
         self.broker: AsyncBroker
         self.listener: KafkaListener
         self.address = ""
@@ -45,24 +50,31 @@ class Server:
         """Listen until ``stop``."""
         config = BrokerConfig(topic=TopicSettings(partitions=PARTITIONS))
         broker = await EmbeddedAsyncBroker.open(data, config=config)
-        doors = Doors(broker)
+        doors = Doors(broker, authentication=self._authentication)
         self.listener = KafkaListener(
             broker, LimitSettings(), Connections(100), doors, settings, SystemClock()
         )
-        accepting = await self.loop.create_server(self.listener.connect, "127.0.0.1", 0)
+        accepting = await self.loop.create_server(self.listener.connect, "127.0.0.1", 0, ssl=self._tls)
         self.broker = broker
         self.address = "{}:{}".format(*accepting.sockets[0].getsockname())
         ready()
         await self._stop.wait()
         accepting.close()
         await self.listener.drain()
+        doors.close()
         await broker.close()
 
 
-def serving(data: str | None = None, settings: KafkaSettings | None = None) -> Iterator[Server]:
+def serving(
+    data: str | None = None,
+    settings: KafkaSettings | None = None,
+    *,
+    authentication: bool = False,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[Server]:
     """A server in a thread."""
     loop = uvloop.new_event_loop()
-    server = Server(loop)
+    server = Server(loop, authentication, tls)
     ready = threading.Event()
     thread = threading.Thread(
         target=lambda: loop.run_until_complete(server.serve(data, settings or KafkaSettings(), ready.set))

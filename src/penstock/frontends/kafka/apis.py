@@ -17,13 +17,15 @@ from penstock.frontends.kafka import (
     offsets,
     positions,
     produce,
+    sasl,
     topics,
     transactions,
 )
 from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
-    cluster, metadata, produce, fetch, positions, topics, configs, groups, group_admin, offsets, transactions,
+    cluster, sasl, metadata, produce, fetch, positions, topics, configs, groups, group_admin, offsets,
+    transactions,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

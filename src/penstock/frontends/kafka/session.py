@@ -12,6 +12,7 @@ from penstock.errors import Unauthenticated
 from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, address
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import NOBODY, Identity
+from penstock.frontends.security.scram import ScramLogin
 
 NODE: Final = 1  # There is one broker, and it is the controller, too.
 CLUSTER: Final = "penstock"
@@ -47,6 +48,8 @@ class Session:
         self.shared = shared
         self.identity: Identity = NOBODY
         self.known = False  # Who it is, as far as that is asked for.
+        self.mechanism = ""  # How it logs in, once that is agreed on.
+        self.scram: ScramLogin | None = None  # A login under way.
         self.address = ""  # The peer's, without the port.
         self.reached = ("", 0)  # The address at which the client has reached us.
         self.end: Callable[[], None] = _nothing  # Ends the connection.

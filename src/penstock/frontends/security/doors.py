@@ -27,6 +27,7 @@ from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security.guard import GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
+from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.security.sessions import Sessions
 from penstock.info import Overview
 
@@ -93,6 +94,17 @@ class Doors:
 
         self.begin_login(told, address, then)
         return await future
+
+    def scram(self, mechanism: str, address: str) -> ScramLogin:
+        """Begin a login in which the password is not shown."""
+        if self._logins is None:
+            raise Unauthenticated(why="this server asks for no login")
+        return self._logins.scram(mechanism, address)
+
+    def scram_fitted(self, login: ScramLogin, address: str) -> Identity:
+        """Who has ended it."""
+        assert self._logins is not None
+        return self._current(self._logins.scram_fitted(login, address))
 
     # What they may do.
 

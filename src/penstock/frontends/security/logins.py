@@ -23,6 +23,7 @@ Limits: one thread, ``WAITING_MAX`` secrets that wait for it.
 """
 
 import asyncio
+import hashlib
 import hmac
 import logging
 import secrets
@@ -39,10 +40,12 @@ from penstock.broker.access import (
     StoredKey,
     StoredUser,
 )
+from penstock.broker.scram import HASHES, ITERATIONS, SALT_BYTES, Scram
 from penstock.clock import Clock
 from penstock.errors import Overloaded, PenstockError, ShuttingDown, Unauthenticated
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.security.patience import Patience
+from penstock.frontends.security.scram import ScramLogin
 
 WAITING_MAX: Final = 100
 SECRET_LENGTH_MAX: Final = PASSWORD_LENGTH_MAX
@@ -95,6 +98,31 @@ class Logins:
             self._check_beside(claim, stored, address, then)
         except PenstockError as error:
             then(None, error)
+
+    def scram(self, mechanism: str, address: str) -> ScramLogin:
+        """Begin a login in which the password is not shown."""
+
+        def find(name: str) -> Scram:
+            self._patience.begin(*_subjects(("user", name, ""), None, address))
+            stored = self._access.user(name)
+            known = None if stored is None else stored.scram.get(mechanism)
+            return known or self._strange_scram(mechanism, name)
+
+        return ScramLogin(mechanism, find)
+
+    def _strange_scram(self, mechanism: str, name: str) -> Scram:
+        """For somebody who does not exist: what nobody can prove, and always the same."""
+        salt = hmac.digest(self._salt, name.encode("utf-8", "surrogatepass"), "sha256")[:SALT_BYTES]
+        size = hashlib.new(HASHES[mechanism]).digest_size
+        return Scram(salt=salt, iterations=ITERATIONS, stored_key=bytes(size), server_key=bytes(size))
+
+    def scram_fitted(self, login: ScramLogin, address: str) -> Identity:
+        """Who has ended a login by SCRAM."""
+        stored = self._access.user(login.user)
+        if stored is None:  # Deleted in between.
+            raise _refused(("user", login.user, ""), address)
+        self._patience.forgive(*_subjects(("user", login.user, ""), stored, address))
+        return _identity(stored)
 
     def forget(self, kind: str, name: str) -> None:
         """It was changed, or is gone."""

@@ -1,0 +1,106 @@
+"""Who a client is: SaslHandshake, SaslAuthenticate.
+
+    PLAIN             a user's name and password; or any name, with an API key in the place of the password
+    SCRAM-SHA-256     a user's name and a proof that the client knows the password
+    SCRAM-SHA-512
+
+A login that failed is answered after ``FAILED_S``, and then the connection is closed: a client that tries
+again at once, as some do, does so twice a second and not a thousand times."""
+
+import asyncio
+from typing import Final
+
+from penstock.broker.scram import HASHES
+from penstock.errors import PenstockError, Unauthenticated
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import words_of
+from penstock.frontends.kafka.session import Session
+from penstock.frontends.security.identity import Credentials, Identity
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, *HASHES)
+KEY_MARK: Final = "pk_"
+FAILED_S: Final = 0.5
+
+
+def handshake(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+    """Agree on how the client shows who it is."""
+    session = call.session
+    code = Code.NONE
+    if session.known:
+        code = Code.ILLEGAL_SASL_STATE  # This server asks nobody, or knows already.
+    elif call.request.mechanism not in MECHANISMS:
+        code = Code.UNSUPPORTED_SASL_MECHANISM
+    else:
+        session.mechanism = call.request.mechanism
+        session.scram = None
+    return SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS))
+
+
+async def authenticate(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+    """The next message of a login."""
+    session = call.session
+    if session.known or not session.mechanism:
+        return SaslAuthenticateResponse(
+            error_code=Code.ILLEGAL_SASL_STATE, error_message="a login begins with SaslHandshake, once"
+        )
+    try:
+        if session.mechanism == PLAIN:
+            session.admit(await _plain(session, call.request.auth_bytes))
+            return SaslAuthenticateResponse(error_message=None)
+        answer, identity = _scram(session, call.request.auth_bytes)
+        if identity is not None:
+            session.admit(identity)
+        return SaslAuthenticateResponse(error_message=None, auth_bytes=answer)
+    except PenstockError as error:
+        await asyncio.sleep(FAILED_S)
+        asyncio.get_running_loop().call_soon(session.end)  # Behind the answer.
+        return SaslAuthenticateResponse(
+            error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=words_of(error)
+        )
+
+
+async def _plain(session: Session, data: bytes) -> Identity:
+    try:
+        _, user, password = data.decode().split("\0")
+    except ValueError:
+        raise Unauthenticated(why="PLAIN is a name and a password, with a zero before each") from None
+    told = Credentials(user=user, password=password)
+    if password.startswith(KEY_MARK):
+        told = Credentials(key=password)
+    return await session.shared.doors.login(told, session.address)
+
+
+def _scram(session: Session, data: bytes) -> tuple[bytes, Identity | None]:
+    """The answer, and who it is if that is clear now."""
+    doors = session.shared.doors
+    if session.scram is None:
+        session.scram = doors.scram(session.mechanism, session.address)
+    if not session.scram.begun:
+        return session.scram.first(data), None
+    answer = session.scram.final(data)
+    return answer, doors.scram_fitted(session.scram, session.address)
+
+
+APIS = (
+    Api(
+        request=SaslHandshakeRequest,
+        response=SaslHandshakeResponse,
+        handler=handshake,
+        unauthenticated=True,
+        versions=(1, 1),  # After 0 the login itself would not be in Kafka's frames; no client wants that now.
+    ),
+    Api(
+        request=SaslAuthenticateRequest,
+        response=SaslAuthenticateResponse,
+        handler=authenticate,
+        unauthenticated=True,
+    ),
+)

@@ -1,0 +1,152 @@
+"""Who a client is, and what it may do: SASL with confluent-kafka."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.frontends.kafka.clients import Settings, publish, reader, receive, values
+from tests.frontends.kafka.conftest import Server, serving
+
+from penstock.access import Grant
+from penstock.frontends.config import TlsSettings
+from penstock.frontends.security.tls import server_context
+
+PASSWORD = "correct horse"
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@pytest.fixture
+def guarded() -> Iterator[Server]:
+    """A server that asks for logins, with the user anna, who may do everything with orders."""
+    for server in serving(authentication=True):
+
+        async def furnish(server: Server = server) -> None:
+            await server.broker.create_topic("orders")
+            await server.broker.create_topic("secrets")
+            await server.broker.set_user("anna", PASSWORD, [Grant(role="admin", topics=["orders"])])
+
+        server.run(furnish())
+        yield server
+
+
+def login(mechanism: str = "PLAIN", user: str = "anna", password: str = PASSWORD) -> Settings:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_user_logs_in(guarded: Server, mechanism: str) -> None:
+    publish(guarded, [b"a"], settings=login(mechanism))
+
+    consumer = reader(guarded, settings=login(mechanism))
+    assert values(receive(consumer, 1)) == [b"a"]
+    consumer.close()
+
+
+def test_an_api_key_is_a_password_for_any_name(guarded: Server) -> None:
+    made = guarded.run(guarded.broker.create_key("loader", [Grant(role="producer")]))
+
+    publish(guarded, [b"a"], settings=login(user="whoever", password=made.key))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(("user", "password"), [("anna", "wrong password"), ("nobody", PASSWORD)])
+def test_a_wrong_password_is_refused_and_does_not_become_a_storm(
+    guarded: Server, mechanism: str, user: str, password: str
+) -> None:
+    errors: list[KafkaError] = []
+    settings = {
+        **login(mechanism, user, password),
+        "error_cb": errors.append,
+        "reconnect.backoff.max.ms": 100,
+    }
+    made = Producer({"bootstrap.servers": guarded.address, **settings})
+
+    with pytest.raises(KafkaException):
+        made.list_topics(timeout=1.2)
+    made.poll(0)
+
+    refused = [error for error in errors if error.code() == KafkaError._AUTHENTICATION]
+    assert 1 <= len(refused) <= 4
+    assert guarded.listener.shared.publish_bytes == 0
+
+
+@pytest.mark.slow
+def test_a_mechanism_that_is_not_there_is_refused(guarded: Server) -> None:
+    errors: list[KafkaError] = []
+    settings = {
+        **login("OAUTHBEARER"),
+        "error_cb": errors.append,
+        "enable.sasl.oauthbearer.unsecure.jwt": True,
+        "sasl.oauthbearer.config": "principal=anna",
+    }
+    made = Producer({"bootstrap.servers": guarded.address, **settings})
+
+    with pytest.raises(KafkaException):
+        made.list_topics(timeout=1)
+    made.poll(0)
+
+    assert any("OAUTHBEARER" in error.str() for error in errors)
+
+
+@pytest.mark.slow
+def test_who_does_not_log_in_gets_nothing(guarded: Server) -> None:
+    made = Producer({"bootstrap.servers": guarded.address})
+
+    with pytest.raises(KafkaException):
+        made.list_topics(timeout=1)
+
+
+def test_what_a_user_may_not_do_is_refused(guarded: Server) -> None:
+    told: list[KafkaError | None] = []
+    made = Producer({"bootstrap.servers": guarded.address, **login()})
+    made.produce("secrets", b"x", on_delivery=lambda error, it: told.append(error))
+    made.flush(5)
+    admin = AdminClient({"bootstrap.servers": guarded.address, **login()})
+
+    [created] = admin.create_topics([NewTopic("mine", 1, 1)]).values()
+    with pytest.raises(KafkaException) as refused:
+        created.result(5)
+
+    assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert [error and error.code() for error in told] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+    assert "secrets" not in made.list_topics(timeout=5).topics
+
+
+@pytest.mark.slow
+def test_a_user_who_is_deleted_is_cut_off(guarded: Server) -> None:
+    errors: list[KafkaError] = []
+    publish(guarded, [b"a"], settings=login())
+    consumer = reader(guarded, settings={**login(), "error_cb": errors.append})
+    receive(consumer, 1)
+
+    guarded.run(guarded.broker.delete_user("anna"))
+    for _ in range(100):
+        if KafkaError._AUTHENTICATION in [error.code() for error in errors]:
+            break
+        consumer.poll(0.1)
+    consumer.close()
+
+    assert KafkaError._AUTHENTICATION in [error.code() for error in errors]
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_a_connection_is_encrypted(protocol: str) -> None:
+    folder = Path(__file__).parents[2] / "data" / "tls"
+    certificate = str(folder / "certificate.pem")
+    tls = server_context(TlsSettings(certificate=certificate, key=str(folder / "key.pem")))
+    settings = {**login("SCRAM-SHA-512"), "security.protocol": protocol, "ssl.ca.location": certificate}
+
+    for server in serving(authentication=protocol == "SASL_SSL", tls=tls):
+        server.run(server.broker.set_user("anna", PASSWORD, [Grant(role="admin")]))
+        publish(server, [b"a" * 300_000] * 5, settings=settings)
+        consumer = reader(server, settings=settings)
+        assert values(receive(consumer, 5)) == [b"a" * 300_000] * 5
+        consumer.close()
