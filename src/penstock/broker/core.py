@@ -110,7 +110,7 @@ class Core:
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
         self.overviews = Overviews(self.state, self.progress)
-        self.measuring = Measuring(self.state, self.facts, self.progress)
+        self.measuring = Measuring(self.state, self.progress)
         self.triage = Triage(self.state, self.dead_letters)
 
     # Life.

@@ -15,7 +15,8 @@ from penstock.broker.publishing import topic_depth
 from penstock.broker.state import Group, State, Topic
 from penstock.delivery import events
 from penstock.histogram import Histogram
-from penstock.info import BrokerInfo, GroupInfo
+from penstock.info import GroupInfo
+from penstock.version import __version__, compiled
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labelled = dict[tuple[str, ...], float]  # A value for each combination of the metric's own labels.
@@ -63,7 +64,9 @@ class BrokerFacts(NamedTuple):
     """What the metrics of the whole broker are read from."""
 
     state: State
-    info: BrokerInfo
+    topics: list[Topic]  # Without the broker's own, as the groups.
+    groups: list[Group]
+    connections: int
     tasks: int
     left_out: Labelled
 
@@ -83,8 +86,20 @@ def _logs_failed(facts: BrokerFacts) -> int:
     return sum(log.failed is not None for log in logs)
 
 
-def _build(facts: BrokerFacts) -> Labelled:
-    return {(facts.info.version, str(facts.info.compiled).lower()): 1}
+def _build(_: BrokerFacts) -> Labelled:
+    return {(__version__, str(compiled()).lower()): 1}
+
+
+def _uptime(facts: BrokerFacts) -> float:
+    return (facts.state.clock.steady_ms() - facts.state.opened_ms) / 1000
+
+
+def _partitions(facts: BrokerFacts) -> int:
+    return sum(len(topic.partitions) for topic in facts.topics)
+
+
+def _consumers(facts: BrokerFacts) -> int:
+    return sum(len(group.consumers) for group in facts.groups)
 
 
 def _messages(topic: Topic) -> int:
@@ -121,12 +136,12 @@ OF_BROKER: Final = Section(
     (),
     (
         gauge("penstock_build_info", "1; what runs.", _build, ("version", "compiled")),
-        gauge("penstock_uptime_seconds", "Since the broker was opened.", lambda of: of.info.uptime_seconds),
-        gauge("penstock_topics", "Topics.", lambda of: of.info.topics),
-        gauge("penstock_partitions", "Partitions of all topics.", lambda of: of.info.partitions),
-        gauge("penstock_groups", "Groups of all topics.", lambda of: of.info.groups),
-        gauge("penstock_consumers", "Consumers of all groups.", lambda of: of.info.consumers),
-        gauge("penstock_connections", "Open connections of all listeners.", lambda of: of.info.connections),
+        gauge("penstock_uptime_seconds", "Since the broker was opened.", _uptime),
+        gauge("penstock_topics", "Topics.", lambda of: len(of.topics)),
+        gauge("penstock_partitions", "Partitions of all topics.", _partitions),
+        gauge("penstock_groups", "Groups of all topics.", lambda of: len(of.groups)),
+        gauge("penstock_consumers", "Consumers of all groups.", _consumers),
+        gauge("penstock_connections", "Open connections of all listeners.", lambda of: of.connections),
         gauge("penstock_tasks", "Tasks on the event loop of the server.", lambda of: of.tasks),
         gauge(
             "penstock_logs_failed",

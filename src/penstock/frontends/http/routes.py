@@ -486,7 +486,7 @@ ROUTES: Final = (
         handler=metrics.metrics,
         operation="metrics",
         tag="server",
-        kind=metrics.MEDIA_TYPE,
+        pieces=metrics.MEDIA_TYPE,
     ),
     Route(
         method="GET",
