@@ -184,6 +184,19 @@ def test_a_start_that_passes_an_open_transaction_takes_readers_along() -> None:
     assert log.start == log.high == log.end
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_log_may_begin_in_the_middle_of_a_transaction(committed: bool) -> None:
+    log = opened()
+    write(log, b"inside", producer=7, count=4)
+    write(log, b"behind")
+
+    log.begin_at(2)
+
+    assert (log.start, log.high) == (2, 2)
+    end(log, 7, committed)
+    assert seen(log) == [*[b"inside"] * 2 * committed, b"behind"]
+
+
 def test_an_append_that_is_taken_back_leaves_no_transaction() -> None:
     transactions = LogTransactions()
     transactions.begin(1, 0)

@@ -177,8 +177,7 @@ class Core:
                         self.close_consumer(consumer)
                 for partition in topic.partitions:
                     self._close_partition(partition)
-            if self.state.ledger is not None:
-                self.state.ledger.log.close()
+            self._close_ledger()
         finally:
             self.state.closed = True
             self.state.commit.close()
@@ -203,6 +202,13 @@ class Core:
                 logger.warning("closing %s: %s", partition.directory, error)
         for log in self._logs(partition):
             log.abandon()
+
+    def _close_ledger(self) -> None:
+        if self.state.ledger is not None:
+            try:
+                self.state.ledger.log.close()
+            except PenstockError as error:
+                logger.warning("closing the ledger of transactions: %s", error)
 
     def _abandon(self) -> None:
         """Opening failed half-way: let go of what was opened, changing nothing."""

@@ -54,6 +54,7 @@ class LogTransactions:
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # By producer: the offset of its first batch.
         self.last = -1  # The offset of the last marker: behind it nothing is hidden.
+        self._start = 0  # Of the log.
         self._producers: array[int] = array("q")
         self._firsts: array[int] = array("q")
         self._lasts: array[int] = array("q")  # The markers.
@@ -62,7 +63,7 @@ class LogTransactions:
     def unstable(self) -> int:
         """The first offset that may yet be aborted."""
         for first in self.open.values():
-            return first
+            return max(first, self._start)
         return STABLE
 
     def begin(self, producer_id: int, offset: int) -> None:
@@ -103,9 +104,8 @@ class LogTransactions:
         return found
 
     def drop_before(self, offset: int) -> None:
-        """Forget what lies below ``offset``: those segments are deleted."""
-        for producer_id, first in self.open.items():
-            self.open[producer_id] = max(first, offset)
+        """The log begins there: forget what ended before."""
+        self._start = offset
         gone = bisect_left(self._lasts, offset)
         for column in (self._producers, self._firsts, self._lasts, self._stables):
             del column[:gone]
