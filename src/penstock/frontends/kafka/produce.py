@@ -12,7 +12,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
-from penstock.errors import Overloaded, PenstockError
+from penstock.errors import InvalidValue, Overloaded, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.message import Receipt
@@ -100,7 +100,8 @@ class Produce:
                 )
             else:
                 problem = one or PenstockError(reason="no answer")
-                self._refuse(answer, number, code_of(problem), words_of(problem))
+                code = Code.INVALID_RECORD if isinstance(problem, InvalidValue) else code_of(problem)
+                self._refuse(answer, number, code, words_of(problem))
         self._one_less()
 
     def _refuse(self, answer: TopicProduceResponse, number: int, code: int, words: str | None) -> None:
