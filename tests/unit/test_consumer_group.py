@@ -315,8 +315,8 @@ def test_an_operator_puts_members_out() -> None:
     Told(group, "1", instance="host").say()
     Told(group, "2").say()
 
-    assert group.leave("", "host") == group.leave("2", None) == Code.NONE
-    assert group.leave("2", None) == Code.UNKNOWN_MEMBER_ID
+    assert group.leave("", "host", 0) == group.leave("2", None, 0) == Code.NONE
+    assert group.leave("2", None, 0) == Code.UNKNOWN_MEMBER_ID
     assert group.idle
     assert group.state == "Empty"
 
@@ -328,11 +328,11 @@ def test_a_member_commits_at_its_epoch() -> None:
     group = ConsumerGroup()
     Told(group, "1").say()
 
-    assert group.check_commit(Committer(member="1", generation=1)) == Code.NONE
-    assert group.check_commit(Committer(member="1", generation=0)) == Code.STALE_MEMBER_EPOCH
-    assert group.check_commit(Committer(member="2", generation=1)) == Code.UNKNOWN_MEMBER_ID
-    assert group.check_commit(Committer()) == Code.UNKNOWN_MEMBER_ID
-    assert group.check_commit(Committer(transactional=True)) == Code.NONE
+    assert group.check_commit(Committer(member="1", generation=1), 0) == Code.NONE
+    assert group.check_commit(Committer(member="1", generation=0), 0) == Code.STALE_MEMBER_EPOCH
+    assert group.check_commit(Committer(member="2", generation=1), 0) == Code.UNKNOWN_MEMBER_ID
+    assert group.check_commit(Committer(), 0) == Code.UNKNOWN_MEMBER_ID
+    assert group.check_commit(Committer(transactional=True), 0) == Code.NONE
 
 
 def test_members_are_described() -> None:

@@ -2,6 +2,7 @@
 
     join, sync          wait for the others       ──> ClassicGroup (groups/classic.py), one for each group
     heartbeat, leave    are answered at once      ──'
+    beat                the broker assigns        ──> ConsumerGroup (groups/consumers.py), the newer kind
     commit              is it a member, of this generation?  ──> Commits
 
 A Kafka group spans topics.  Its members are known here, and only while there are
@@ -21,7 +22,10 @@ from penstock.broker.commits import Commits, check_group_id
 from penstock.broker.state import MemberGroup, State
 from penstock.broker.steps import Arrival, Steps, T
 from penstock.errors import Closed, Overloaded
+from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
+from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
+from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.subscriptions import subscribed
@@ -36,14 +40,17 @@ class Coordination:
     def __init__(self, state: State, commits: Commits) -> None:
         self._state = state
         self._commits = commits
+        self._known: Topics = {}  # As they were at the stamp.
+        self._stamp = (-1, -1)
 
     # What members say.
 
     def join(self, name: str, told: Joining) -> Steps[Joined]:
         """Be in the next generation of a group; waits until all its members are there."""
-        group = self._open(name)
-        identity = UUID(int=self._state.random.getrandbits(128), version=4)
-        told = replace(told, new_member=f"{told.instance or told.client_id}-{identity}")
+        group = self._open(name, ClassicGroup)
+        if not isinstance(group.machine, ClassicGroup):
+            return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
+        told = replace(told, new_member=f"{told.instance or told.client_id}-{self._new_id()}")
         ticket = group.machine.join(told, self._now())
         self._look_again(group)
         return (yield from self._answer(ticket))
@@ -51,7 +58,7 @@ class Coordination:
     def sync(self, name: str, told: Syncing) -> Steps[Synced]:
         """Get the assignment; waits until the leader has brought it."""
         group = self._state.member_groups.get(name)
-        if group is None:
+        if group is None or not isinstance(group.machine, ClassicGroup):
             return Synced(Code.UNKNOWN_MEMBER_ID)
         ticket = group.machine.sync(told, self._now())
         self._look_again(group)
@@ -60,9 +67,23 @@ class Coordination:
     def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
         """Be alive."""
         group = self._state.member_groups.get(name)
-        if group is None:
+        if group is None or not isinstance(group.machine, ClassicGroup):
             return Code.UNKNOWN_MEMBER_ID
         return group.machine.heartbeat(member, instance, generation, self._now())
+
+    def beat(self, name: str, told: Beat) -> Beaten:
+        """Join, stay in or leave a group in which the broker assigns."""
+        if told.epoch == JOIN and not told.member:
+            told = replace(told, member=str(self._new_id()))  # An old client, which has none of its own.
+        if told.epoch != JOIN and name not in self._state.member_groups:
+            return Beaten(Code.UNKNOWN_MEMBER_ID, told.member, why="join again")
+        group = self._open(name, ConsumerGroup)
+        if not isinstance(group.machine, ConsumerGroup):
+            why = "the group has members of the classic protocol"
+            return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+        answer = group.machine.heartbeat(told, self._topics(), self._now())
+        self._look_again(group)
+        return answer
 
     def leave(self, name: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
         """Go; each is a member, or a static one by its name."""
@@ -87,6 +108,15 @@ class Coordination:
             return Code.ILLEGAL_GENERATION if by.generation >= 0 else Code.NONE
         return group.machine.check_commit(by, self._now())
 
+    def check_reader(self, name: str, member: str, epoch: int) -> Code:
+        """Whether whoever asks where a group has come is in it, at that epoch."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return Code.UNKNOWN_MEMBER_ID
+        if isinstance(group.machine, ClassicGroup):
+            return Code.NONE  # Its members do not say.
+        return group.machine.check_commit(Committer(member=member, generation=epoch), self._now())
+
     # What operators ask.
 
     def groups(self) -> list[GroupState]:
@@ -106,9 +136,25 @@ class Coordination:
         if group is None:
             return GroupState(name, "classic", "Empty") if self.topics(name) else None
         machine = group.machine
+        if isinstance(machine, ConsumerGroup):
+            return GroupState(name, "consumer", machine.state, "consumer", machine.assignor)
         protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
         members = tuple(machine.describe())
         return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
+
+    def consumers(self, name: str) -> ConsumersState | None:
+        """A group in which the broker assigns, with its members; None if there is none."""
+        group = self._state.member_groups.get(name)
+        if group is None or not isinstance(group.machine, ConsumerGroup):
+            return None
+        machine = group.machine
+        return ConsumersState(
+            group=name,
+            state=machine.state,
+            epoch=machine.epoch,
+            assignor=machine.assignor,
+            members=tuple(machine.describe()),
+        )
 
     def topics(self, name: str) -> list[str]:
         """The topics on which the group has a place, or might have."""
@@ -144,13 +190,28 @@ class Coordination:
     def _now(self) -> int:
         return self._state.clock.steady_ms()
 
-    def _open(self, name: str) -> MemberGroup:
+    def _new_id(self) -> UUID:
+        return UUID(int=self._state.random.getrandbits(128), version=4)
+
+    def _topics(self) -> Topics:
+        """All topics in numbers: another object whenever they have changed."""
+        stamp = (self._state.versions, len(self._state.topics))
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._known = {
+                topic.name: (topic.id, len(topic.partitions))
+                for topic in self._state.topics.values()
+                if not topic.name.startswith("__")
+            }
+        return self._known
+
+    def _open(self, name: str, kind: type[ClassicGroup] | type[ConsumerGroup]) -> MemberGroup:
         group = self._state.member_groups.get(name)
         if group is None:
             check_group_id(name)
             if len(self._state.member_groups) >= GROUPS_MAX:
                 raise Overloaded(what="groups with members", limit=GROUPS_MAX)
-            group = self._state.member_groups[name] = MemberGroup(name)
+            group = self._state.member_groups[name] = MemberGroup(name, kind())
         return group
 
     def _look_again(self, group: MemberGroup) -> None:
@@ -175,8 +236,13 @@ class Coordination:
 def readers(group: MemberGroup) -> dict[str, list[str]]:
     """By topic: the clients among the members that have subscribed to it."""
     found: dict[str, list[str]] = {}
-    if group.machine.protocol_type == "consumer":
-        for member in group.machine.describe():
+    machine = group.machine
+    if isinstance(machine, ConsumerGroup):
+        for consumer in machine.describe():
+            for topic in machine.topics_of(consumer.member):
+                found.setdefault(topic, []).append(consumer.client_id or consumer.member)
+    elif machine.protocol_type == "consumer":
+        for member in machine.describe():
             for topic in subscribed(member.metadata):
                 found.setdefault(topic, []).append(member.client_id or member.member)
     return found

@@ -23,6 +23,7 @@ from penstock.broker.steps import Steps
 from penstock.broker.tracing import parse_id
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
+from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
 from penstock.info import (
@@ -317,6 +318,21 @@ class LocalOperations:
     def commit_places(self, topic: str, group: str, commits: dict[int, Commit], by: Committer) -> Steps[Code]:
         """Say where a group has come, as one of its members."""
         return self._core.coordination.commit(topic, group, commits, by)
+
+    @at_once
+    def beat_group(self, group: str, told: Beat) -> Beaten:
+        """Join, stay in or leave a group in which the broker assigns."""
+        return self._core.coordination.beat(group, told)
+
+    @at_once
+    def consumer_group(self, group: str) -> ConsumersState | None:
+        """Such a group, with its members."""
+        return self._core.coordination.consumers(group)
+
+    @at_once
+    def check_reader(self, group: str, member: str, epoch: int) -> Code:
+        """Whether somebody is in such a group, and may go by its places."""
+        return self._core.coordination.check_reader(group, member, epoch)
 
     @at_once
     def places(self, topic: str, group: str) -> dict[int, Commit]:

@@ -32,6 +32,7 @@ from penstock.delivery.ordering import KeyGate
 from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
+from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.coordinator import Coordinator
 from penstock.groups.rounds import Ticket
 from penstock.histogram import Histogram
@@ -220,9 +221,9 @@ class Topic:
 class MemberGroup:
     """A Kafka group that has members, over all the topics they read."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, machine: ClassicGroup | ConsumerGroup) -> None:
         self.name = name
-        self.machine = ClassicGroup()
+        self.machine = machine
         self.alarm_ms = -1
 
 

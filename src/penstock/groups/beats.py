@@ -55,3 +55,14 @@ class ConsumerState:
     pattern: str
     assigned: frozenset[Place]
     target: frozenset[Place]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumersState:
+    """A group as an operator sees it."""
+
+    group: str
+    state: str
+    epoch: int
+    assignor: str
+    members: tuple[ConsumerState, ...]

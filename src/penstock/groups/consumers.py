@@ -113,8 +113,9 @@ class ConsumerGroup:
             self._retarget()
         return self._go_on(member, told)
 
-    def leave(self, member: str, instance: str | None) -> Code:
+    def leave(self, member: str, instance: str | None, now_ms: int) -> Code:
         """An operator puts a member out, by its id or by its name."""
+        self._now_ms = max(self._now_ms, now_ms)
         found = self._members.get(member) or self._static(instance)
         if found is None:
             return Code.UNKNOWN_MEMBER_ID
@@ -122,8 +123,9 @@ class ConsumerGroup:
         self._retarget()
         return Code.NONE
 
-    def check_commit(self, by: Committer) -> Code:
+    def check_commit(self, by: Committer, now_ms: int) -> Code:
         """Whether offsets may be committed, or read, by whoever says to be a member."""
+        self._now_ms = max(self._now_ms, now_ms)
         if by.generation < 0 and by.member == "":
             return Code.NONE if by.transactional else Code.UNKNOWN_MEMBER_ID
         member = self._members.get(by.member)

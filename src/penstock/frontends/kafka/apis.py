@@ -10,6 +10,7 @@ from typing import Final
 from penstock.frontends.kafka import (
     cluster,
     configs,
+    consumer_groups,
     fetch,
     group_admin,
     groups,
@@ -25,7 +26,7 @@ from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, groups, group_admin, offsets,
-    transactions,
+    consumer_groups, transactions,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

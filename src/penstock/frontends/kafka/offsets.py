@@ -149,8 +149,14 @@ def _flat(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
 
 
 def _group(call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    name = group.group_id
     try:
-        placed = now(call.operations.placed_topics(group.group_id))
+        placed = now(call.operations.placed_topics(name))
+        code = Code.NONE
+        if group.member_id and group.member_epoch >= 0:
+            code = now(call.operations.check_reader(name, group.member_id, group.member_epoch))
+        if code:
+            return OffsetFetchResponseGroup(group_id=name, error_code=code)
     except PenstockError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=group_code(error))
     if group.topics is None:
