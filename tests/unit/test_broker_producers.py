@@ -1,6 +1,7 @@
 """Idempotent producers: numbers, repeats, gaps and fences, over restarts."""
 
 import pytest
+from tests.transactional import run
 
 from penstock.errors import InvalidValue, MessageTooLarge, ProducerFenced, SequenceOutOfOrder
 from penstock.testing import TestBroker
@@ -143,3 +144,18 @@ def test_append_takes_one_whole_batch(penstock: TestBroker) -> None:
         penstock.append("orders", 0, batch(b"a", -1, -1) * 2)
 
     assert len(penstock.consumer("orders").receive(10)) == 5
+
+
+def test_a_producer_is_not_forgotten_for_the_age_of_its_records() -> None:
+    disk = CrashDisk()
+    with TestBroker.open("data", files=disk) as broker:
+        broker.create_topic("orders", retention=None)
+        run(broker, "append_records", "orders", [(0, batch(b"of 1970", 7, 0))], True)
+        broker.advance("5m")
+        [repeat] = run(broker, "append_records", "orders", [(0, batch(b"of 1970", 7, 0))], True)
+        assert repeat.duplicate
+
+    with TestBroker.open("data", files=disk) as broker:
+        broker.advance("5m")
+        [repeat] = run(broker, "append_records", "orders", [(0, batch(b"of 1970", 7, 0))], True)
+        assert repeat.duplicate

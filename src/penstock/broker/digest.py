@@ -48,11 +48,14 @@ def save_digest(partition: Partition) -> None:
         return
 
 
-def load_digest(partition: Partition) -> None:
-    """Restore what it says: from the digest, and from the batches after it."""
+def load_digest(partition: Partition, now_ms: int) -> None:
+    """Restore what it says: from the digest, and from the batches after it.
+
+    Their producers count as of ``now_ms``: the records may have times of their own.
+    """
     start = _read(partition)
     try:
-        _walk(partition, start)
+        _walk(partition, start, now_ms)
     except CorruptionError as error:
         # One damaged batch must not keep the others from being read.
         logger.warning("producers and dedup ids of %s may not be complete: %s", partition.directory, error)
@@ -60,7 +63,7 @@ def load_digest(partition: Partition) -> None:
     partition.digest_segments = partition.log.segment_count
 
 
-def _walk(partition: Partition, start: int) -> None:
+def _walk(partition: Partition, start: int, now_ms: int) -> None:
     for header in partition.log.marked_headers(start, DEDUP):
         if header.base_offset < start:
             continue
@@ -69,7 +72,7 @@ def _walk(partition: Partition, start: int) -> None:
         if header.attributes & IN_TRANSACTION:
             partition.log.replay(header)
         if header.attributes & CONTROL:
-            partition.producers.end_epoch(header.producer_id, header.producer_epoch, header.max_timestamp)
+            partition.producers.end_epoch(header.producer_id, header.producer_epoch, now_ms)
         elif header.producer_id >= 0:
             partition.producers.record(
                 header.producer_id,
@@ -77,7 +80,7 @@ def _walk(partition: Partition, start: int) -> None:
                 header.base_sequence,
                 header.count,
                 header.base_offset,
-                header.max_timestamp,
+                now_ms,
             )
 
 

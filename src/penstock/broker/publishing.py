@@ -343,7 +343,7 @@ class Publishing:
                 header.base_sequence,
                 header.count,
                 offset,
-                log.last_timestamp,
+                self._state.clock.wall_ms(),  # Not the records' time, which may be long past.
             )
         self.appended(partition, header.count)
         return offset, log.last_timestamp

@@ -39,7 +39,7 @@ def open_partition(state: State, topic: Topic, number: int) -> Partition:
     directory = f"{topic.directory}/{number}"
     topic.files.make_directory(directory)
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
-    load_digest(partition)  # First: from then on the log hides what was aborted.
+    load_digest(partition, state.clock.wall_ms())  # First: from then on the log hides what was aborted.
     if topic.files.exists(f"{directory}/journal"):
         open_journal(state, partition)
         _replay(partition)

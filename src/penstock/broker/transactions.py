@@ -283,9 +283,9 @@ class Transactions:
         return found
 
     def _end_on(self, partition: Partition, producer_id: int, epoch: int, commit: bool) -> None:
-        log = partition.log
-        log.end_transaction(producer_id, epoch, commit, self._state.clock.wall_ms())
-        partition.producers.end_epoch(producer_id, epoch, log.last_timestamp)
+        now_ms = self._state.clock.wall_ms()
+        partition.log.end_transaction(producer_id, epoch, commit, now_ms)
+        partition.producers.end_epoch(producer_id, epoch, now_ms)
         self._publishing.appended(partition, 0)
 
     def _commit(self, known: Transaction) -> Steps[None]:

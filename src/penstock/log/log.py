@@ -192,7 +192,7 @@ class Log(LogReader):
 
         If an interrupt strikes between, the transaction is still open, and a second marker does no harm.
         """
-        offset = self.append(marker_batch(producer_id, epoch, committed, max(now_ms, self.last_timestamp)))
+        offset = self.append(marker_batch(producer_id, epoch, committed, now_ms))
         if self.transactions.end(producer_id, offset, committed):
             self._forget()  # Some of it may have been read ahead.
         self.unstable = self.transactions.unstable()
