@@ -259,7 +259,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     topics: list[TopicState]
     groups: list[GroupState]
-    cost_ms: float  # How long it took the broker.
+    cost_ms: float  # How long the broker has worked for it.
 
 
 PipelineState = Literal["starting", "running", "stopping", "stopped", "done", "failed"]

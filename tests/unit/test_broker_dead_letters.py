@@ -273,6 +273,16 @@ def test_a_redrive_may_be_of_one_error_by_class_or_fingerprint(penstock: TestBro
     assert penstock.redrive("orders", error="TypeError").matched == 0
 
 
+def test_a_redrive_may_be_of_one_message_by_either_of_its_ids(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    bury(penstock, b"0", b"1", b"2")
+    letters = penstock.dead_letters("orders")
+
+    assert penstock.redrive("orders", error=letters[1].source).redriven == 1
+    assert penstock.redrive("orders", error=letters[2].message.id).redriven == 1
+    assert [letter.source for letter in penstock.dead_letters("orders")] == [letters[0].source]
+
+
 def test_a_redrive_may_be_of_one_group(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
     bury(penstock, b"x", group="a")

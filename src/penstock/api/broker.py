@@ -317,9 +317,10 @@ class Broker:
         error: str | None = None,
         group: str | None = None,
     ) -> Redrive:
-        """Send dead letters back to their topic: all, or of one error (fingerprint or class) or group.
+        """Send dead letters back to their topic: all, or of one error or group.
 
-        ``rate`` is messages a second; a dry run only counts.
+        ``error`` is a fingerprint, the class of an error, or the id of one message; ``rate`` is messages a
+        second; a dry run only counts.
         """
         return self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
 

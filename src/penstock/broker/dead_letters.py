@@ -291,7 +291,8 @@ class DeadLetters:
 
     def _matching(self, name: str, error: str | None, group: str | None) -> Iterator[DeadLetter]:
         for letter in self.list(name, 1 << 62):
-            known = (None, letter.fingerprint, letter.message.headers.get("x-error-class"))
+            error_class = letter.message.headers.get("x-error-class")
+            known = (None, letter.fingerprint, error_class, letter.source, letter.message.id)
             if error in known and group in (None, letter.group):
                 yield letter
 

@@ -87,7 +87,7 @@ async function refresh() {
 
 async function askWho() {
   app.visitor = await who();
-  if (app.visitor.required && !app.visitor.name) {
+  if (!loggedIn()) {
     app.page = loginPage({ redraw, entered });
     document.title = "Log in · Penstock";
     redraw();
@@ -104,9 +104,10 @@ async function entered(visitor) {
 
 // Showing it.
 
+const loggedIn = () => app.visitor && (!app.visitor.required || app.visitor.name);
+
 function redraw() {
-  const loggedIn = app.visitor && (!app.visitor.required || app.visitor.name);
-  render(document.getElementById("shell"), loggedIn ? [sidebar(), main()] : h("main", { id: "main", class: "alone" }, app.page?.view()));
+  render(document.getElementById("shell"), loggedIn() ? [sidebar(), main()] : h("main", { id: "main", class: "alone" }, app.page?.view()));
 }
 
 function sidebar() {
@@ -175,7 +176,7 @@ function showKeys() {
 
 function pressed(event) {
   const typing = event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey;
-  if (typing || !app.visitor || (app.visitor.required && !app.visitor.name)) return;
+  if (typing || !loggedIn()) return;
   const leading = app.leading;
   app.leading = false;
   const page = leading && PAGES.find((each) => each.key === event.key);
@@ -190,7 +191,7 @@ function pressed(event) {
 }
 
 addEventListener("hashchange", async () => {
-  if (location.hash === "#main") return;
+  if (!loggedIn()) return; // What is after # is looked at after the login.
   await open();
   document.getElementById("title")?.focus({ preventScroll: true });
 });

@@ -34,7 +34,7 @@ export function chart({ id, title, times, lines, format, redraw, minutes, height
         onpointerleave: () => { hovered.delete(id); redraw(); },
       },
       grid(top, y, width, format),
-      timeAxis(from, now, x, height),
+      timeAxis(from, now, x, width, height),
       lines.map((line, number) => [
         number === 0 && h("path", { class: `area ${line.tone}`, d: area(line, times, first, x, y) }),
         h("path", { class: `line ${line.tone}`, d: path(line, times, first, x, y) }),
@@ -69,9 +69,9 @@ function grid(top, y, width, format) {
   ]);
 }
 
-function timeAxis(from, now, x, height) {
+function timeAxis(from, now, x, width, height) {
   const step = (now - from) / 4;
-  return [0, 1, 2, 3, 4].map((part) =>
+  return (width < 320 ? [0, 2, 4] : [0, 1, 2, 3, 4]).map((part) =>
     h(
       "text",
       { class: "tick", x: x(from + step * part), y: height - 3, "text-anchor": part === 0 ? "start" : part === 4 ? "end" : "middle" },

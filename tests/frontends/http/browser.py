@@ -118,6 +118,11 @@ class Place:
         self.port = port
         self._open: list[Browser] = []
 
+    @property
+    def url(self) -> str:
+        """Where a real browser finds the dashboard."""
+        return f"http://127.0.0.1:{self.port}/ui/"
+
     async def browser(self) -> Browser:
         """Another connection."""
         made = Browser(*await asyncio.open_connection("127.0.0.1", self.port))

@@ -62,7 +62,7 @@ class RedriveSome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     limit: Annotated[int, Meta(ge=1)] = 1_000_000
     rate: Annotated[float, Meta(gt=0)] | None = None  # Messages a second.
     dry_run: bool = False
-    error: str | None = None  # A fingerprint, or the class of an error.
+    error: str | None = None  # A fingerprint, the class of an error, or the id of one message.
     group: str | None = None
 
 

@@ -6,7 +6,7 @@
 A broker tells how things are; how they were an hour ago, nobody has asked it.  So the
 server looks by itself, and keeps an hour: of the broker a row for every look, of topics
 and groups one for every third.  A look that was dear is followed by a longer pause, so
-that all of them together take less than a thousandth of the time.
+that all of them together take less than a fifth of a percent of the time.
 
 What it knows is for whoever may see the topic or group; the handlers ask for that.
 Memory: 8 KB for each of ``SERIES_MAX`` topics and groups; what comes after has no history.
@@ -25,7 +25,7 @@ from penstock.frontends.security.doors import Doors
 from penstock.info import GroupState, Overview
 
 LOOK_MS: Final = 10_000
-PAUSES: Final = 1000  # A look is followed by a pause of so many times its length, at least.
+PAUSES: Final = 500  # A look is followed by a pause of so many times its length, at least.
 HOUR_MS: Final = 3_600_000
 SELDOM: Final = 3  # Topics and groups have a row for every so many looks.
 SERIES_MAX: Final = 1000
