@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-from penstock.api.aio import AsyncBroker
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import SystemClock
 from penstock.config import BrokerConfig, TopicSettings
@@ -32,7 +31,7 @@ class Server:
         self.loop = loop
         self._authentication = authentication
         self._tls = tls
-        self.broker: AsyncBroker
+        self.broker: EmbeddedAsyncBroker
         self.listener: KafkaListener
         self.address = ""
         self._stop = asyncio.Event()

@@ -155,6 +155,15 @@ def test_a_group_has_a_name(raw: Raw, group: str) -> None:
     assert join(raw, group).error_code == Code.INVALID_GROUP_ID
 
 
+def until_two_are_in(kafka: Server, group: str) -> None:
+    """Their connections are two, so one may be read after the other."""
+    for _ in range(10_000):
+        state = kafka.run(kafka.broker.run(kafka.broker.operations.member_group(group)))
+        if state is not None and len(state.members) == 2:
+            return
+    raise AssertionError("nobody came")
+
+
 def test_a_request_behind_a_join_waits_for_it(kafka: Server, raw: Raw) -> None:
     """One connection has one request under way, as Kafka's clients expect; others go on."""
     first = joined(raw, "queue", 3)
@@ -167,6 +176,7 @@ def test_a_request_behind_a_join_waits_for_it(kafka: Server, raw: Raw) -> None:
         )
         other.send(asked, 3)
         other.send(groups.FindCoordinatorRequest(key="queue"), 3)
+        until_two_are_in(kafka, "queue")
         again = join(raw, "queue", 3, first.member_id)
 
         assert other.hear(groups.JoinGroupResponse).generation_id == again.generation_id
@@ -185,9 +195,7 @@ def test_a_server_that_ends_does_not_wait_for_members() -> None:
                 protocols=[groups.JoinGroupRequestProtocol(name="range", metadata=b"")],
             )
             other.send(asked, 3)
-            state = kafka.broker._operations.member_group("queue")  # type: ignore[attr-defined]
-            while len(kafka.run(kafka.broker.run(state)).members) < 2:  # type: ignore[attr-defined]
-                state = kafka.broker._operations.member_group("queue")  # type: ignore[attr-defined]
+            until_two_are_in(kafka, "queue")
             kafka.stop()
 
             assert other.hear(groups.JoinGroupResponse).error_code == Code.COORDINATOR_NOT_AVAILABLE
@@ -217,7 +225,7 @@ def test_a_place_is_committed_and_fetched(raw: Raw, topic: str, version: int) ->
 
 
 def test_places_by_the_ids_of_topics(kafka: Server, raw: Raw, topic: str) -> None:
-    known = kafka.run(kafka.broker.run(kafka.broker._operations.layout(topic)))  # type: ignore[attr-defined]
+    known = kafka.run(kafka.broker.run(kafka.broker.operations.layout(topic)))
     part = offsets.OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
     asked = offsets.OffsetCommitRequest(
         group_id=topic,
