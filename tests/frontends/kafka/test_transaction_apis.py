@@ -8,7 +8,7 @@ from tests.frontends.kafka.raw import Raw, versions
 from tests.transactional import batch
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import produce, transactions
+from penstock.wire.kafka.messages import offsets, produce, transactions
 
 FENCED = {False: Code.INVALID_PRODUCER_EPOCH, True: Code.PRODUCER_FENCED}
 
@@ -192,3 +192,22 @@ def test_a_commit_by_who_is_not_in_the_group_is_refused(raw: Raw, topic: str) ->
     [answer] = raw.ask(asked, transactions.TxnOffsetCommitResponse, 4).topics
 
     assert answer.partitions[0].error_code == Code.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_who_goes_by_places_that_may_yet_move_is_told_to_wait(raw: Raw, topic: str, committed: bool) -> None:
+    known = who(raw, topic)
+    add_group(raw, topic, known)
+    commit(raw, topic, known, {0: 7})
+
+    assert place(raw, topic, stable=True)[1] == Code.UNSTABLE_OFFSET_COMMIT
+    assert place(raw, topic, stable=False) == (-1, 0)
+    end(raw, topic, known, committed=committed)
+    assert place(raw, topic, stable=True) == (7 if committed else -1, 0)
+
+
+def place(raw: Raw, name: str, *, stable: bool) -> tuple[int, int]:
+    topics = [offsets.OffsetFetchRequestTopic(name=name, partition_indexes=[0])]
+    asked = offsets.OffsetFetchRequest(group_id=name, topics=topics, require_stable=stable)
+    [answer] = raw.ask(asked, offsets.OffsetFetchResponse, 7).topics
+    return answer.partitions[0].committed_offset, answer.partitions[0].error_code
