@@ -1,11 +1,14 @@
 """What a broker measures, and that it is right."""
 
+import asyncio
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.measuring import Distribution, Family
 from penstock.broker.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
 from penstock.broker.operations import LocalOperations
@@ -120,6 +123,22 @@ def test_queue_latency_is_how_long_messages_waited_for_their_first_delivery(
     assert dict(waited.buckets)[2.5] == 4
 
 
+@pytest.mark.parametrize("kind", ["queue", "stream"])
+def test_batches_that_are_passed_on_as_they_are_count_too(penstock: TestBroker, kind: Any) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"x"] * 100)
+    penstock.advance("2s")
+    operations = cast("LocalOperations", penstock._operations)
+    consumer = penstock._driver.run(
+        operations.batch_consumer("orders", "billing", None, None, {"kind": kind})
+    )
+
+    [lent] = penstock._driver.run(consumer.receive(100, 0))
+
+    waited = read(penstock, "queue_latency_seconds", "orders", "billing")
+    assert (lent.end, count(waited), waited.sum) == (100, 100, 200.0)
+
+
 def test_a_redelivery_is_not_in_the_queue_latency(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
     penstock.publish("orders", b"x")
@@ -159,13 +178,27 @@ def test_syncs_and_those_who_wait_for_them_are_counted() -> None:
         assert (count(read(broker, "commit_waiters")), read(broker, "commit_waiters").sum) == (3, 3)
 
 
-def test_what_is_in_memory_is_never_synced(penstock: TestBroker) -> None:
-    penstock.create_topic("orders")
-    penstock.publish("orders", b"x")
-    with penstock.consumer("orders") as consumer:
-        consumer.receive()[0].ack()
+def test_what_is_in_memory_is_never_synced() -> None:
+    with TestBroker.open("data", files=CrashDisk(), clock=ManualClock()) as broker:
+        broker.create_topic("orders")
+        broker.create_topic("cache", durability="memory")
+        broker.publish("cache", b"x")
+        with broker.consumer("cache") as consumer:
+            consumer.receive()[0].ack()
+        broker.publish("orders", b"x")  # A round for all that is not synced.
 
-    assert count(read(penstock, "fsync_seconds")) == 0
+        assert count(read(broker, "fsync_seconds")) == 1
+
+
+async def test_those_who_publish_at_the_same_time_wait_for_the_same_round(tmp_path: Path) -> None:
+    async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        await asyncio.gather(*(broker.publish("orders", b"x") for _ in range(8)))
+
+        found = {family.metric.name: family for family in await broker.run(broker.operations.metrics())}
+
+    [(_, waiters)] = found["penstock_commit_waiters"].samples
+    assert (count(waiters), waiters.sum) == (1, 8)
 
 
 def test_a_log_that_failed_is_counted() -> None:
@@ -244,6 +277,7 @@ def test_others_have_a_turn_and_what_goes_meanwhile_is_left_out(penstock: TestBr
 
     assert [labels for labels, _ in found["penstock_topic_depth"].samples] == [("orders",)]
     assert found["penstock_group_lag"].samples == []
+    assert dict(found["penstock_left_out"].samples)["groups",] == 0
 
 
 def test_a_broker_that_is_closed_meanwhile_says_so(penstock: TestBroker) -> None:

@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel import Spans, facts, links, parent, place, set_up
 
+from penstock.broker.operations import LocalOperations
 from penstock.errors import TopicNotFound
 from penstock.message import Message
 from penstock.testing import AsyncTestBroker, TestBroker
@@ -41,6 +42,7 @@ def test_publish_receive_and_process_are_spans_and_the_work_is_in_the_trace_of_t
         with message:
             inside = trace.get_current_span().get_span_context()
 
+    assert not trace.get_current_span().get_span_context().is_valid  # Any more.
     assert spans.names() == ["publish orders", "receive orders", "process orders"]
     publish, receive, process = (spans.one(name) for name in spans.names())
     assert [span.kind for span in (publish, receive, process)] == [
@@ -207,6 +209,8 @@ def test_opentelemetry_that_is_imported_and_not_set_up_changes_nothing(penstock:
     with penstock.consumer("orders") as consumer:
         with consumer.receive()[0] as message:
             assert message.headers == {}
+
+    assert type(penstock._operations) is LocalOperations
 
 
 WITHOUT = """
