@@ -11,7 +11,8 @@ added to it:
     a request       of which nothing has arrived for ``http_timeout_ms`` is refused, and its connection ended
     no request      a connection that is kept alive for the next one ends after ``KEEP_ALIVE_S``
 
-What cannot be understood as HTTP is answered with a problem document, too.
+What cannot be understood as HTTP is answered with a problem document, too, and not
+logged: or whoever likes could fill the disk.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import Shared
 from penstock.frontends.http.origins import Origins
 from penstock.frontends.http.problems import whole_response
-from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake
+from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake, quiet
 from penstock.frontends.http.stays import Lost
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
@@ -77,6 +78,7 @@ class HttpListener:
         )
         self.config.load()
         self.state = ServerState()
+        self.logger = quiet()
         self.emptied = asyncio.Event()  # Set whenever a connection has gone.
         self.shared.watch.start()
 
@@ -120,10 +122,13 @@ class HttpConnection(HttpToolsProtocol):
         self._listener = listener
         self._counted = False
         self._head_bytes = 0
+        self._rest_bytes = 0  # Of the head, that the parser may not have told of.
+        self._begun = False  # A request, in the piece that has just arrived.
         self._in_head = True  # Nothing of a request has arrived, or not all of its head.
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
         self._watch: asyncio.TimerHandle | None = None
         self._lost = Lost()
+        self.logger = listener.logger
         self.ws_protocol_class = listener.connect_socket  # type: ignore[assignment]
 
     # The transport's calls.
@@ -142,7 +147,10 @@ class HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refusal is not None:
             return
+        self._begun = False
         super().data_received(data)
+        if self._in_head:
+            self._count_rest(len(data))
         self._watch_out()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,8 +167,8 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["state"]["lost"] = self._lost
-        self._in_head = True
-        self._head_bytes = 0
+        self._in_head = self._begun = True
+        self._head_bytes = self._rest_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -168,7 +176,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
-        super().on_header(name, value)
+        if self._in_head:  # What follows a body in chunks is no header, whatever it looks like.
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -215,6 +224,15 @@ class HttpConnection(HttpToolsProtocol):
         if self._head_bytes > limit:
             self._refusal = RequestTooLarge(part="head", limit_bytes=limit)
             raise self._refusal
+
+    def _count_rest(self, size: int) -> None:
+        """A header is told of when it has ended; so one that does not end is bounded by what arrives."""
+        if self._begun or self._refusal is not None:
+            return
+        self._rest_bytes += size
+        limit = self._listener.limits.http_head_bytes_max
+        if self._rest_bytes > limit:
+            self.refuse(RequestTooLarge(part="head", limit_bytes=limit))
 
     @property
     def _arriving(self) -> bool:

@@ -11,6 +11,7 @@ What is added to it:
 """
 
 import asyncio
+import logging
 from base64 import b64decode
 from collections.abc import Iterable
 from typing import Final, Protocol
@@ -37,6 +38,7 @@ class Listener(Protocol):
     config: Config
     state: ServerState
     connections: Connections
+    logger: logging.Logger
     emptied: asyncio.Event
 
 
@@ -50,6 +52,19 @@ def is_handshake(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return len(key) == KEY_BYTES and found.get(b"sec-websocket-version") == b"13"
 
 
+def quiet() -> logging.Logger:
+    """Where uvicorn says what it has to say: only if there is a fault, and not what clients do wrong."""
+    logger = logging.getLogger("penstock.http")
+    logger.setLevel(logging.ERROR)
+    logger.addFilter(_of_interest)  # The same one again is not added.
+    return logger
+
+
+def _of_interest(record: logging.LogRecord) -> bool:
+    """That a task was cancelled, because the server ends, is no fault."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 class SocketConnection(WebSocketsSansIOProtocol):
     """One WebSocket."""
 
@@ -59,6 +74,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
         state = {"lost": self._lost}
         super().__init__(listener.config, listener.state, state, asyncio.get_running_loop())
         self.close_timeout = CLOSE_S
+        self.logger = listener.logger
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
