@@ -88,7 +88,7 @@ class ServerProcess(Process):
     """``penstock serve`` on a directory, with its native listener only."""
 
     def __init__(self, directory: str, settings: Mapping[str, str] | None = None) -> None:
-        others = ("--text", "off", "--status", "off", "--http", "off")
+        others = ("--text", "off", "--status", "off", "--http", "off", "--kafka", "off")
         flags = ("--data", directory, "--native", "127.0.0.1:0", *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
         said: dict[str, str] = {}

@@ -99,7 +99,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     data = tmp_path_factory.mktemp("server") / "data"
     command = [sys.executable, "-m", "penstock", "serve", "--data", str(data), "--native", "127.0.0.1:0"]
     process = subprocess.Popen(
-        [*command, "--text", "off", "--status", "off", "--http", "off"], stdout=subprocess.PIPE, text=True
+        [*command, "--text", "off", "--status", "off", "--http", "off", "--kafka", "off"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     try:

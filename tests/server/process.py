@@ -84,6 +84,8 @@ class Server:
                     *listen,
                     "--http",
                     "off",
+                    "--kafka",
+                    "off",
                 ],
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -82,7 +82,9 @@ def gone(group: int) -> bool:
 @pytest.mark.slow
 def test_a_newcomer_publishes_consumes_and_asks_the_lake_and_ctrl_c_ends_it_all(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("penstock"))
-    listen = ("--native", "127.0.0.1:0", "--text", "off", "--status", "off", "--http", "off")
+    listen = (
+        "--native", "127.0.0.1:0", "--text", "off", "--status", "off", "--http", "off", "--kafka", "off",
+    )  # fmt: skip
     terminal = Terminal(program, "serve", "--data", str(tmp_path / "data"), "--archive", *listen)
     try:
         eventually(lambda: " demo" in terminal.screen)

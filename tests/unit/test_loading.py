@@ -166,7 +166,8 @@ def test_each_kind_of_mistake_has_its_words(text: str, sentence: str) -> None:
     [
         ("listen.text = 7070", "listen.native and listen.text are the same address"),
         (
-            "listen.native = 'off'\nlisten.text = 'off'\nlisten.status = 'off'\nlisten.http = 'off'",
+            "listen.native = 'off'\nlisten.text = 'off'\nlisten.status = 'off'\nlisten.http = 'off'\n"
+            "listen.kafka = 'off'",
             "every listener is off",
         ),
         ("topic.message_bytes_max = '32MiB'", "no frame could hold the largest message"),

@@ -20,7 +20,7 @@ import penstock
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 60  # A line that has not come by then does not come.
-SERVE = ["serve", "--text", "off", "--status", "off", "--http", "off"]
+SERVE = ["serve", "--text", "off", "--status", "off", "--http", "off", "--kafka", "off"]
 
 
 class Process:

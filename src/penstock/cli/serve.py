@@ -43,6 +43,7 @@ LISTENERS: Final = {
     "text": ("{}", "netcat: HELP lists the commands"),
     "status": ("http://{}/metrics", "messages waiting, as JSON"),
     "http": ("http://{}/openapi.json", "the HTTP API, described"),
+    "kafka": ("{}", "Kafka's clients, as bootstrap.servers"),
 }
 DURABILITY: Final = {
     "fsync": "acknowledged is on disk",
@@ -81,7 +82,7 @@ def serve(
     text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
     status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
     http: Annotated[str | None, _place("Not in this version. [off]")] = None,
-    kafka: Annotated[str | None, _place("Kafka's clients. [off]")] = None,
+    kafka: Annotated[str | None, _place("Kafka's clients. [127.0.0.1:9092]")] = None,
     config: ConfigFile = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Let other machines in, although no keys are asked for.")

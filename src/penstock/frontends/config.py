@@ -89,7 +89,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
     # The HTTP API: GET /openapi.json describes it.
     http: str = "127.0.0.1:8080"
     # The Kafka protocol, for Kafka's clients as they are.
-    kafka: str = OFF
+    kafka: str = "127.0.0.1:9092"
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

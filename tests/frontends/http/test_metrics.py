@@ -102,7 +102,7 @@ async def test_a_key_sees_the_topics_and_groups_that_it_may_describe() -> None:
 
 
 async def test_a_server_tells_its_connections_and_tasks() -> None:
-    listen = ListenSettings(native="127.0.0.1:0", text="off", status="off", http="127.0.0.1:0")
+    listen = ListenSettings(native="127.0.0.1:0", text="off", status="off", http="127.0.0.1:0", kafka="off")
     async with await Server.open(
         ServerConfig(listen=listen, server=ServerSettings(data=":memory:"))
     ) as server:

@@ -9,7 +9,9 @@ from tests.frontends.serve.process import PATIENCE_S, Process, environment, refu
 
 pytestmark = pytest.mark.slow  # A process takes half a second to start.
 
-NATIVE = ("--native", "127.0.0.1:0", "--text", "off", "--status", "off", "--http", "off")
+NATIVE = (
+    "--native", "127.0.0.1:0", "--text", "off", "--status", "off", "--http", "off", "--kafka", "off",
+)  # fmt: skip
 
 
 def penstock(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":

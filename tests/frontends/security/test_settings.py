@@ -42,7 +42,7 @@ def test_a_certificate_has_a_key() -> None:
 def config(data: Any, **security: Any) -> ServerConfig:
     return ServerConfig(
         server=ServerSettings(data=str(data)),
-        listen=ListenSettings(native="0", text="off", status="off", http="off"),
+        listen=ListenSettings(native="0", text="off", status="off", http="off", kafka="off"),
         security=SecuritySettings(**security),
     )
 

@@ -36,7 +36,7 @@ PATIENCE_S = 10
 async def encrypted(**sections: Any) -> AsyncIterator[Server]:
     config = ServerConfig(
         server=ServerSettings(data=":memory:"),
-        listen=ListenSettings(native="0", text="0", status="0", http="0"),
+        listen=ListenSettings(native="0", text="0", status="0", http="0", kafka="0"),
         tls=TLS,
         **sections,
     )

@@ -19,6 +19,8 @@ from tests.frontends.serve.process import FREE, PATIENCE_S, Process, command, en
 
 pytestmark = pytest.mark.slow  # A process takes half a second to start.
 
+OTHERS_OFF = ("--status", "off", "--http", "off", "--kafka", "off")
+
 
 class Text:
     """A client of the text protocol."""
@@ -86,7 +88,7 @@ def test_it_starts_says_where_it_listens_and_ends_with_a_signal(
         assert server.wait() == 0
         server.heard("stopping")
         server.heard("stopped")
-        assert list(server.said) == ["native", "text", "status", "http", "data", "durability"]
+        assert list(server.said) == ["native", "text", "status", "http", "kafka", "data", "durability"]
         assert server.said["data"] == str(tmp_path / "a" / "data")
         assert server.said["durability"] == "fsync"
         assert answer == "OK Published orders:0:0"
@@ -172,7 +174,9 @@ def test_a_port_that_is_taken_is_named_with_its_setting_and_nothing_is_begun(tmp
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
 
-        code, words = refused("--native", place, "--text", "0", "--status", "0", "--http", "0", cwd=tmp_path)
+        code, words = refused(
+            "--native", place, "--text", "0", "--status", "0", "--http", "0", "--kafka", "0", cwd=tmp_path
+        )
 
     assert code == 1
     assert words == (
@@ -241,7 +245,8 @@ def test_all_problems_of_the_configuration_are_told(tmp_path: Path) -> None:
         "  PENSTOCK_LISTEN__TEXT: listen.text cannot be 'x': "
         "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'",
         "  --kafka: listen.kafka cannot be 'here': "
-        "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off' [CONFIGURATION_INVALID]",
+        "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off' "
+        "[CONFIGURATION_INVALID]",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["penstock.toml"]
 
@@ -254,9 +259,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_listeners_may_be_off_and_everything_in_memory(tmp_path: Path) -> None:
-    with Process(
-        Path(":memory:"), "--native", "off", "--text", "0", "--status", "off", "--http", "off"
-    ) as server:
+    with Process(Path(":memory:"), "--native", "off", "--text", "0", *OTHERS_OFF) as server:
         client = Text(server.port("text"))
 
         assert list(server.said) == ["text", "data", "durability"]
@@ -292,7 +295,7 @@ def test_on_a_terminal_it_shows_a_table_and_commands_that_work(tmp_path: Path, c
     variables = {"TERM": "xterm"} if colour else {"TERM": "xterm", "NO_COLOR": "1"}
     native, text = free_port(), free_port()
     process = subprocess.Popen(
-        command("--native", str(native), "--text", str(text), "--status", "off", "--http", "off"),
+        command("--native", str(native), "--text", str(text), *OTHERS_OFF),
         cwd=tmp_path, stdout=theirs, stderr=subprocess.DEVNULL, env=environment(**variables),
     )  # fmt: skip
     try:

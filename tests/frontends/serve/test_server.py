@@ -15,7 +15,7 @@ from penstock.errors import AddressUnusable, DirectoryInUse
 from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings
 from penstock.frontends.serve import Server, bound, loop_factory, raise_file_limit, shown
 
-FREE = ListenSettings(native="0", text="0", status="0", http="off")
+FREE = ListenSettings(native="0", text="0", status="0", http="off", kafka="0")
 
 
 def config(data: Path | str = ":memory:", **sections: Any) -> ServerConfig:
@@ -32,7 +32,7 @@ async def ask(place: tuple[str, int], line: str) -> str:
 
 
 async def test_every_listener_is_there_and_off_is_off(tmp_path: Path) -> None:
-    listen = ListenSettings(native="0", text="127.0.0.1:0", status="off", http="off")
+    listen = ListenSettings(native="0", text="127.0.0.1:0", status="off", http="off", kafka="off")
 
     async with await Server.open(config(tmp_path, listen=listen)) as server:
         assert list(server.addresses) == ["native", "text"]
