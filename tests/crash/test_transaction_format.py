@@ -1,0 +1,87 @@
+"""Transactions that an earlier version left on disk are gone on with by this one.
+
+The bytes in tests/data/transactions-1 never change; ``write`` made them.  A version that changes the format
+adds a directory of its own, and goes on reading this one:
+
+    python -m tests.crash.test_transaction_format tests/data/transactions-N
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tests.transactional import Producer, committed
+
+from penstock.errors import ProducerFenced
+from penstock.log.files import SystemFiles
+from penstock.testing import ManualClock, TestBroker
+
+STORED = Path(__file__).parents[1] / "data"
+
+
+def write(directory: Path) -> None:
+    """Committed, aborted and open transactions, a fence, places; and then the process is killed."""
+    broker = TestBroker.open(str(directory), files=SystemFiles(), clock=ManualClock())
+    broker.create_topic("orders", partitions=2, retention=None)
+    first = Producer(broker, "anna")
+    for number, commit in enumerate((True, False, True)):
+        first.write("orders", b"anna %d" % number, partition=0)
+        first.write("orders", b"anna %d" % number, partition=1)
+        first.commit_place("orders", "workers", number + 1, note="so far")
+        first.end(commit)
+    Producer(broker, "bert")
+    Producer(broker, "bert").write("orders", b"bert", partition=1)
+    broker.publish("orders", b"behind", partition=1)
+    third = Producer(broker, "carl")
+    third.write("orders", b"carl", partition=0)
+    third.commit_place("orders", "workers", 9)
+    (directory / "LOCK").unlink()
+
+
+@pytest.fixture(params=sorted(path.name for path in STORED.glob("transactions-*")))
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> TestBroker:
+    shutil.copytree(STORED / request.param, tmp_path / "data")
+    return TestBroker.open(str(tmp_path / "data"), files=SystemFiles(), clock=ManualClock())
+
+
+def producer(broker: TestBroker, name: str, epoch: int) -> Producer:
+    """The one that was there, with what it remembers."""
+    made = object.__new__(Producer)
+    made.broker, made.name, made.epoch = broker, name, epoch
+    ledger = broker._core.state.ledger
+    assert ledger is not None
+    made.id = ledger.by_name[name].producer_id
+    made.sequences = {("orders", 0): 1}
+    return made
+
+
+def test_readers_see_what_was_committed_and_stop_at_what_is_open(broker: TestBroker) -> None:
+    with broker:
+        assert committed(broker, "orders", 0) == committed(broker, "orders", 1) == [b"anna 0", b"anna 2"]
+        [place] = broker._core.commits.read("orders", "workers").values()
+        assert (place.offset, place.metadata) == (3, "so far")
+
+
+def test_what_is_open_goes_on(broker: TestBroker) -> None:
+    with broker:
+        carl = producer(broker, "carl", 0)
+        carl.append("orders", b"carl again")
+        carl.commit()
+
+        assert committed(broker, "orders", 0)[2:] == [b"carl", b"carl again"]
+        [place] = broker._core.commits.read("orders", "workers").values()
+        assert place.offset == 9
+
+
+def test_who_was_fenced_still_is(broker: TestBroker) -> None:
+    with broker:
+        with pytest.raises(ProducerFenced):
+            producer(broker, "bert", 0).enlist("orders")
+        producer(broker, "bert", 1).abort()
+
+        assert committed(broker, "orders", 1)[2:] == [b"behind"]
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
