@@ -259,6 +259,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     topics: list[TopicState]
     groups: list[GroupState]
+    waited: list[int]  # Deliveries since the broker was opened, by how long the message had waited ...
+    waited_ms: list[int]  # ... up to so long each, and the last ones longer.
     cost_ms: float  # How long the broker has worked for it.
 
 

@@ -13,6 +13,7 @@ from penstock.broker.publishing import partition_depth
 from penstock.broker.state import Partition, State
 from penstock.config import MEMORY
 from penstock.info import BrokerInfo
+from penstock.types import LANE_NAMES, NORMAL
 from penstock.version import __version__, compiled
 
 # What one unit of ru_maxrss is.
@@ -51,6 +52,17 @@ class Facts:
             acked=sum(group.acked for group in groups),
             memory_bytes_peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * PEAK_UNIT,
         )
+
+    def lanes(self, name: str) -> dict[str, int]:
+        """Stored messages of a topic by lane, the most urgent first; empty lanes but normal are left out."""
+        counts = dict.fromkeys(sorted(LANE_NAMES, reverse=True), 0)
+        for partition in self._state.topic(name).partitions:
+            log = partition.log
+            counts[NORMAL] += log.high - log.start
+            for start, end, lane in log.lanes.ranges(log.start, log.high):
+                counts[lane] += end - start
+                counts[NORMAL] -= end - start
+        return {LANE_NAMES[lane]: count for lane, count in counts.items() if count or lane == NORMAL}
 
     def waiting(self) -> dict[tuple[str, int], int]:
         """By topic and partition: messages that wait for the slowest group, or all if there is no group."""

@@ -512,6 +512,11 @@ class LocalOperations:
         return self._core.overviews.overview()
 
     @at_once
+    def lanes(self, topic: str) -> dict[str, int]:
+        """Stored messages by lane; for the doors of this process, not for a connection."""
+        return self._core.facts.lanes(topic)
+
+    @at_once
     def waiting(self) -> dict[tuple[str, int], int]:
         """Messages that wait in each partition; for the doors of this process, not for a connection."""
         return self._core.facts.waiting()

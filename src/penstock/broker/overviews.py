@@ -13,7 +13,7 @@ from typing import Final
 from penstock.broker.dead_letters import REDRIVE
 from penstock.broker.progress import Progress
 from penstock.broker.publishing import group_lag, topic_depth
-from penstock.broker.state import State, Topic
+from penstock.broker.state import WAITED_MS, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.clock import work_ns
 from penstock.config import DEAD_LETTER_SUFFIX
@@ -35,6 +35,7 @@ class Overviews:
         began_ns, elapsed_ns = work_ns(), 0
         topics: list[TopicState] = []
         groups: list[GroupState] = []
+        waited = [0] * (len(WAITED_MS) + 1)
         for topic in sorted(self._state.topics.values(), key=lambda topic: topic.name):
             if topic.deleted or topic.name.startswith("__"):
                 continue
@@ -42,6 +43,8 @@ class Overviews:
             for name in sorted(topic.groups):
                 if not name.startswith("__") and name in topic.groups and not topic.deleted:
                     groups.append(_group(self._progress.describe(topic.name, name)))
+                    for index, count in enumerate(topic.groups[name].waited_ms.counts):
+                        waited[index] += count
                 if (len(topics) + len(groups)) % TOGETHER == 0:
                     elapsed_ns += work_ns() - began_ns
                     yield GiveWay()
@@ -49,7 +52,13 @@ class Overviews:
                     if self._state.closed:
                         raise Closed(what="broker")
         elapsed_ns += work_ns() - began_ns
-        return Overview(topics=topics, groups=groups, cost_ms=elapsed_ns / 1e6)
+        return Overview(
+            topics=topics,
+            groups=groups,
+            waited=waited,
+            waited_ms=list(WAITED_MS),
+            cost_ms=elapsed_ns / 1e6,
+        )
 
     def _topic(self, topic: Topic) -> TopicState:
         logs = [partition.log for partition in topic.partitions]

@@ -42,7 +42,7 @@ LISTENERS: Final = {
     "native": ("penstock://{}", "Penstock's clients, and KQueue's"),
     "text": ("{}", "netcat: HELP lists the commands"),
     "status": ("http://{}/metrics", "messages waiting, as JSON"),
-    "http": ("http://{}/openapi.json", "the HTTP API, described"),
+    "http": ("http://{}/ui/", "the dashboard; the HTTP API, with its description in /docs"),
     "kafka": ("{}", "Kafka's clients, as bootstrap.servers"),
 }
 DURABILITY: Final = {

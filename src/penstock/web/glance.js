@@ -5,7 +5,7 @@ import { get, query } from "./api.js";
 import { rates } from "./chart.js";
 
 const KEPT_MS = 3_600_000;
-const NAMES = ["published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds"];
+const NAMES = ["published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds", "latency_half", "latency_most"];
 
 export class Glance {
   constructor() {
@@ -24,6 +24,7 @@ export class Glance {
       published: sum(this.told.topics, "published"), delivered: sum(groups, "delivered"), acked: sum(groups, "acked"),
       failed: sum(groups, "failed"), dead_lettered: sum(groups, "dead_lettered"), waiting: sum(groups, "lag"),
       oldest_seconds: groups.reduce((most, group) => Math.max(most, group.lag_seconds), 0),
+      latency_half: this.told.latency_half, latency_most: this.told.latency_most,
     });
   }
 }
@@ -41,7 +42,7 @@ export class History {
   add(time, row) {
     if (this.times.length && time <= this.times[this.times.length - 1]) return;
     this.times.push(time);
-    for (const name of NAMES) this[name].push(row[name]);
+    for (const name of NAMES) this[name].push(row[name] ?? 0);
     while (this.times[0] < time - KEPT_MS) {
       this.times.shift();
       for (const name of NAMES) this[name].shift();

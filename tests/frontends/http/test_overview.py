@@ -8,7 +8,7 @@ from tests.frontends.http.browser import Place, place
 
 from penstock.access import Grant
 from penstock.clock import SystemClock
-from penstock.frontends.http.watch import COLUMNS, HOUR_MS, LOOK_MS, SELDOM, Series, Watch
+from penstock.frontends.http.watch import COLUMNS, HOUR_MS, LOOK_MS, SELDOM, Series, Watch, quantile
 from penstock.info import PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
 from penstock.testing import ManualClock
 
@@ -122,6 +122,46 @@ def test_a_series_forgets_its_oldest_rows() -> None:
         series.add(time_ms, (time_ms * 10,) * len(COLUMNS))
 
     assert [list(column) for column in series.columns[:2]] == [[2, 3], [20, 30]]
+
+
+@pytest.mark.parametrize(
+    ("counts", "part", "seconds"),
+    [
+        ([0, 0, 0], 0.5, 0),
+        ([10, 0, 0], 0.5, 0.005),  # In the middle of 0 to 10 ms.
+        ([0, 10, 0], 0.5, 0.055),  # In the middle of 10 to 100 ms.
+        ([50, 50, 0], 0.99, 0.0982),
+        ([0, 0, 5], 0.5, 0.1),  # More than that, and nobody knows how much.
+    ],
+)
+def test_how_long_messages_wait_is_told_from_their_ranges(
+    counts: list[int], part: float, seconds: float
+) -> None:
+    assert quantile(counts, [10, 100], part) == pytest.approx(seconds)
+
+
+async def test_latency_is_that_since_the_last_look(http: Place) -> None:
+    watch = Watch(http.broker, http.doors, ManualClock())
+    watch.note(await http.broker.run(http.doors.overview()))
+    await http.broker.publish("orders", b"a")
+    async with await http.broker.consumer("orders", group="billing") as consumer:
+        await consumer.ack(await consumer.receive(wait="1s"))
+    seen = await http.broker.run(http.doors.overview())
+
+    assert sum(seen.waited) == 1
+    assert watch.latency(seen)[1] > 0
+    watch.note(seen)
+    assert watch.latency(seen) == (0, 0)
+    assert watch.history(None, None)[-1][-1] > 0
+
+
+async def test_stored_messages_are_counted_by_lane(http: Place) -> None:
+    for priority in ("normal", "high", "high", "background"):
+        await http.broker.publish("orders", b"a", priority=priority)
+
+    told = (await http.ask("GET", "/v1/topics/orders/lanes")).json
+
+    assert list(told["lanes"].items()) == [("high", 2), ("normal", 1), ("background", 1)]
 
 
 async def test_a_server_looks_by_itself_from_the_start(http: Place) -> None:

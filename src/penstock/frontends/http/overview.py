@@ -24,6 +24,8 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int
     again_ms: int  # Ask again then, and not before.
     broker: BrokerInfo
+    latency_half: float  # Seconds from publish to first delivery of late, of half of the messages ...
+    latency_most: float  # ... and of 99 in 100.
     topics: list[TopicState]
     groups: list[GroupLine]
 
@@ -46,6 +48,10 @@ class History(msgspec.Struct, frozen=True):
     dead_lettered: list[float]
     waiting: list[float]  # Messages that are not settled.
     oldest_seconds: list[float]  # The age of the oldest of them.
+    latency_half: list[
+        float
+    ]  # Seconds from publish to first delivery, of half of all messages ...
+    latency_most: list[float]  # ... and of 99 in 100.
 
 
 async def overview(call: Call) -> Glance:
@@ -54,10 +60,13 @@ async def overview(call: Call) -> Glance:
     broker = await call.run(call.operations.stats())
     watch = call.shared.watch
     groups = [GroupLine(state=group, since_ms=watch.since_ms(group)) for group in found.groups]
+    half, most = watch.latency(found)
     return Glance(
         now_ms=watch.now_ms(),
         again_ms=max(AGAIN_MS, round(found.cost_ms * PAUSES)),
         broker=broker,
+        latency_half=half,
+        latency_most=most,
         topics=found.topics,
         groups=groups,
     )

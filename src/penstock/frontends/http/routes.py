@@ -230,6 +230,15 @@ ROUTES: Final = (
     ),
     Route(
         method="GET",
+        path="/v1/topics/{topic}/lanes",
+        handler=topics.list_lanes,
+        operation="lanes",
+        tag="topics",
+        answer=topics.Lanes,
+        errors=NO_TOPIC,
+    ),
+    Route(
+        method="GET",
         path="/v1/topics/{topic}/messages",
         handler=browsing.browse,
         operation="read",

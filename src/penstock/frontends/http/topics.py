@@ -27,6 +27,12 @@ class TopicList(msgspec.Struct, frozen=True):
     topics: list[str]
 
 
+class Lanes(msgspec.Struct, frozen=True):
+    """Stored messages by lane, the most urgent first."""
+
+    lanes: dict[str, int]
+
+
 class PartitionList(msgspec.Struct, frozen=True):
     """The partitions of a topic."""
 
@@ -66,3 +72,8 @@ async def delete_topic(call: Call) -> None:
 async def list_partitions(call: Call) -> PartitionList:
     """The partitions of a topic: where each begins and ends, and how large it is."""
     return PartitionList((await call.run(call.operations.describe_topic(call.topic))).partitions)
+
+
+async def list_lanes(call: Call) -> Lanes:
+    """How many messages a topic has in each lane."""
+    return Lanes(await call.run(call.operations.lanes(call.topic)))

@@ -30,8 +30,15 @@ HOUR_MS: Final = 3_600_000
 SELDOM: Final = 3  # Topics and groups have a row for every so many looks.
 SERIES_MAX: Final = 1000
 
-# What a row has, beside its time; the first five count since the broker was opened.
-COLUMNS: Final = ("published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds")
+# What a row has, beside its time; the first five count since the broker was opened.  The last two are how
+# long half and nearly all messages waited for their first delivery since the row before, in all groups; the
+# rows of one topic or group do not have them.
+COLUMNS: Final = (
+    "published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds", "latency_half",
+    "latency_most",
+)  # fmt: skip
+HALF: Final = 0.5
+MOST: Final = 0.99
 
 logger = logging.getLogger("penstock")
 
@@ -66,6 +73,7 @@ class Watch:
         self._words: dict[tuple[str, str], tuple[str, int]] = {}
         self._series: dict[Place, Series] = {}
         self._looks = 0
+        self._waited: list[int] = []  # As it was at the last look.
 
     def start(self) -> None:
         """Look, and again after a pause."""
@@ -97,6 +105,12 @@ class Watch:
         word, since_ms = self._words.get((group.topic, group.group), ("", 0))
         return since_ms if word == group.verdict.word else None
 
+    def latency(self, overview: Overview) -> tuple[float, float]:
+        """How long half and nearly all messages waited for their first delivery, since the last look."""
+        before = self._waited or [0] * len(overview.waited)
+        counts = [max(now - then, 0) for now, then in zip(overview.waited, before, strict=True)]
+        return quantile(counts, overview.waited_ms, HALF), quantile(counts, overview.waited_ms, MOST)
+
     def history(self, topic: str | None, group: str | None) -> list[list[float]]:
         """The columns of a series: the times, and what ``COLUMNS`` says."""
         series = self._series.get((topic, group))
@@ -112,12 +126,14 @@ class Watch:
             same = word == group.verdict.word
             self._words[group.topic, group.group] = group.verdict.word, since_ms if same else now_ms
         rows = dict(_rows(overview))
-        self._add((None, None), now_ms, rows.pop((None, None)), HOUR_MS // LOOK_MS)
+        everything = rows.pop((None, None)) + self.latency(overview)
+        self._waited = overview.waited
+        self._add((None, None), now_ms, everything, HOUR_MS // LOOK_MS)
         if self._looks % SELDOM == 0:
             for gone in [place for place in self._series if place[0] is not None and place not in rows]:
                 del self._series[gone]
             for place, row in rows.items():
-                self._add(place, now_ms, row, HOUR_MS // LOOK_MS // SELDOM)
+                self._add(place, now_ms, (*row, 0.0, 0.0), HOUR_MS // LOOK_MS // SELDOM)
         self._looks += 1
 
     def _add(self, place: Place, now_ms: int, row: Row, rows_max: int) -> None:
@@ -127,6 +143,18 @@ class Watch:
                 return
             series = self._series[place] = Series(rows_max)
         series.add(now_ms, row)
+
+
+def quantile(counts: list[int], bounds_ms: list[int], part: float) -> float:
+    """Below how many seconds that part of all values is, as near as their ranges tell; 0 of nothing."""
+    wanted = sum(counts) * part
+    for index, count in enumerate(counts):
+        if count and wanted <= count:
+            low = bounds_ms[index - 1] if index else 0
+            high = bounds_ms[index] if index < len(bounds_ms) else low
+            return (low + (high - low) * wanted / count) / 1000
+        wanted -= count
+    return 0.0
 
 
 def _rows(overview: Overview) -> Iterator[tuple[Place, Row]]:

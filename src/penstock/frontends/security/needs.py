@@ -107,6 +107,7 @@ NEEDS: Final = {
     "stats": Need("describe", None),
     "waiting": Need("describe", None),
     "overview": Need("describe", None),
+    "lanes": Need("describe"),
     "metrics": Need("describe", None),
 }
 

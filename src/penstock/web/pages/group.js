@@ -44,7 +44,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         ["Failed", rate(group.rates.failed), null, group.rates.failed ? "warn" : ""],
         ["Drained in", group.lag ? (group.drain_seconds === null ? "never" : span(group.drain_seconds)) : "–"],
       ]),
-      h("div", { class: "charts two", key: "charts" },
+      h("div", { class: "charts", key: "charts" },
         chart({ id: `group ${topic} ${name} lag`, title: "Lag", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "messages", values: past.waiting, tone: "first" }] }),
         chart({ id: `group ${topic} ${name} rates`, title: "Messages a second", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "acked", values: past.rate("acked"), tone: "second" }, { name: "failed", values: past.rate("failed"), tone: "third" }] })),
       h("div", { class: "beside even", key: "beside" }, oldest(group), h("div", { class: "pile" }, consumers(group, topic), totals(group))),

@@ -77,6 +77,7 @@ function figures() {
     ["Acked", rate(last(past.rate("acked")))],
     ["Waiting", count(sum(states, "lag")), "messages"],
     ["Oldest waits", span(last(past.oldest_seconds))],
+    ["Latency", span(glance.told.latency_half), `99 %: ${span(glance.told.latency_most)}`],
     ["In flight", count(sum(states, "in_flight")), "on loan"],
     ["Retrying", count(sum(states, "waiting_retry"))],
     ["Dead letters", count(dead), null, dead ? "warn" : ""],
@@ -100,8 +101,12 @@ function charts(redraw) {
         { name: "failed", values: past.rate("failed"), tone: "third" },
       ],
     }),
-    chart({ ...shared, id: "latency", title: "Oldest message that waits", format: span, lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }] }),
+    chart({
+      ...shared, id: "latency", title: "From publish to delivery", format: span,
+      lines: [{ name: "99 %", values: past.latency_most, tone: "fourth" }, { name: "half", values: past.latency_half, tone: "second" }],
+    }),
     chart({ ...shared, id: "backlog", title: "Messages that wait", format: count, lines: [{ name: "waiting", values: past.waiting, tone: "first" }] }),
+    chart({ ...shared, id: "oldest", title: "Oldest message that waits", format: span, lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }] }),
   );
 }
 

@@ -16,7 +16,7 @@ const TABS = ["Messages", "Groups", "Partitions", "Settings"];
 export function topicPage({ parts: [name], redraw, refresh }) {
   const browse = new Browse(name, redraw);
   const publish = publishForm(name, redraw, () => browse.again());
-  const shown = { tab: "Messages", topic: null, groups: [], past: null };
+  const shown = { tab: "Messages", topic: null, groups: [], past: null, lanes: null };
 
   async function load() {
     shown.past ??= await History.of(name);
@@ -28,6 +28,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
       published: topic.published, delivered: sum((group) => group.delivered), acked: sum((group) => group.acked), failed: sum((group) => group.failed),
       dead_lettered: sum((group) => group.dead_lettered), waiting: topic.depth, oldest_seconds: Math.max(0, ...shown.groups.map(({ state }) => state.lag_seconds)),
     });
+    if (shown.tab === "Partitions") shown.lanes = (await get(path("topics", name, "lanes"))).lanes;
     await browse.first();
   }
 
@@ -47,7 +48,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
         ["Scheduled", count(topic.scheduled)],
         ["Duplicates", count(topic.duplicates), "refused"],
       ]),
-      h("div", { class: "charts two", key: "charts" },
+      h("div", { class: "charts", key: "charts" },
         chart({ id: `topic ${name} rates`, title: "Messages a second", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "published", values: past.rate("published"), tone: "first" }, { name: "acked", values: past.rate("acked"), tone: "second" }] }),
         chart({ id: `topic ${name} depth`, title: "Messages that wait", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "waiting", values: past.waiting, tone: "first" }] })),
       tabs(tab),
@@ -64,6 +65,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
   function choose(tab) {
     shown.tab = tab;
     redraw();
+    if (tab === "Partitions") refresh();
     document.getElementById(`tab-${tab}`).focus();
   }
 
@@ -76,7 +78,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
     const parts = {
       Messages: () => [h("div", { class: "beside" }, browse.view(), publish.view())],
       Groups: () => section("Groups", {}, groupTable(shown.groups, { topic: false })),
-      Partitions: () => partitions(shown.topic),
+      Partitions: () => h("div", { class: "pile" }, lanes(shown.lanes), partitions(shown.topic)),
       Settings: () => settings(shown.topic),
     };
     return h("div", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, key: `panel ${tab}` }, parts[tab]());
@@ -106,6 +108,12 @@ function partitions(topic) {
       { name: "Scheduled", number: true, cell: (partition) => count(partition.scheduled) },
     ],
   }));
+}
+
+function lanes(counts) {
+  const total = Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0);
+  return section("Lanes", { note: "the most urgent first" }, h("dl", { class: "lanes" }, Object.entries(counts ?? {}).map(([lane, messages]) =>
+    h("div", { key: lane }, h("dt", null, lane), h("dd", null, bar(messages, total, `${exactly(messages)} messages`), h("span", { class: "number" }, count(messages)))))));
 }
 
 function settings(topic) {
