@@ -137,6 +137,17 @@ def test_failed_work_is_a_span_with_the_error_and_the_next_attempt_is_another(
     assert place(first)[0] == place(second)[0]
 
 
+def test_a_block_inside_another_one_is_the_same_work(spans: Spans, broker: TestBroker) -> None:
+    broker.publish("orders", b"x")
+    with broker.consumer("orders") as consumer:
+        [message] = consumer.receive()
+        with message, message:
+            pass
+
+    assert spans.names().count("process orders") == 1
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
 def test_a_publish_that_is_refused_is_an_error(spans: Spans, broker: TestBroker) -> None:
     with pytest.raises(TopicNotFound):
         broker.publish("missing", b"x")

@@ -231,6 +231,8 @@ class Watch:
 
     def begin(self, message: Delivered) -> None:
         """Somebody begins to work on it: from now on, in this context, its span is the current one."""
+        if id(message) in self._at_work:
+            return  # A block inside another one is the same work.
         attributes = {
             "messaging.consumer.group.name": message.group,
             "messaging.destination.partition.id": str(message.partition),
@@ -246,7 +248,10 @@ class Watch:
 
     def end(self, message: Delivered, error: BaseException | str | None) -> None:
         """The work has ended."""
-        span, token = self._at_work.pop(id(message))
+        found = self._at_work.pop(id(message), None)
+        if found is None:
+            return
+        span, token = found
         context.detach(token)
         if isinstance(error, str):
             span.set_status(Status(StatusCode.ERROR, error))
