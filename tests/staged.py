@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.api.broker import Broker
 from penstock.wire.records import BatchBuilder, Headers
-from penstock.wire.staged import STAGING, encode_staged
+from penstock.wire.staged import encode_staged
 
 Staged = dict[str, list[tuple[int, int]]]
 
@@ -19,10 +19,9 @@ def batch(
     return bytes(builder.build(times[0] if times else 0, times[-1] if times else 0, attributes))
 
 
-def stage(broker: Broker, token: str, *parts: tuple[int, bytes]) -> Staged:
+def stage(broker: Broker, token: str, *parts: tuple[int, bytes], topic: str = "orders") -> Staged:
     """Stage batches, each for a partition; what to publish them by."""
-    first = broker.append(STAGING, 0, encode_staged(token, list(parts))).offset
-    assert first is not None
+    first = broker.stage(topic, encode_staged(token, list(parts)))
     return {token: [(first, first + len(parts))]}
 
 

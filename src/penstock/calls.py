@@ -121,6 +121,13 @@ class At(msgspec.Struct, frozen=True):
     journal: bool = False
 
 
+class Stage(msgspec.Struct, frozen=True):
+    """Record batches to put aside."""
+
+    topic: str
+    batch: bytes
+
+
 class PublishStaged(msgspec.Struct, frozen=True):
     """What to publish from staging, and as what."""
 
@@ -274,6 +281,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "delete_topic": Call(TopicName, None),
     "topics": Call(Nothing, list[str]),
     "describe_topic": Call(TopicName, TopicInfo),
+    "stage": Call(Stage, int),
     "publish_staged": Call(PublishStaged, StagedPublish),
     "published_version": Call(OfApplication, int | None),
     "create_group": Call(NewGroup, None),

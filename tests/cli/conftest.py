@@ -66,7 +66,7 @@ def cli(
 ) -> Cli:
     """``cli("topic", "list")``: the command as a user types it, with what stdin or the keyboard brings."""
 
-    def connected(server: str, *, progress: bool = True) -> Any:
+    def connected(server: str, *, progress: bool = True, **login: str) -> Any:
         servers.append(server)
         return nullcontext(penstock)
 

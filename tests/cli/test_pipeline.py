@@ -40,7 +40,9 @@ class Toy:
         self.seen: list[Any] = []
 
     def run(self, settings: Any, context: Context) -> None:
-        self.seen.append((settings.topic, settings.limit, context.name, context.once, context.servers))
+        self.seen.append(
+            (settings.topic, settings.limit, context.name, context.once, context.address.servers)
+        )
         context.progress.advance(records=settings.limit, batches=1)
         context.tell("all is well")
 

@@ -25,7 +25,6 @@ from penstock.errors import (
 from penstock.info import DeliveryState
 from penstock.testing import TestBroker
 from penstock.wire.records import decode_batch
-from penstock.wire.staged import STAGING
 
 
 class Opener(Protocol):
@@ -530,7 +529,6 @@ def test_what_became_of_messages_is_told_in_ranges(broker: TestBroker) -> None:
 def test_what_is_staged_is_published_once_by_version(world: Opener) -> None:
     with world.open() as broker:
         broker.create_topic("orders", partitions=2)
-        broker.create_topic(STAGING)
         staged = stage(broker, "task", (1, batch([b"a", b"b"])), (0, batch([b"c"])))
         assert broker.published_version("orders", "job") is None
 

@@ -1,4 +1,9 @@
-"""One Spark session and one server for all tests here: starting either is slow."""
+"""One Spark session and one server for all tests here: starting either is slow.
+
+Tests that use the session, or start a JVM of their own, have the mark ``jvm`` and
+run one after the other (``make test-spark``): Spark takes every core there is.
+The others run with the rest of the suite.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +17,13 @@ import penstock.spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever has the session has the mark."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.jvm)
 
 
 @pytest.fixture(scope="session")

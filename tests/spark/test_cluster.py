@@ -17,6 +17,8 @@ from tests.spark.cluster import Cluster, eventually
 
 import penstock
 
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+
 DRIVER = Path(__file__).with_name("driver.py")
 RECORDS = 20_000
 DRIVER_S = 270.0  # The longest that a driver may take: less than a test may.
@@ -80,7 +82,6 @@ def everything_in(broker: penstock.Broker, topic: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.slow
 def test_executors_that_have_no_penstock_read_and_write_topics(
     cluster: Cluster, server: Server, tmp_path: Path
 ) -> None:
@@ -96,7 +97,6 @@ def test_executors_that_have_no_penstock_read_and_write_topics(
         assert sorted(everything_in(broker, "out")) == expected
 
 
-@pytest.mark.slow
 def test_whatever_is_killed_every_record_arrives_once(
     cluster: Cluster, server: Server, tmp_path: Path
 ) -> None:

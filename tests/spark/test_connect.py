@@ -15,6 +15,8 @@ from tests.spark.cluster import SPARK_CLASS, bare_python, eventually
 import penstock
 from penstock.spark.java import java_home
 
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+
 DRIVER = Path(__file__).with_name("driver.py")
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 PROGRAM_S = 270.0
@@ -54,7 +56,6 @@ def remote(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.slow
 def test_a_server_without_penstock_reads_writes_and_streams_topics(remote: str, tmp_path: Path) -> None:
     with Server(tmp_path) as server, penstock.connect(server.url) as broker:
         broker.create_topic("table", partitions=2)

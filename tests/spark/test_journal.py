@@ -1,13 +1,11 @@
 """What happened to messages, as rows."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import penstock
-from penstock.spark.journal import Range, journal, ranges_of, rows_of
+from penstock.spark.connections import Address
+from penstock.spark.journal import JournalReader, Range, ranges_of, rows_of
 from penstock.testing import TestBroker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
 
@@ -111,7 +109,8 @@ def test_what_was_deleted_meanwhile_is_left_out() -> None:
     assert {row["group"] for row in found} == {"g"}
 
 
-def test_journals_as_a_table_of_spark(spark: "SparkSession", servers: str, broker: penstock.Broker) -> None:
+def test_journals_are_a_source_with_a_task_for_each(servers: str, broker: penstock.Broker) -> None:
+    """That Spark reads it is in ``test_rollup.py``."""
     broker.create_topic("journal-table", partitions=3)
     for partition in range(3):
         for number in range(4):
@@ -120,9 +119,14 @@ def test_journals_as_a_table_of_spark(spark: "SparkSession", servers: str, broke
         while messages := consumer.receive(100, wait="100ms"):
             consumer.ack(messages)
 
-    table = journal(spark, servers, ranges_of(broker, "journal-table"))
-    counts = table.where("event = 'acked'").groupBy("partition").agg({"end": "max"}).collect()
+    def read(*ranges: Range) -> list[Row]:
+        reader = JournalReader(Address(servers), list(ranges))
+        tasks = reader.partitions()
+        assert len(tasks) == max(len([each for each in ranges if each.start < each.end]), 1)
+        return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
 
-    assert sorted((row[0], row[1]) for row in counts) == [(0, 4), (1, 4), (2, 4)]
-    assert table.where("time > now() - interval 1 hour").count() == table.count() >= 9
-    assert journal(spark, servers, [Range("journal-table", 0, 0, 0)]).count() == 0
+    found = read(*ranges_of(broker, "journal-table"))
+    ends = {row["partition"]: row["end"] for row in found if row["event"] == "acked"}
+
+    assert ends == {0: 4, 1: 4, 2: 4}
+    assert read(Range("journal-table", 0, 0, 0)) == []

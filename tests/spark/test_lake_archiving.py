@@ -7,6 +7,7 @@ import pytest
 
 from penstock.errors import InvalidBatch, OffsetOutOfRange, UnavailableError
 from penstock.info import Fetched
+from penstock.spark.connections import Address
 from penstock.spark.lake import archiving
 from penstock.spark.lake.archiving import Failed, Range, Todo, Writer, Written, joined, planned, write_range
 from penstock.spark.lake.table import ArchivedRange
@@ -95,10 +96,10 @@ def test_what_no_retry_changes_is_an_outcome_and_the_rest_is_raised(
         raise raised.pop(0)
 
     monkeypatch.setattr(archiving, "connect", connect)
-    failed = Writer("127.0.0.1:1")(task(0, 10))
+    failed = Writer(Address("127.0.0.1:1"))(task(0, 10))
 
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, InvalidBatch)
     with pytest.raises(UnavailableError):
-        Writer("127.0.0.1:1")(task(0, 10))
+        Writer(Address("127.0.0.1:1"))(task(0, 10))
     assert not OffsetOutOfRange.retryable  # So ``write_range`` has to say that it may pass.

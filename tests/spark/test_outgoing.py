@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import InvalidValue, UnknownPriority
 from penstock.spark.outgoing import rows_of
-from penstock.spark.sink import make_staging
-from penstock.testing import TestBroker
 from penstock.wire.gathering import Rows
-from penstock.wire.staged import STAGING
 
 NOW_MS = 1_767_225_600_000
 
@@ -117,13 +113,3 @@ def test_partitions_are_whole_numbers(kind: pa.DataType) -> None:
 def test_a_column_of_nulls_is_as_if_it_were_not_there() -> None:
     found = rows(value=["a"], key=pa.array([None], pa.string()), ttl=pa.array([None], pa.string()))
     assert found.only_values()
-
-
-def test_staging_is_made_once_on_disk_and_in_memory(penstock: TestBroker, tmp_path: Path) -> None:
-    with TestBroker.open(str(tmp_path)) as on_disk:
-        for broker, durability in ((on_disk, "os"), (penstock, "memory")):
-            make_staging(broker)
-            make_staging(broker)
-            settings = broker.describe_topic(STAGING).settings
-            assert (settings.durability, settings.retention_ms) == (durability, 24 * 3600 * 1000)
-            assert STAGING not in broker.topics()

@@ -79,6 +79,7 @@ def gone(group: int) -> bool:
     return False
 
 
+@pytest.mark.jvm
 @pytest.mark.slow
 def test_a_newcomer_publishes_consumes_and_asks_the_lake_and_ctrl_c_ends_it_all(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("penstock"))

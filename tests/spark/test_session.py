@@ -72,6 +72,8 @@ def test_the_wrapper_drops_one_flag_and_keeps_every_word_as_it_is(
     assert told.stdout == "-cp a  b Main\n"
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 def test_the_java_of_the_wheel_starts_spark_where_there_is_no_other(tmp_path: Path) -> None:
     program = (
         "import penstock.spark\n"

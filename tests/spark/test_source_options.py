@@ -27,7 +27,7 @@ def test_options_are_read_as_they_are_written() -> None:
         }
     )
 
-    assert options.servers == "broker:7070"
+    assert options.address.servers == "broker:7070"
     assert options.topics == ("orders", "refunds")
     assert options.starting == {"orders": {0: 5, 1: 7}}
     assert options.to_ms == 1_794_668_400_000
@@ -39,7 +39,7 @@ def test_options_are_read_as_they_are_written() -> None:
 def test_what_is_not_said_has_a_default() -> None:
     options = source_options({"topic": "orders"})
 
-    assert (options.servers, options.starting, options.ending) == ("127.0.0.1:7070", None, "latest")
+    assert (options.address.servers, options.starting, options.ending) == ("127.0.0.1:7070", None, "latest")
     assert (options.value_format, options.on_gap, options.max_records) == ("raw", "error", None)
 
 

@@ -12,6 +12,7 @@ import penstock
 import penstock.spark
 from penstock.errors import QueryFailed, QueryInvalid
 from penstock.spark.answers import answer_of
+from penstock.spark.connections import Address
 from penstock.spark.tables import Tables
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def tables(spark: "SparkSession", servers: str) -> Iterator[Tables]:
     """The tables of the server; views are gone after the test."""
-    yield Tables(spark, servers)
+    yield Tables(spark, Address(servers))
     for view in spark.catalog.listTables():
         spark.catalog.dropTempView(view.name)
 

@@ -26,9 +26,8 @@ DAY_MS = 24 * 3600 * 1000
 
 @pytest.fixture
 def broker(penstock: TestBroker) -> TestBroker:
-    """A broker with a topic of two partitions, and staging."""
+    """A broker with a topic of two partitions."""
     penstock.create_topic("orders", partitions=2)
-    penstock.create_topic(STAGING)
     return penstock
 
 
@@ -67,7 +66,6 @@ def test_versions_are_known_after_a_kill() -> None:
     disk = CrashDisk()
     broker = TestBroker.open("data", files=disk)
     broker.create_topic("orders")
-    broker.create_topic(STAGING, durability="os")
     broker.publish_staged("orders", "job", 1, stage(broker, "t", (0, batch([b"a"]))))
     disk.kill()
 
@@ -143,12 +141,25 @@ def test_wrong_arguments_are_named(
         broker.publish_staged("orders", application, version, staged)
 
 
-def test_without_staging_or_the_topic_the_sentence_names_it(penstock: TestBroker) -> None:
+def test_a_topic_that_is_not_there_is_named(penstock: TestBroker) -> None:
+    with pytest.raises(TopicNotFound, match="orders"):
+        stage(penstock, "t", (0, batch([b"a"])))
     with pytest.raises(TopicNotFound, match="orders"):
         penstock.publish_staged("orders", "job", 0, {})
-    penstock.create_topic("orders")
-    with pytest.raises(TopicNotFound, match="__staging"):
-        penstock.publish_staged("orders", "job", 0, {"t": [(0, 1)]})
+
+
+def test_the_broker_makes_the_place_to_stage_in_as_durable_as_itself(
+    penstock: TestBroker, tmp_path: Path
+) -> None:
+    with TestBroker.open(str(tmp_path)) as on_disk:
+        for broker, durability in ((on_disk, "os"), (penstock, "memory")):
+            broker.create_topic("orders")
+            stage(broker, "t", (0, batch([b"a"])))
+            stage(broker, "t", (0, batch([b"a"])))
+
+            settings = broker.describe_topic(STAGING).settings
+            assert (settings.durability, settings.retention_ms) == (durability, DAY_MS)
+            assert STAGING not in broker.topics()
 
 
 def test_lanes_delays_and_times_to_live_are_honoured(broker: TestBroker) -> None:
@@ -246,7 +257,6 @@ def test_intents_take_little_room_however_many_there_were(
     monkeypatch.setattr(intents, "SEGMENT_BYTES", 4096)
     broker = TestBroker.open(str(tmp_path))
     broker.create_topic("orders")
-    broker.create_topic(STAGING, durability="os")
     for version in range(200):
         broker.publish_staged("orders", "job", version, stage(broker, "t", (0, batch([b"%d" % version]))))
         broker.publish_staged("orders", f"other-{version % 3}", version, {})
@@ -270,8 +280,8 @@ def test_numbers_do_not_come_round(broker: TestBroker, monkeypatch: pytest.Monke
 
 
 def test_staging_is_cleared_of_what_was_published(broker: TestBroker) -> None:
-    broker.alter_topic(STAGING, segment_bytes=4096)
     unnamed = stage(broker, "failed", (0, batch([b"x" * 1000])))
+    broker.alter_topic(STAGING, segment_bytes=4096)
     for version in range(20):
         broker.publish_staged("orders", "job", version, stage(broker, "t", (0, batch([b"x" * 1000]))))
     assert broker.describe_topic(STAGING).partitions[0].start == 0  # A task that failed is in the way ...
@@ -284,7 +294,6 @@ def test_staging_is_cleared_after_a_day_in_any_case() -> None:
     clock = ManualClock()
     broker = TestBroker.open("data", files=CrashDisk(), clock=clock)
     broker.create_topic("orders")
-    broker.create_topic(STAGING, durability="os", retention="1d")
     staged = stage(broker, "t", (0, batch([b"a"])))
 
     broker.advance("25h")

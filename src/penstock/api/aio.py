@@ -116,10 +116,17 @@ class AsyncBroker:
         """An idempotent producer with an id of its own."""
         return AsyncProducer(await self._driver.run(self._operations.producer(compression)), self._driver)
 
+    async def stage(self, topic: str, batch: bytes) -> int:
+        """Put record batches aside for a topic, where nobody reads them; the offset of the first one there.
+
+        ``batch`` is made by ``wire/staged.py``.  What is not published within a day is deleted.
+        """
+        return await self._driver.run(self._operations.stage(topic, batch))
+
     async def publish_staged(
         self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
     ) -> StagedPublish:
-        """Publish what was appended to ``__staging``, all of it and once; offsets by token.
+        """Publish what was staged, all of it and once; offsets by token.
 
         A version that is not above the application's last one was published before: nothing happens.
         """

@@ -120,10 +120,17 @@ class Broker:
         """An idempotent producer with an id of its own."""
         return Producer(self._driver.run(self._operations.producer(compression)), self._driver)
 
+    def stage(self, topic: str, batch: bytes) -> int:
+        """Put record batches aside for a topic, where nobody reads them; the offset of the first one there.
+
+        ``batch`` is made by ``wire/staged.py``.  What is not published within a day is deleted.
+        """
+        return self._driver.run(self._operations.stage(topic, batch))
+
     def publish_staged(
         self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
     ) -> StagedPublish:
-        """Publish what was appended to ``__staging``, all of it and once; offsets by token.
+        """Publish what was staged, all of it and once; offsets by token.
 
         A version that is not above the application's last one was published before: nothing happens.
         """

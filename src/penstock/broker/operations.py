@@ -130,6 +130,10 @@ class LocalOperations:
         """An idempotent producer."""
         return ProducerSteps(self._core, compression)
 
+    def stage(self, topic: str, batch: bytes) -> Steps[int]:
+        """Put a batch of batches aside for a topic."""
+        return self._core.staging.stage(topic, batch)
+
     def publish_staged(
         self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
     ) -> Steps[StagedPublish]:

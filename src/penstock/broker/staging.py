@@ -1,6 +1,6 @@
 """Publishing what was staged: all of it, and once.
 
-    tasks      append record batches to the topic __staging            nobody sees them
+    tasks      stage(topic, batches): they go to the topic __staging   nobody sees them
     driver     publish_staged(topic, application, version, ranges)
                  1  every staged batch is looked at: whole, acceptable, its partition is there
                  2  the staging log is synced
@@ -17,6 +17,9 @@ its own does so exactly once, however often it is tried.
 From 3 to 5 readers see a part of it; within a partition they see it in the
 order in which it was named.
 
+``__staging`` is the broker's own, one for all topics, made when it is first needed.
+Whoever may publish to a topic may stage for it, and needs no right to anything else.
+
 A caller may give up at any time.  The intent stays, and the next one who asks
 for that application, or an alarm, goes on with it.
 
@@ -32,9 +35,11 @@ import msgspec
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.intents import NUMBERS_MAX, Intent, Intents, Ranges
 from penstock.broker.publishing import Publishing
+from penstock.broker.recovery import open_partition
 from penstock.broker.staged import Checking, Placing, read_staged
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
+from penstock.config import DAY_MS, MEMORY, TopicSettings
 from penstock.delivery.offsets import OffsetSet
 from penstock.errors import InvalidValue
 from penstock.info import StagedPublish
@@ -46,6 +51,13 @@ APPLICATION_LENGTH_MAX: Final = 200
 VERSION_MAX: Final = (1 << 62) - 1  # What compiled code holds in a machine word.
 TURN_BYTES: Final = 256 * 1024  # Looked at or appended before others have their turn: a millisecond.
 RETRY_MS: Final = 1000  # An intent that could not be finished is tried again after this.
+SETTINGS: Final = TopicSettings(
+    partitions=1,
+    retention_ms=DAY_MS,
+    segment_bytes=64 << 20,  # Small, because what is published is deleted by whole segments.
+    message_bytes_max=64 << 20,  # The most that any topic takes: a batch is a message there.
+    durability="os",  # It is synced before it is published.
+)
 
 
 class Staging:
@@ -56,6 +68,23 @@ class Staging:
         self._catalogue = catalogue
         self._publishing = publishing
         self._released: OffsetSet | None = None  # Of the staging log: what nobody needs any more.
+
+    def stage(self, name: Any, data: Any) -> Steps[int]:
+        """Put batches aside for a topic (``wire/staged.py``); the offset of the first of them."""
+        self._state.topic(name)
+        self._make()
+        receipt = yield from self._publishing.append(STAGING, 0, data)
+        assert receipt.offset is not None
+        return receipt.offset
+
+    def _make(self) -> None:
+        if STAGING in self._state.topics:
+            return
+        in_memory = self._state.directory == MEMORY
+        settings = msgspec.structs.replace(SETTINGS, durability="memory") if in_memory else SETTINGS
+        topic = self._catalogue.create(STAGING, settings)
+        topic.partitions.append(open_partition(self._state, topic, 0))
+        self._state.topics[STAGING] = topic
 
     def version(self, name: Any, application: Any) -> int | None:
         """The last version of an application that was published, or is bound to be."""
@@ -72,6 +101,7 @@ class Staging:
         intents = self._opened(topic)
         if (yield from self._is_repeat(topic, intents, application, version)):
             return StagedPublish(published=0, duplicate=True)
+        self._make()  # A job without a row has staged nothing, and is published all the same.
         log = self._log(topic)
         count = yield from self._check(topic, log, wanted)
         yield Durable(log)

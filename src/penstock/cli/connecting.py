@@ -23,12 +23,15 @@ DEFAULT_SERVER: Final = "penstock://127.0.0.1:7070"
 
 
 @contextmanager
-def connected(server: str, *, progress: bool = True) -> Iterator["Broker"]:
-    """The broker at this address; ``progress`` shows that it is being waited for, if that takes long."""
+def connected(server: str, *, progress: bool = True, **login: str) -> Iterator["Broker"]:
+    """The broker at this address; ``progress`` shows that it is being waited for, if that takes long.
+
+    ``login`` is a key, or a user and a password; without it the environment says who this is.
+    """
     import penstock  # Only now: a command line that is wrong is refused without it.
 
     with Progress("waiting for the server", unit="", wanted=progress):
-        with penstock.connect(server) as broker:
+        with penstock.connect(server, **login) as broker:
             yield broker
 
 

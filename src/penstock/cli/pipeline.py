@@ -96,7 +96,7 @@ def run(
         now_ms=connecting.clock().wall_ms(),
     )
     running = import_module("penstock.spark.pipelines.running")  # It may load PySpark.
-    with connecting.connected(server, progress=False) as broker:
+    with connecting.connected(server, progress=False, **run_settings.login.told) as broker:
         running.run(
             pipeline, module, run_settings, found, broker, servers=server, once=once, clock=connecting.clock()
         )

@@ -81,9 +81,10 @@ def sql(
     with connecting.connected(server):
         pass  # One that is not there is told now, and not when Spark has started.
     with started(master) as spark:
+        from penstock.spark.connections import address_of
         from penstock.spark.tables import Tables
 
-        shell = Shell(Tables(spark, server), output, plot)
+        shell = Shell(Tables(spark, address_of({"servers": server})), output, plot)
         if query is not None:
             shell.ask(query)
             return 0

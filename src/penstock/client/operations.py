@@ -55,8 +55,8 @@ LOOKS: Final = frozenset({
     "keys", "users",
 })  # fmt: skip
 TWICE: Final = frozenset({
-    "alter_topic", "create_group", "seek", "reschedule", "publish_staged", "commit_offsets", "begin_restore",
-    "restore", "set_user",
+    "alter_topic", "create_group", "seek", "reschedule", "stage", "publish_staged", "commit_offsets",
+    "begin_restore", "restore", "set_user",
 })  # fmt: skip
 DONE: Final = {
     "create_topic": frozenset({TopicExists.code}),
@@ -152,6 +152,12 @@ class RemoteOperations:
         """An idempotent producer."""
         check_compression(compression)
         return RemoteProducer(self.publisher, await self.publisher.facts.new_producer_id(), compression)
+
+    @work
+    async def stage(self, topic: str, batch: bytes) -> int:
+        """Batches put aside; those of a repeat lie there unnamed."""
+        first: int = await self._call("stage", topic=topic, batch=batch)
+        return first
 
     @work
     async def publish_staged(

@@ -1,4 +1,11 @@
-"""The broker that a process of Spark talks to: connected once, and kept.
+"""The broker that a process of Spark talks to, and as whom: connected once, and kept.
+
+    driver:  options, settings, environment ──> Address ── with the work ──> executor:  broker_at(address)
+
+An address carries the credentials, so that executors need none of their own: a
+key that only the driver knows, by an option or by its environment, is enough.
+They are in no text that anybody sees: not in ``repr``, and Spark, which shows the
+options of a query in its plans, hides those whose names match ``HIDDEN``.
 
 Spark's Python workers live on from task to task, so a micro-batch need not
 connect anew.  A connection that broke is made again by the client itself.  A
@@ -7,20 +14,55 @@ so it keeps the memory for it (``memory.py``): a third less work for each row.
 """
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.client.login import Login
 from penstock.client.sync import RemoteBroker, connect
 from penstock.memory import keep_memory
 
-_connected: Final[dict[tuple[int, str], RemoteBroker]] = {}  # By process and servers.
+SERVERS: Final = "127.0.0.1:7070"
+LOGIN: Final = ("key", "user", "password")
+# Spark's own setting hides "url"; passwords are hidden by another one.
+HIDING: Final = "spark.sql.redaction.options.regex"
+HIDDEN: Final = "(?i)url|^key$|^password$"
 
 
-def broker_at(servers: str) -> RemoteBroker:
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens, and who asks it."""
+
+    servers: str = SERVERS
+    key: str | None = field(default=None, repr=False)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The same as the options of a reader or a writer."""
+        return {name: text for name in ("servers", *LOGIN) if (text := getattr(self, name)) is not None}
+
+    def connect(self) -> RemoteBroker:
+        """A connection of one's own."""
+        return connect(self.servers, key=self.key, user=self.user, password=self.password)
+
+
+def address_of(options: Mapping[str, str]) -> Address:
+    """The address among some options; who is not said there is whom the environment here says."""
+    login = Login(options.get("key"), options.get("user"), options.get("password"))
+    return Address(options.get("servers", SERVERS), login.key, login.user, login.password)
+
+
+_connected: Final[dict[tuple[int, Address], RemoteBroker]] = {}  # By process and address.
+
+
+def broker_at(address: Address) -> RemoteBroker:
     """The broker that listens there."""
-    place = (os.getpid(), servers)
+    place = (os.getpid(), address)
     if place not in _connected:
         keep_memory()
-        _connected[place] = connect(servers)
+        _connected[place] = address.connect()
     return _connected[place]
 
 

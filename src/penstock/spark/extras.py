@@ -45,7 +45,7 @@ class Extras:
         if span != self._asked:
             group = self._options.group
             assert group is not None, "options are checked"
-            broker = broker_at(self._options.servers)
+            broker = broker_at(self._options.address)
             self._states = broker.delivery_states(self._span.topic, group, self._span.partition, *span)
             self._asked = span
         return self._states

@@ -25,7 +25,7 @@ from penstock.errors import GroupNotFound, QueryFailed, TopicNotFound
 from penstock.info import GroupInfo, ScheduledMessage
 from penstock.message import StoredMessage
 from penstock.spark import gaps, journal
-from penstock.spark.connections import broker_at
+from penstock.spark.connections import address_of, broker_at
 from penstock.spark.slices import arrow_schema
 
 NAME: Final = "penstock_facts"
@@ -67,21 +67,22 @@ class FactsReader(DataSourceReader):
     """Asks the broker, in its tasks."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
-        self._options = options
+        self._address = address_of(options)
         self._of = options["of"]
+        self._topic = options["topic"]
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
         """One task, or one for each partition of a journal."""
         if self._of != "journal":
             return [InputPartition(None)]
-        found = journal.ranges_of(broker_at(self._options["servers"]), self._options["topic"])
+        found = journal.ranges_of(broker_at(self._address), self._topic)
         return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         schema = arrow_schema(self._schema)
-        broker = broker_at(self._options["servers"])
+        broker = broker_at(self._address)
         if self._of == "journal":
             for batch in journal.rows_of(broker, partition.value):
                 yield batch.cast(schema)

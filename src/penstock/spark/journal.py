@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from penstock.delivery import events
 from penstock.errors import GroupNotFound, OffsetOutOfRange
-from penstock.spark.connections import broker_at
+from penstock.spark.connections import Address, address_of, broker_at
 from penstock.wire.records import Record, decode_batch, read_header
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class Range(NamedTuple):
     end: int
 
 
-def journal(spark: "SparkSession", servers: str, ranges: "list[Range]") -> "DataFrame":
+def journal(spark: "SparkSession", address: Address, ranges: "list[Range]") -> "DataFrame":
     """The rows of these ranges, a task for each."""
     spark.dataSource.register(JournalSource)
     reader = spark.read.format(NAME)
-    return reader.options(servers=servers, ranges=msgspec.json.encode(ranges).decode()).load()
+    return reader.options(**address.options, ranges=msgspec.json.encode(ranges).decode()).load()
 
 
 class JournalSource(DataSource):
@@ -84,14 +84,14 @@ class JournalSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is COLUMNS.
         """Spark's call."""
         ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
-        return JournalReader(self.options["servers"], ranges)
+        return JournalReader(address_of(self.options), ranges)
 
 
 class JournalReader(DataSourceReader):
     """Asks the broker, in its tasks."""
 
-    def __init__(self, servers: str, ranges: "list[Range]") -> None:
-        self._servers = servers
+    def __init__(self, address: Address, ranges: "list[Range]") -> None:
+        self._address = address
         self._ranges = ranges
 
     def partitions(self) -> list[InputPartition]:
@@ -103,7 +103,7 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         if partition.value is not None:
-            yield from rows_of(broker_at(self._servers), partition.value)
+            yield from rows_of(broker_at(self._address), partition.value)
 
 
 def ranges_of(broker: "Broker", topic: str, at: Any = "earliest") -> list[Range]:

@@ -1,6 +1,7 @@
 """What a reader of the format ``penstock`` may be told, checked once and before anything is asked.
 
     servers                 where the broker listens
+    key; user, password     who asks, if the broker wants to know (``connections.py``)
     topic, topic_pattern    one topic, several ("a,b"), or all whose whole name matches a regular expression
     starting, ending        "earliest", "latest", or JSON: {"0": 17}; of several topics {"orders": {"0": 17}}
     from_time, to_time      in the place of both: from one time on, and before another
@@ -24,21 +25,21 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from penstock.errors import InvalidValue
+from penstock.spark.connections import LOGIN, Address, address_of
 from penstock.types import check_name, instant_ms
 from penstock.wire.records import OFFSET_MAX
 
 # Of offsets: by topic ("": the only one) and partition.
 Place = Literal["earliest", "latest"] | dict[str, dict[int, int]]
 
-SERVERS: Final = "127.0.0.1:7070"
 PARTITION_RECORDS: Final = 1_000_000  # About a second of work: worth a task, and quickly redone.
 EXTRA_COLUMNS: Final = {"id": "string", "attempts": "int", "state": "string"}  # And their types.
 STATE_COLUMNS: Final = ("attempts", "state")  # These need a group.
 VALUE_FORMATS: Final = ("raw", "text", "json", "avro")
 NAMES: Final = (
-    "servers", "topic", "topic_pattern", "starting", "ending", "from_time", "to_time", "partition_records",
-    "max_records_per_trigger", "max_bytes_per_trigger", "group", "value_format", "value_schema", "columns",
-    "lake", "on_gap",
+    "servers", *LOGIN, "topic", "topic_pattern", "starting", "ending", "from_time", "to_time",
+    "partition_records", "max_records_per_trigger", "max_bytes_per_trigger", "group", "value_format",
+    "value_schema", "columns", "lake", "on_gap",
 )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ NAMES: Final = (
 class SourceOptions:
     """The options of one reader."""
 
-    servers: str = SERVERS
+    address: Address
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     starting: Place | None = None  # None: not said, which for a table is earliest and for a stream latest.
@@ -71,7 +72,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         if name not in NAMES:
             raise InvalidValue(name="option", value=name, why=f"there are {', '.join(NAMES)}")
     options = SourceOptions(
-        servers=texts.get("servers", SERVERS),
+        address=address_of(texts),
         topics=_topics(texts),
         pattern=_pattern(texts),
         starting=_place("starting", texts["starting"]) if "starting" in texts else None,

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.delivery import events
 from penstock.errors import InvalidBatch
-from penstock.spark.connections import broker_at
+from penstock.spark.connections import Address, address_of, broker_at
 from penstock.wire.records import Headers, Record, decode_batch, read_header
 
 if TYPE_CHECKING:
@@ -125,12 +125,13 @@ class Outcomes:
 
 
 def read_outcomes(
-    spark: "SparkSession", servers: str, topic: str, group: str, ranges: list[Range]
+    spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[Range]
 ) -> "DataFrame":
     """The outcomes of some offsets in a group, as rows of ``COLUMNS``; none for what is not settled."""
     spark.dataSource.register(OutcomeSource)
     told = msgspec.json.encode(ranges).decode()
-    return spark.read.format(FORMAT).options(servers=servers, topic=topic, group=group, ranges=told).load()
+    reader = spark.read.format(FORMAT).options(**address.options)
+    return reader.options(topic=topic, group=group, ranges=told).load()
 
 
 class OutcomeSource(DataSource):
@@ -148,14 +149,14 @@ class OutcomeSource(DataSource):
     def reader(self, schema: "StructType") -> "OutcomeReader":  # noqa: ARG002 - it is COLUMNS.
         """One read."""
         ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
-        return OutcomeReader(self.options["servers"], self.options["topic"], self.options["group"], ranges)
+        return OutcomeReader(address_of(self.options), self.options["topic"], self.options["group"], ranges)
 
 
 class OutcomeReader(DataSourceReader):
     """Reads a journal in each task."""
 
-    def __init__(self, servers: str, topic: str, group: str, ranges: list[Range]) -> None:
-        self._servers = servers
+    def __init__(self, address: Address, topic: str, group: str, ranges: list[Range]) -> None:
+        self._address = address
         self._topic = topic
         self._group = group
         self._ranges = ranges
@@ -169,16 +170,16 @@ class OutcomeReader(DataSourceReader):
         span = partition.value
         if span is None:
             return
-        places = broker_at(self._servers).describe_group(self._topic, self._group).partitions
+        places = broker_at(self._address).describe_group(self._topic, self._group).partitions
         outcomes = Outcomes(span, self._group, {places[span.partition].journal_group})
-        for event in journal_events(self._servers, self._topic, span.partition):
+        for event in journal_events(self._address, self._topic, span.partition):
             outcomes.tell(event)
         yield from outcomes.rows()
 
 
-def journal_events(servers: str, topic: str, partition: int) -> Iterator[events.AnyEvent]:
+def journal_events(address: Address, topic: str, partition: int) -> Iterator[events.AnyEvent]:
     """All that the journal of a partition still has."""
-    broker = broker_at(servers)
+    broker = broker_at(address)
     offset = broker.offsets(topic, "earliest", journal=True)[partition]
     while True:
         fetched = broker.fetch(topic, partition, offset, journal=True)

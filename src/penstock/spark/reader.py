@@ -37,7 +37,7 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The tasks; one with nothing to do if there are none, for Spark wants some."""
-        scan = Scan(self._options, broker_at(self._options.servers))
+        scan = Scan(self._options, broker_at(self._options.address))
         start = scan.starting(self._options.starting or "earliest")
         return list(scan.slices(spans(start, scan.ending()), self._bounds)) or [InputPartition(None)]
 

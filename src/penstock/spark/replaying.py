@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
 
+from penstock.spark.connections import address_of
 from penstock.spark.jobs import run_tasks
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Span
@@ -121,7 +122,7 @@ def replay_chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: 
     )
     options = {"topic": chunk.sink.topic, "application": chunk.application, "number": str(chunk.number)}
     writer = rows.observe(told, F.count(F.lit(1)).alias("rows")).write.format(FORMAT)
-    writer.options(servers=chunk.sink.servers, **options).mode("append").save()
+    writer.options(**chunk.sink.address.options, **options).mode("append").save()
     return int(told.get["rows"])
 
 
@@ -133,7 +134,7 @@ def chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) ->
     starts = nothing | {span.partition: span.start for span in chunk.spans}
     ends = nothing | {span.partition: span.end for span in chunk.spans}
     options: dict[str, Any] = {
-        "servers": source.servers, "topic": topic, "starting": json.dumps(starts), "ending": json.dumps(ends),
+        **source.address.options, "topic": topic, "starting": json.dumps(starts), "ending": json.dumps(ends),
         "lake": source.lake, "on_gap": source.on_gap, "partition_records": source.partition_records,
     }  # fmt: skip
     rows = spark.read.format("penstock").options(**options).load()
@@ -163,7 +164,7 @@ class ChunkWriter(DataSourceArrowWriter):
     """Stages the rows of a chunk and publishes them."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._sink = SinkOptions(servers=options["servers"], topic=options["topic"], write_id=None)
+        self._sink = SinkOptions(address=address_of(options), topic=options["topic"], write_id=None)
         self._application = options["application"]
         self._number = int(options["number"])
 

@@ -8,6 +8,7 @@ Settings that are not Spark's defaults, and why:
 
     arrow.maxBytesPerBatch         with its default every row of a write is measured: 7 to 12 times slower
     timeZone                       the log's times are UTC
+    redaction.options.regex        plans show options, and shall not show keys (``connections.py``)
 
 Not set is ``spark.sql.python.filterPushdown.enabled``: with it Spark 4.3 keeps the
 conditions of one query with the DataFrame, and the next one gets too few rows.
@@ -24,6 +25,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ExtraMissing
+from penstock.spark.connections import HIDDEN, HIDING
 from penstock.spark.java import java_home
 from penstock.spark.shipping import shipping_settings
 
@@ -36,6 +38,7 @@ CONNECT: Final = "sc://"
 SETTINGS: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.session.timeZone": "UTC",
+    HIDING: HIDDEN,
 }
 DRIVER_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",

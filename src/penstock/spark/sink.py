@@ -1,11 +1,11 @@
 """Writing a DataFrame to a topic, once.
 
-    task 0   rows ──> record batches ──> __staging        offsets ──┐
-    task 1   rows ──> record batches ──> __staging        offsets ──┼──> commit: publish_staged
+    task 0   rows ──> record batches ──> stage            offsets ──┐
+    task 1   rows ──> record batches ──> stage            offsets ──┼──> commit: publish_staged
     task 1   (a second attempt: staged too, never named)            ┘    all of them, under one version
 
-A task encodes its rows and appends them to the staging topic, where nobody
-sees them; what it hands back are their offsets there.  The driver publishes
+A task encodes its rows and has the broker put them aside, where nobody sees
+them; what it hands back are their offsets there.  The driver publishes
 the offsets of the tasks that Spark counts, in one decision of the broker
 (``broker/staging.py``).  So a task that failed, was repeated or ran twice adds
 nothing, and a job that fails leaves nothing but staged bytes, which go after a
@@ -25,23 +25,21 @@ twice, once to staging and once, by the broker, to the topic.
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.clock import SystemClock
-from penstock.errors import InvalidValue, OutcomeUnknown, PenstockError, TopicExists
+from penstock.errors import InvalidValue, OutcomeUnknown, PenstockError
 from penstock.placing import CODECS
-from penstock.spark.connections import broker_at
-from penstock.spark.options import SERVERS
+from penstock.spark.connections import LOGIN, Address, address_of, broker_at
 from penstock.spark.outgoing import check_columns, rows_of
 from penstock.types import check_name
 from penstock.wire.gathering import Gathering
-from penstock.wire.staged import STAGING, encode_staged
+from penstock.wire.staged import encode_staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,12 +49,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock")
 
 STAGE_BYTES: Final = 1 << 20  # Staged at a time: a request of the usual size.
-STAGING_SEGMENT_BYTES: Final = 64 << 20  # Small, because what is published is deleted by whole segments.
-MESSAGE_BYTES_MAX: Final = 64 << 20  # The most that any topic takes: a batch is a message there.
 TRIES_MAX: Final = 5  # Each waits for a server that is away as long as a client does: half a minute.
 WRITE_ID_LENGTH_MAX: Final = 150
 QUERY_ID: Final = "sql.streaming.queryId"  # A property that Spark gives the tasks of a query.
-NAMES: Final = ("servers", "topic", "write_id")
+NAMES: Final = ("servers", *LOGIN, "topic", "write_id")
 # What Spark adds to the options of a writer.
 SPARKS: Final = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "truncate"})
 
@@ -65,7 +61,7 @@ SPARKS: Final = frozenset({"checkpointlocation", "path", "queryname", "outputmod
 class SinkOptions:
     """The options of one writer."""
 
-    servers: str
+    address: Address
     topic: str
     write_id: str | None  # Of a batch write.
 
@@ -86,7 +82,7 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
         why = f"it is text of 1 to {WRITE_ID_LENGTH_MAX} characters"
         raise InvalidValue(name="write_id", value=write_id, why=why)
     topic = check_name("topic", texts["topic"])
-    return SinkOptions(servers=texts.get("servers", SERVERS), topic=topic, write_id=write_id)
+    return SinkOptions(address=address_of(texts), topic=topic, write_id=write_id)
 
 
 @dataclass(frozen=True)
@@ -145,23 +141,7 @@ def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> No
     if overwrite:
         raise InvalidValue(name="mode", value="overwrite", why='a topic only grows; use mode("append")')
     check_columns(schema)
-    broker = broker_at(options.servers)
-    broker.describe_topic(options.topic)
-    make_staging(broker)
-
-
-def make_staging(broker: "Broker") -> None:
-    """The topic that tasks stage in; for everybody, so it is there after the first time."""
-    facts: dict[str, Any] = {
-        "retention": "1d",
-        "segment_bytes": STAGING_SEGMENT_BYTES,
-        "message_bytes_max": MESSAGE_BYTES_MAX,
-    }
-    with suppress(TopicExists):
-        try:
-            broker.create_topic(STAGING, durability="os", **facts)
-        except InvalidValue:  # A broker that keeps all in memory.
-            broker.create_topic(STAGING, **facts)
+    broker_at(options.address).describe_topic(options.topic)
 
 
 # In a task.
@@ -169,7 +149,7 @@ def make_staging(broker: "Broker") -> None:
 
 def stage(options: SinkOptions, application: str, batches: Iterable["pa.RecordBatch"]) -> Staged:
     """Put rows into staging; nobody sees them there."""
-    broker = broker_at(options.servers)
+    broker = broker_at(options.address)
     settings = broker.describe_topic(options.topic).settings
     clock = SystemClock()
     token = uuid.uuid4().hex
@@ -186,28 +166,28 @@ def stage(options: SinkOptions, application: str, batches: Iterable["pa.RecordBa
         rows += batch.num_rows
         gathering.add(rows_of(batch, clock.wall_ms()))
         if gathering.size >= STAGE_BYTES:
-            _append(broker, token, gathering.take(), ranges)
-    _append(broker, token, gathering.take(), ranges)
+            ranges += _staged(broker, options.topic, token, gathering.take())
+    ranges += _staged(broker, options.topic, token, gathering.take())
     return Staged(application, token, ranges, rows)
 
 
-def _append(
-    broker: "Broker", token: str, parts: list[tuple[int, bytes]], ranges: list[tuple[int, int]]
-) -> None:
-    """Stage some batches; staged twice does no harm, because only the last time is named."""
+def _staged(
+    broker: "Broker", topic: str, token: str, parts: list[tuple[int, bytes]]
+) -> list[tuple[int, int]]:
+    """Where some batches are staged; staged twice does no harm, because only the last time is named."""
     if not parts:
-        return
+        return []
     data = encode_staged(token, parts)
-    for tries in range(1, TRIES_MAX + 1):
+    tries = 0
+    while True:
+        tries += 1
         try:
-            first = broker.append(STAGING, 0, data).offset
+            first = broker.stage(topic, data)
         except PenstockError as error:
             if tries == TRIES_MAX or not (error.retryable or isinstance(error, OutcomeUnknown)):
                 raise
         else:
-            assert first is not None
-            ranges.append((first, first + len(parts)))
-            return
+            return [(first, first + len(parts))]
 
 
 # On the driver.
@@ -222,5 +202,5 @@ def publish(
         for message in messages
         if isinstance(message, Staged) and message.ranges
     }
-    broker = broker_at(options.servers)
+    broker = broker_at(options.address)
     return not broker.publish_staged(options.topic, application, version, staged).duplicate

@@ -95,7 +95,7 @@ class SliceReader:
     # From the log.
 
     def _log(self, span: Span) -> Iterator[pa.RecordBatch]:
-        broker = broker_at(self._options.servers)
+        broker = broker_at(self._options.address)
         needed = self._needed()
         with ThreadPoolExecutor(1) as pool:
             coming = pool.submit(_fetch, broker, span, span.start)

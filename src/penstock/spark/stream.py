@@ -110,13 +110,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The connection is the process' own, and ends with it."""
 
     def _scan(self) -> Scan:
-        return Scan(self._options, broker_at(self._options.servers))
+        return Scan(self._options, broker_at(self._options.address))
 
     def _limited(self, begin: Reached, end: Reached) -> Reached:
         """As far as the options admit."""
         records = float(self._options.max_records or "inf")
         if self._options.max_bytes is not None:
-            broker = broker_at(self._options.servers)
+            broker = broker_at(self._options.address)
             stored = [(topic.messages, topic.bytes) for topic in map(broker.describe_topic, end)]
             records = min(records, records_for(self._options.max_bytes, stored))
         return admitted(begin, end, records) if begin else end
@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """As a group, whose lag is seen like any other's."""
         if self._options.group is None:
             return
-        broker = broker_at(self._options.servers)
+        broker = broker_at(self._options.address)
         for topic, offsets in reached.items():
             known = self._committed.setdefault(topic, {})
             news = {each: offset for each, offset in offsets.items() if known.get(each, -1) < offset}

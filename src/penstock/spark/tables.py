@@ -31,10 +31,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from penstock.client.sync import connect
 from penstock.config import DEAD_LETTER_SUFFIX
 from penstock.errors import QueryInvalid
-from penstock.spark.options import SERVERS
+from penstock.spark.connections import SERVERS, Address, address_of
 from penstock.spark.sentences import missing_name, told, unlogged
 
 if TYPE_CHECKING:
@@ -74,9 +73,20 @@ MESSAGE: Final = (
 )
 
 
-def tables(spark: "SparkSession", servers: str = SERVERS) -> "Tables":
-    """Make a view for each topic of a broker, and for what else it knows."""
-    made = Tables(spark, servers)
+def tables(
+    spark: "SparkSession",
+    servers: str = SERVERS,
+    *,
+    key: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> "Tables":
+    """Make a view for each topic of a broker, and for what else it knows.
+
+    ``key``, or ``user`` and ``password``: who asks; without them the variable PENSTOCK_KEY says it.
+    """
+    told = {"servers": servers, "key": key, "user": user, "password": password}
+    made = Tables(spark, address_of({name: text for name, text in told.items() if text is not None}))
     made.create()
     return made
 
@@ -84,9 +94,9 @@ def tables(spark: "SparkSession", servers: str = SERVERS) -> "Tables":
 class Tables:
     """The tables of one broker, in one session."""
 
-    def __init__(self, spark: "SparkSession", servers: str = SERVERS) -> None:
+    def __init__(self, spark: "SparkSession", address: Address) -> None:
         self._spark = spark
-        self._servers = servers
+        self._address = address
         self._made: set[str] = set()  # Views that ``sql`` has made, in lower case.
         import_module("penstock.spark.facts").register(spark)
 
@@ -97,7 +107,7 @@ class Tables:
         return sorted(self._makers())
 
     def _makers(self) -> "Makers":
-        with connect(self._servers) as broker:
+        with self._address.connect() as broker:
             topics = broker.topics()
             lake = broker.stats().lake
         makers: Makers = {
@@ -166,14 +176,14 @@ class Tables:
 
     def _messages(self, topic: str) -> "DataFrame":
         reader = self._spark.read.format("penstock")
-        return reader.options(servers=self._servers, topic=topic).load()
+        return reader.options(**self._address.options, topic=topic).load()
 
     def _facts(self, of: str, topic: str = "") -> "DataFrame":
         reader = self._spark.read.format("penstock_facts")
-        return reader.options(of=of, servers=self._servers, topic=topic).load()
+        return reader.options(**self._address.options, of=of, topic=topic).load()
 
     def _dead_letters(self, topic: str) -> "DataFrame":
-        with connect(self._servers) as broker:
+        with self._address.connect() as broker:
             settings = broker.describe_topic(topic).settings
             place = settings.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
             there = place in broker.topics()

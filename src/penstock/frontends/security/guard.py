@@ -275,6 +275,7 @@ COUNTED: Final[dict[str, Callable[[tuple[Any, ...]], tuple[int, int]]]] = {
     "publish": lambda arguments: (1, _size(arguments[1])),
     "publish_batch": lambda arguments: (len(arguments[1]), sum(map(_size, arguments[1]))),
     "schedule": lambda arguments: (1, _size(arguments[1])),
+    "stage": lambda arguments: _of_batches([arguments[1]]),
     "append": lambda arguments: _of_batches([arguments[2]]),
     "append_batches": lambda arguments: _of_batches([batch for _, batch in arguments[2]]),
     "append_records": lambda arguments: _of_batches([batch for _, batch in arguments[1]]),

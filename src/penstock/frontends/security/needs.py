@@ -50,6 +50,7 @@ NEEDS: Final = {
     "enlist_group": Need("publish", None),
     "enlist_commits": Need("consume", group=1),
     "end_transaction": Need("publish", None),
+    "stage": Need("publish"),
     "publish_staged": Need("publish"),
     "published_version": Need("describe"),
     "consumer": Need("consume", group=1),

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from penstock.client.sync import connect
 from penstock.errors import OffsetOutOfRange, PenstockError, UnavailableError
 from penstock.info import Fetched
 from penstock.spark.arrays import rows_of
+from penstock.spark.connections import Address
 from penstock.spark.lake.layout import ROWS, LakeFile
 from penstock.spark.lake.table import ArchivedRange
 from penstock.spark.lake.writing import RangeWriter
@@ -118,12 +118,12 @@ def joined(outcomes: Iterable[Written | Failed]) -> Batch:
 class Writer:
     """What an executor does: fetches a range from the broker and writes it to files."""
 
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
+    def __init__(self, address: Address) -> None:
+        self._address = address
 
     def __call__(self, task: Range) -> Written | Failed:
         try:
-            with connect(self._servers) as broker:
+            with self._address.connect() as broker:
                 return write_range(broker, task)
         except PenstockError as error:
             if error.retryable:

@@ -133,7 +133,7 @@ class Archive:
     def pass_on(self) -> bool:
         """One batch; True: nothing is left to do."""
         ranges, complete = planned(self._todo(), self._settings.batch_bytes)
-        outcomes = run_tasks(self._context.spark, Writer(self._context.servers), ranges)
+        outcomes = run_tasks(self._context.spark, Writer(self._context.address), ranges)
         for topic in sorted({each.range.topic for each in outcomes}):
             complete &= self._commit(topic, [each for each in outcomes if each.range.topic == topic])
         self._tell(complete)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
 from penstock.errors import InvalidValue
+from penstock.spark.connections import address_of
 from penstock.spark.pipelines.progress import Progress
 from penstock.spark.pipelines.settings import RunSettings
 
@@ -20,7 +21,7 @@ class Context:
     """The world of one run.
 
     broker      a connected client, for any call
-    servers     where it is connected to, for the options of readers and writers
+    address     where it is, and who asks it, for readers and writers, which ask it themselves
     spark       the session; Spark starts when it is first asked for
     lake        where the lake is: a path, or a URI
     progress    how far the run is; tell it
@@ -41,7 +42,7 @@ class Context:
         started: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = run.name
-        self.servers = servers
+        self.address = address_of({"servers": servers} | run.login.told)
         self.broker = broker
         self.clock = clock
         self.progress = progress

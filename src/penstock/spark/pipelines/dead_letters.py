@@ -135,7 +135,7 @@ def _letters(settings: Settings, context: Context) -> "DataFrame | None":
     places = _places(settings, context)
     if not places:
         return None
-    options = {"servers": context.servers, "topic": ",".join(places)}
+    options = context.address.options | {"topic": ",".join(places)}
     for name in ("from_time", "to_time"):
         time: datetime | None = getattr(settings, name)
         if time is not None:

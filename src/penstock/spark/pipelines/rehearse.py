@@ -143,7 +143,7 @@ def _compared(
         .select("topic", "partition", "offset", "key", "now.*")
         .alias("now")
     )
-    then = read_outcomes(context.spark, context.servers, handler.topic, handler.group, ranges).alias("then")
+    then = read_outcomes(context.spark, context.address, handler.topic, handler.group, ranges).alias("then")
     return now.join(then, ["partition", "offset"], "left").select(
         F.expr(VERDICT).alias("verdict"),
         *("topic", "partition", "offset", "key", "published", "milliseconds"),
@@ -155,7 +155,7 @@ def _compared(
 def _messages(topic: str, settings: Settings, context: Context) -> "DataFrame":
     reader = (
         context.spark.read.format("penstock")
-        .option("servers", context.servers)
+        .options(**context.address.options)
         .option("topic", topic)
         .option("partition_records", settings.task_records)
     )

@@ -118,11 +118,9 @@ def _to_group(settings: Settings, context: Context) -> None:
 
 def _to_topic(settings: Settings, context: Context) -> None:
     from penstock.spark.replaying import publisher
-    from penstock.spark.sink import make_staging
 
     broker = context.broker
     replays.make_target(broker, settings.to, like=settings.topic)
-    make_staging(broker)
     replay = replays.begun(broker, _wanted(settings, context))
     done = replays.published(broker, replay)
     publish = publisher(context.spark, settings.where)
@@ -163,7 +161,7 @@ def _range(settings: Settings, context: Context) -> tuple[dict[int, int], dict[i
 
 def _source(settings: Settings, context: Context) -> SourceOptions:
     return SourceOptions(
-        servers=context.servers, topics=(settings.topic,), lake=context.lake, on_gap=settings.on_gap
+        address=context.address, topics=(settings.topic,), lake=context.lake, on_gap=settings.on_gap
     )
 
 
@@ -178,7 +176,7 @@ def _chunk(settings: Settings, context: Context, replay: Replay, number: int, so
     records = max(sum(map(len, some)) // TASKS, 1)
     return Chunk(
         source=replace(_source(settings, context), partition_records=records),
-        sink=SinkOptions(servers=context.servers, topic=settings.to, write_id=None),
+        sink=SinkOptions(address=context.address, topic=settings.to, write_id=None),
         application=replay.application,
         number=number,
         spans=tuple(some),

@@ -136,7 +136,7 @@ class Pass:
         parts = [part for topic in self._topics for part in self._journals(topic)]
         if not parts:
             return SCHEMA.empty_table()
-        with self._kept(journal(self._context.spark, self._context.servers, parts)) as happened:
+        with self._kept(journal(self._context.spark, self._context.address, parts)) as happened:
             with self._kept(self._messages(happened)) as messages:
                 found = rolled_up(happened, messages, floors, self._begin_ms, self._end_ms)
                 return pa.Table.from_pylist([row.asDict() for row in found.collect()], schema=SCHEMA)
@@ -191,7 +191,7 @@ class Pass:
                 offsets[partition] = max(offsets.get(partition, kept), kept)
         reader = self._context.spark.read.format("penstock").schema(MESSAGES)
         return reader.options(
-            servers=self._context.servers,
+            **self._context.address.options,
             topic=",".join(self._topics),
             starting=json.dumps(starting),
             on_gap="skip",  # Retention may be quicker; then there is no latency to tell.

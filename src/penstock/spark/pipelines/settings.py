@@ -29,8 +29,25 @@ from penstock.types import check_name, duration_ms, instant_ms, size_bytes
 LISTS: Final = (list, tuple)
 UNIONS: Final = (Union, UnionType)  # Such as "int | None".
 FLAG: Final = "--set"
+LOGIN: Final = "login"  # A setting that is not shown.
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who a run is, for a broker that asks; without it the variable PENSTOCK_KEY says it."""
+
+    key: str = ""
+    user: str = ""
+    password: str = ""
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What was said."""
+        return {name: text for name, text in msgspec.structs.asdict(self).items() if text}
+
+    def __repr__(self) -> str:
+        return "Login(...)"
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +60,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     # Where the lake is; empty: where the broker says.
     lake: str = ""
+    # Who this is, if the broker asks: a key, or a user and a password. Executors are told, too.
+    login: Login = Login()
     # Spark's own page, on port 4040.
     ui: bool = False
     # Settings of Spark.
@@ -105,7 +124,8 @@ def _build(kind: type[Kind], entries: list[Entry], problems: list[str], now_ms: 
         try:
             values[fields[name].name] = _read(fields[name], name, value, origin == FLAG, now_ms)
         except InvalidValue as error:
-            problems.append(f"{origin}: {name} cannot be {value!r}: {error.facts['why']}")
+            shown = "what it is" if name == LOGIN else repr(value)
+            problems.append(f"{origin}: {name} cannot be {shown}: {error.facts['why']}")
     written = {entry.name for entry in entries}
     missing = [name for name, field in fields.items() if field.required and name not in written]
     problems += [f"{name} is missing; say it in the file, or with --set {name}=..." for name in missing]

@@ -135,7 +135,7 @@ def _writers(settings: Settings, context: Context) -> "dict[str, DataStreamWrite
 def _read(name: str, settings: Settings, context: Context, group: str | None = None) -> DataFrame:
     source = settings.sources[name]
     options: dict[str, str | int] = {
-        "servers": context.servers,
+        **context.address.options,
         "topic": source.topic or name,
         "starting": source.starting,
         "max_records_per_trigger": settings.max_records,
@@ -190,8 +190,8 @@ def _to_topic(rows: DataFrame, topic: str, mode: str, context: Context) -> "Data
     with suppress(TopicExists):
         context.broker.create_topic(topic)
     if mode == "update":
-        return rows.writeStream.outputMode(mode).foreachBatch(Updates(context.servers, topic))
-    return rows.writeStream.format("penstock").options(servers=context.servers, topic=topic)
+        return rows.writeStream.outputMode(mode).foreachBatch(Updates(context.address, topic))
+    return rows.writeStream.format("penstock").options(**context.address.options, topic=topic)
 
 
 def _files(settings: Settings, context: Context) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
+from penstock.spark.connections import Address, address_of
 from penstock.spark.sink import TopicStreamWriter
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ FORMAT: Final = "penstock_update"
 class Updates:
     """Publishes one batch after the other; what ``foreachBatch`` calls."""
 
-    servers: str
+    address: Address
     topic: str
 
     def __call__(self, batch: "DataFrame", version: int) -> None:
         """Publish the batch of this number, once."""
         batch.sparkSession.dataSource.register(UpdateSink)
         writer = batch.write.format(FORMAT).mode("append")
-        writer.options(servers=self.servers, topic=self.topic, version=version).save()
+        writer.options(**self.address.options, topic=self.topic, version=version).save()
 
 
 class UpdateSink(DataSource):
@@ -48,7 +49,7 @@ class UpdateSink(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "UpdateWriter":
         """One batch."""
-        options = {name: self.options[name] for name in ("servers", "topic")}
+        options = address_of(self.options).options | {"topic": self.options["topic"]}
         stream = TopicStreamWriter(options, schema, overwrite=overwrite)
         return UpdateWriter(stream, int(self.options["version"]))
 
