@@ -92,10 +92,10 @@ def test_what_no_retry_changes_is_an_outcome_and_the_rest_is_raised(
 ) -> None:
     raised: list[Exception] = [InvalidBatch(why="no"), UnavailableError(reason="away")]
 
-    def connect(_servers: str) -> Any:
+    def connect(_address: Address) -> Any:
         raise raised.pop(0)
 
-    monkeypatch.setattr(archiving, "connect", connect)
+    monkeypatch.setattr(Address, "connect", connect)
     failed = Writer(Address("127.0.0.1:1"))(task(0, 10))
 
     assert isinstance(failed, Failed)
