@@ -114,9 +114,10 @@ async def test_a_head_that_does_not_end_is_refused_while_it_arrives(begun: bytes
         await browser.writer.drain()
         filling = b"\r\n" if begun.startswith(b"\r\n") else b"a"
         with pytest.raises(ConnectionError):
-            while True:  # Until nobody reads it any more.
-                browser.send(filling * 5000)
-                await browser.writer.drain()
+            async with asyncio.timeout(PATIENCE_S):
+                while True:  # Until nobody reads it any more.
+                    browser.send(filling * 5000)
+                    await browser.writer.drain()
 
         [connection] = http.listener.state.connections or [None]
         assert connection is None or connection.transport.is_closing()
@@ -257,7 +258,8 @@ PIECES = [
     b"\xff", b"expect: 100-continue\r\n",
     b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
     f"GET {GROUP}/ws HTTP/1.1\r\nhost: localhost\r\n".encode(), f"GET {GROUP}/stream HTTP/1.1\r\n".encode(),
-    b"\x81\x85\x00\x00\x00\x00hello", b"\x88\x80\x00\x00\x00\x00", f"POST {GROUP}/receive HTTP/1.1\r\n".encode(),
+    b"\x81\x85\x00\x00\x00\x00hello", b"\x88\x80\x00\x00\x00\x00",
+    f"POST {GROUP}/receive HTTP/1.1\r\n".encode(),
 ]  # fmt: skip
 
 
