@@ -8,7 +8,7 @@ from penstock.frontends.http.call import Call
 from penstock.info import BrokerInfo, GroupState, TopicState
 
 AGAIN_MS: Final = 2000  # How soon it is worth asking again ...
-PAUSES: Final = 150  # ... and at least so many times what it took: a page costs less than a percent.
+PAUSES: Final = 200  # ... and at least so many times what it took: a page costs less than a percent.
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +48,7 @@ class History(msgspec.Struct, frozen=True):
     dead_lettered: list[float]
     waiting: list[float]  # Messages that are not settled.
     oldest_seconds: list[float]  # The age of the oldest of them.
-    latency_half: list[
-        float
-    ]  # Seconds from publish to first delivery, of half of all messages ...
+    latency_half: list[float]  # Seconds from publish to first delivery, of half of all messages ...
     latency_most: list[float]  # ... and of 99 in 100.
 
 
