@@ -112,6 +112,30 @@ async def test_a_message_that_cannot_be_published_is_told_why(
     assert await http.broker.peek("orders") == []
 
 
+@pytest.mark.parametrize("header", ["k", "with blanks", '"quoted"', "\xfc"])
+async def test_a_delayed_message_is_published_once_by_its_idempotency_key(http: Place, header: str) -> None:
+    key = {"Idempotency-Key": header}
+
+    first = await http.ask("POST", PUBLISH, {"text": "a", "delay": "5m"}, key)
+    again = await http.ask("POST", PUBLISH, {"text": "a", "delay": "5m"}, key)
+
+    assert (first.json["duplicate"], again.json["duplicate"]) == (False, True)
+    assert again.json["schedule_id"] == first.json["schedule_id"]
+    assert len(await http.broker.scheduled("orders")) == 1
+
+
+@pytest.mark.parametrize("header", ["", "x" * 10_000])
+async def test_an_idempotency_key_that_is_no_dedup_id_is_refused_in_few_words(
+    http: Place, header: str
+) -> None:
+    answer = await http.ask("POST", PUBLISH, {"text": "a"}, {"Idempotency-Key": header})
+
+    assert (answer.status, answer.code) == (400, "VALUE_INVALID")
+    assert answer.json["detail"].endswith("it is text of 1 to 200 characters")
+    assert len(answer.body) < 2000
+    assert await http.broker.depth("orders") == 0
+
+
 async def test_requests_that_are_sent_at_once_are_answered_in_order(http: Place) -> None:
     browser = await http.browser()
     bodies = [f'{{"text": "{number}", "partition": 0}}' for number in range(20)]

@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:penstock:error:"
+DETAIL_LENGTH_MAX: Final = 1000
 RETRY_S: Final = 1  # Where nobody knows better.
 
 Headers = list[tuple[bytes, bytes]]
@@ -115,11 +116,17 @@ def problem(error: PenstockError) -> Problem:
         type=f"{URN}{error.code}",
         title=title,
         status=status(error.code),
-        detail=str(error).removesuffix(f" [{error.code}]"),
+        detail=_shortened(str(error).removesuffix(f" [{error.code}]")),
         code=error.code,
         do=remedy,
         retryable=error.retryable,
     )
+
+
+def _shortened(text: str) -> str:
+    """A sentence without the middle of what somebody has sent; its end says what is wrong with that."""
+    half = DETAIL_LENGTH_MAX // 2
+    return text if len(text) <= DETAIL_LENGTH_MAX else f"{text[:half]} ... {text[-half:]}"
 
 
 def status(code: str) -> int:
