@@ -69,6 +69,7 @@ class TopicOptions(TypedDict, total=False):
     dedup_window: Duration
     delay_max: Duration
     scheduled_max: int
+    kafka_headers: bool
 
 
 class GroupOptions(TypedDict, total=False):
@@ -128,6 +129,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     delay_max_ms: int = 365 * DAY_MS
     # Most messages that may wait in the schedule of one partition.
     scheduled_max: int = 10_000_000
+    # Headers of Kafka's clients count: x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id.
+    kafka_headers: bool = False
 
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, PARTITIONS_MAX)

@@ -24,6 +24,7 @@ from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps
+from penstock.broker.wishes import Wish, wishes_of
 from penstock.delivery import dedup
 from penstock.errors import (
     DelayOutOfRange,
@@ -57,6 +58,7 @@ from penstock.wire.records import (
     BatchBuilder,
     Header,
     check_batch,
+    decode_batch,
     encode_values,
     read_header,
     seal_batch,
@@ -197,11 +199,36 @@ class Publishing:
                 return Receipt(topic.name, partition.number, first, header.max_timestamp, None, True)
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(partition, header)
+        if own_times and topic.settings.kafka_headers:
+            wishes = wishes_of(decode_batch(data), partition.number)
+            if wishes is not None:
+                return self._append_wishes(partition, header, wishes)
         batch = bytearray(data)
         if not own_times or header.max_timestamp < 0 or header.attributes & OURS:
             self._stamp(partition, batch, OURS)
         offset, timestamp = self._append_foreign(partition, header, batch)
         return Receipt(topic.name, partition.number, offset, timestamp)
+
+    def _append_wishes(self, partition: Partition, header: Header, wishes: list[Wish]) -> Receipt:
+        """Write the records of a batch as the messages that their headers describe; answers with one."""
+        if header.attributes & TRANSACTIONAL:
+            why = "messages of a transaction are not delayed, sorted or dropped"
+            raise InvalidValue(name="headers", value="x-...", why=why)
+        topic, now_ms = partition.topic, self._state.clock.wall_ms()
+        prepared: list[Prepared] = []
+        for message, own in wishes:
+            item = self.prepare(topic, message, now_ms)
+            item.headers = [*own, *item.headers]
+            check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
+            prepared.append(item)
+        receipts = self._write(topic, prepared, now_ms)
+        offsets = [receipt.offset for receipt in receipts if receipt.offset is not None]
+        first = min(offsets, default=-1)
+        if header.producer_id >= 0:
+            partition.producers.record(
+                header.producer_id, header.producer_epoch, header.base_sequence, header.count, first, now_ms
+            )
+        return Receipt(topic.name, partition.number, first, now_ms)
 
     def _check_transaction(self, partition: Partition, header: Header) -> None:
         """Only what belongs to an open transaction is written as part of one."""

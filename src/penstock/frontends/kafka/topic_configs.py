@@ -109,6 +109,12 @@ CONFIGS: Final[dict[str, Config]] = {
     ),
     "message.timestamp.type": _fixed(STRING, "CreateTime", "Records keep the times of their producers."),
     "min.insync.replicas": _fixed(INT, "1", "There is one broker."),
+    "penstock.headers": Config(
+        BOOLEAN,
+        "The headers x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id count.",
+        lambda settings: str(settings.kafka_headers).lower(),
+        lambda text: {"kafka_headers": _flag("penstock.headers", text)},
+    ),
     "retention.bytes": Config(
         LONG,
         "Size at which the oldest segments of a partition are deleted.",
