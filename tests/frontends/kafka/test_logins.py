@@ -150,3 +150,32 @@ def test_a_connection_is_encrypted(protocol: str) -> None:
         consumer = reader(server, settings=settings)
         assert values(receive(consumer, 5)) == [b"a" * 300_000] * 5
         consumer.close()
+
+
+def test_a_transaction_needs_the_right_to_each_of_its_topics(guarded: Server) -> None:
+    made = Producer(
+        {"bootstrap.servers": guarded.address, "transactional.id": "t", "log_level": 0, **login()}
+    )
+    made.init_transactions(20)
+    made.begin_transaction()
+    made.produce("orders", b"a")
+    made.produce("secrets", b"b", partition=0)
+
+    with pytest.raises(KafkaException) as failure:
+        made.commit_transaction(20)
+    made.abort_transaction(20)
+
+    assert failure.value.args[0].txn_requires_abort()
+    assert guarded.run(guarded.broker.read("orders")) == []
+
+
+def test_who_may_only_read_gets_no_producer_id(guarded: Server) -> None:
+    guarded.run(guarded.broker.set_user("bert", PASSWORD, [Grant(role="reader")]))
+    made = Producer(
+        {"bootstrap.servers": guarded.address, "transactional.id": "t", "log_level": 0, **login(user="bert")}
+    )
+
+    with pytest.raises(KafkaException) as failure:
+        made.init_transactions(20)
+
+    assert failure.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -63,6 +63,10 @@ async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdR
             asked.transactional_id, asked.transaction_timeout_ms, asked.producer_id, asked.producer_epoch
         )
         producer_id, epoch = await call.run(work)
+    except Forbidden:
+        nameless = asked.transactional_id is None
+        code = Code.CLUSTER_AUTHORIZATION_FAILED if nameless else Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return InitProducerIdResponse(error_code=code)
     except PenstockError as error:
         return InitProducerIdResponse(error_code=_code(call, error))
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
