@@ -93,6 +93,18 @@ async def test_messages_are_pushed_in_order_and_acked_on_the_same_socket(http: P
     assert (await http.broker.describe_group("orders", "billing")).lag == 0
 
 
+async def test_a_socket_that_comes_and_goes_is_not_worth_a_line_of_the_log(
+    http: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    browser = await upgraded(http)
+    await browser.close()
+    await until_given_back(http)
+
+    assert not caplog.records
+
+
 async def test_a_nack_a_reject_and_an_extend_do_what_the_requests_do(http: Place) -> None:
     await fill(http, 3)
     async with opened(http) as client:

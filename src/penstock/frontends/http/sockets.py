@@ -74,7 +74,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
         state = {"lost": self._lost}
         super().__init__(listener.config, listener.state, state, asyncio.get_running_loop())
         self.close_timeout = CLOSE_S
-        self.logger = listener.logger
+        self.logger = self.conn.logger = listener.logger
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
