@@ -19,7 +19,6 @@ from benchmarks.peers.systems import SYSTEMS, Started, System
 from benchmarks.peers.workloads import FULL, QUICK, WORKLOADS, Place, Sizes, Workload
 
 ROUNDS = 3
-REPEATS = 2
 FOREIGN_CORES_MAX = 0.5
 
 
@@ -61,7 +60,7 @@ def round_of(system: System, workloads: Sequence[Workload], sizes: Sizes) -> Ite
 
 
 def _undisturbed(system: System, workload: Workload, sizes: Sizes, size: int) -> Measured:
-    for _ in range(1 + REPEATS):
+    for _ in range(1 + sizes.repeats):
         with (
             tempfile.TemporaryDirectory(prefix="peers-") as directory,
             system.started(Path(directory)) as server,

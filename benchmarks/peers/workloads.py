@@ -29,10 +29,11 @@ class Sizes:
     backlog: int
     delayed: int
     kept: int  # Messages of W10.
+    repeats: int  # Of a run that others disturbed.
 
 
-FULL = Sizes(seconds=4.0, backlog=200_000, delayed=100_000, kept=1_000_000)
-QUICK = Sizes(seconds=1.0, backlog=20_000, delayed=5_000, kept=20_000)
+FULL = Sizes(seconds=4.0, backlog=200_000, delayed=100_000, kept=1_000_000, repeats=2)
+QUICK = Sizes(seconds=1.0, backlog=20_000, delayed=5_000, kept=20_000, repeats=0)
 
 
 @dataclass(slots=True)

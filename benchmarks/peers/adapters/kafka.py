@@ -13,21 +13,20 @@ WAIT_S = 30
 
 
 class KafkaAdapter(Adapter):
-    """Its consumers commit offsets, so there is no answer for one message."""
+    """No modes; its consumers commit offsets, so there is no answer for one message."""
 
     can = frozenset({"groups"})
 
     def __init__(self, address: str, mode: str) -> None:
+        del mode
         self._address: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
-        self._mode = mode
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
         del groups
-        config = {"durability": self._mode} if self._mode else {}
         admin = AdminClient(self._address)
-        admin.create_topics([NewTopic(queue, 1, 1, config=config)])[queue].result(WAIT_S)
+        admin.create_topics([NewTopic(queue, 1, 1)])[queue].result(WAIT_S)
 
     def publish(self, queue: str, body: bytes) -> None:
         self.publish_many(queue, [body])

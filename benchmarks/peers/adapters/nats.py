@@ -65,4 +65,5 @@ class NatsAdapter(Adapter):
         self._loop.run_until_complete(token.nak())
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._connection.drain())
+        self._loop.run_until_complete(self._connection.flush())
+        self._loop.run_until_complete(self._connection.close())
