@@ -248,7 +248,8 @@ def _ours(name: str, promise: Promise, mode: str, note: str) -> System:
 def _kafka(name: str, promise: Promise, mode: str, note: str) -> System:
     return System(
         name=name, promise=promise, adapter="kafka:KafkaAdapter", mode="", command=_penstock,
-        environment=lambda *_: {"PENSTOCK_TOPIC__DURABILITY": mode}, address="", needs=("confluent_kafka",), note=note, waits_for="kafka",
+        environment=lambda *_: {"PENSTOCK_TOPIC__DURABILITY": mode}, address="",
+        needs=("confluent_kafka",), note=note, waits_for="kafka",
     )  # fmt: skip
 
 
