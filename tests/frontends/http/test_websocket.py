@@ -102,7 +102,7 @@ async def test_a_socket_that_comes_and_goes_is_not_worth_a_line_of_the_log(
     await browser.close()
     await until_given_back(http)
 
-    assert not caplog.records
+    assert {record.name for record in caplog.records} <= {"uvicorn.access"}  # That is off without pytest.
 
 
 async def test_a_nack_a_reject_and_an_extend_do_what_the_requests_do(http: Place) -> None:
