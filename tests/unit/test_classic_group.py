@@ -314,6 +314,14 @@ def test_a_session_that_lasts_no_time_or_for_ever_is_refused(timeout_ms: int) ->
     assert answer(ticket).error == Code.INVALID_SESSION_TIMEOUT
 
 
+def test_a_member_brings_along_what_is_reasonable() -> None:
+    ticket = first_join(
+        ClassicGroup(), "a", protocols=(("range", bytes(600_000)), ("sticky", bytes(600_000)))
+    )
+
+    assert answer(ticket).error == Code.POLICY_VIOLATION
+
+
 def test_a_group_has_a_largest_size() -> None:
     group = ClassicGroup()
     for number in range(MEMBERS_MAX):

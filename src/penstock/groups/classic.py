@@ -52,7 +52,8 @@ PREPARING: Final = "PreparingRebalance"
 COMPLETING: Final = "CompletingRebalance"
 STABLE: Final = "Stable"
 
-MEMBERS_MAX: Final = 10_000  # Of one group; each costs what it brings along.
+MEMBERS_MAX: Final = 10_000  # Of one group.
+MEMBER_BYTES_MAX: Final = 1024 * 1024  # What a member brings along: the names of thousands of topics.
 SESSION_MS_MAX: Final = 30 * 60 * 1000  # A member that is gone is in the way for this long at most.
 NEW_MEMBER_MS: Final = 5 * 60 * 1000  # A new member cannot say that it is alive; so long it is believed.
 
@@ -197,6 +198,8 @@ class ClassicGroup:
     def _check_joining(self, told: Joining) -> Code:
         if not 0 < told.session_timeout_ms <= SESSION_MS_MAX:
             return Code.INVALID_SESSION_TIMEOUT
+        if sum(len(metadata) for _, metadata in told.protocols) > MEMBER_BYTES_MAX:
+            return Code.POLICY_VIOLATION
         if not self.members.fits(told) or (self.members and told.protocol_type != self.protocol_type):
             return Code.INCONSISTENT_GROUP_PROTOCOL
         if told.member == "" and self.members.static(told.instance) is None:

@@ -45,6 +45,7 @@ def test_topics_by_a_pattern_that_the_broker_matches(kafka: Server) -> None:
     consumer.close()
 
 
+@pytest.mark.slow
 def test_three_members_come_and_go_and_nothing_is_lost_doubled_or_out_of_order(kafka: Server) -> None:
     kafka.run(kafka.broker.create_topic("orders", partitions=12))
     seen, stream = Seen(), Stream(kafka, partitions=12, least=10_000)

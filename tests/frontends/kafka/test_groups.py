@@ -20,11 +20,13 @@ from tests.frontends.kafka.clients import producer, publish, receive, values
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
+from penstock.access import Grant
 from penstock.groups.commits import Commit
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 
 WAIT_S = 20
+REFUSED = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 def member(kafka: Server, group: str = "billing", **settings: Any) -> Consumer:
@@ -166,6 +168,7 @@ class Stream:
         return self.sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
 def test_three_members_come_and_go_and_nothing_is_lost_doubled_or_out_of_order(
     kafka: Server, strategy: str
@@ -197,6 +200,7 @@ def test_three_members_come_and_go_and_nothing_is_lost_doubled_or_out_of_order(
             assert sum(partition in given for given in first.given) == 1
 
 
+@pytest.mark.slow
 def test_a_member_that_falls_silent_is_put_out(kafka: Server) -> None:
     publish(kafka, [b"1", b"2"])
     with Raw(kafka) as silent:
@@ -211,6 +215,28 @@ def test_a_member_that_falls_silent_is_put_out(kafka: Server) -> None:
         consumer = subscribed(kafka)
         assert values(receive(consumer, 2)) == [b"1", b"2"]
         consumer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"group_protocol": "consumer"}])
+def test_members_that_are_forgotten_as_by_a_restart_join_again_and_go_on(
+    kafka: Server, settings: dict[str, str]
+) -> None:
+    publish(kafka, [b"%d" % number for number in range(20)])
+    consumer = subscribed(kafka, **settings)
+    receive(consumer, 20)
+    consumer.commit(asynchronous=False)
+    known = kafka.broker._core.state.member_groups
+    kafka.loop.call_soon_threadsafe(known.clear)
+
+    while consumer.poll(0.01) is None and known:
+        pass
+    while consumer.poll(0.01) is None and not known:
+        pass
+    publish(kafka, [b"more"])
+    assert values(receive(consumer, 1)) == [b"more"]
+    consumer.commit(asynchronous=False)
+    consumer.close()
 
 
 # Static members.
@@ -336,6 +362,38 @@ def test_a_queue_group_of_that_name_takes_no_places(kafka: Server) -> None:
 
     assert raised.value.args[0].code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
     consumer.close()
+
+
+# Who may.
+
+
+def test_a_user_joins_and_commits_for_the_groups_that_are_granted() -> None:
+    for kafka in serving(authentication=True):
+        kafka.run(kafka.broker.create_topic("orders"))
+        grant = Grant(role="consumer", topics=["orders"], groups=["billing*"])
+        kafka.run(kafka.broker.set_user("anna", "correct horse", [grant]))
+        login = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "anna",
+            "sasl_password": "correct horse",
+        }
+        mine = subscribed(kafka, group="billing-eu", **login)
+        assert len(assigned(mine)) == PARTITIONS
+        place = TopicPartition("orders", 0, 0)
+        mine.commit(offsets=[place], asynchronous=False)
+        theirs = subscribed(kafka, group="shipping", **login)
+
+        refused = next(found for _ in range(WAIT_S * 10) if (found := theirs.poll(0.1)) is not None)
+        error = refused.error()
+        assert error is not None
+        assert error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        with pytest.raises(KafkaException) as raised:
+            theirs.commit(offsets=[place], asynchronous=False)
+        assert raised.value.args[0].code() in REFUSED
+        mine.close()
+        theirs.close()
+        assert list(kafka.broker._core.state.topics["orders"].groups) == ["billing-eu"]
 
 
 # Operators.
