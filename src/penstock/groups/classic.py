@@ -202,14 +202,12 @@ class ClassicGroup:
             return Code.POLICY_VIOLATION
         if not self.members.fits(told) or (self.members and told.protocol_type != self.protocol_type):
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        if told.member == "" and self.members.static(told.instance) is None:
-            taken = len(self.members) + len(self._promised)
-            return Code.GROUP_MAX_SIZE_REACHED if taken >= MEMBERS_MAX else Code.NONE
         if told.member == "":
-            return Code.NONE
-        if told.member in self._promised and told.instance is None:
-            return Code.NONE
-        return self.members.check(told.member, told.instance)
+            full = len(self.members) + len(self._promised) >= MEMBERS_MAX
+            comes_back = self.members.static(told.instance) is not None
+            return Code.GROUP_MAX_SIZE_REACHED if full and not comes_back else Code.NONE
+        promised = told.member in self._promised and told.instance is None
+        return Code.NONE if promised else self.members.check(told.member, told.instance)
 
     def _check_syncing(self, told: Syncing) -> Code:
         error = self.members.check(told.member, told.instance)
