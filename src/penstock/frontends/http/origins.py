@@ -2,7 +2,7 @@
 
 A program that sends a request knows a key, or is on a machine that may.  A page
 knows nothing, and is in a browser that is on such a machine.  So what a browser says
-about the page is looked at, and programs, which say nothing of the kind, are not concerned:
+about the page is looked at; of this, programs say the host alone:
 
     Host            while no login is asked for: an address, localhost, the name that is listened
                     on, or one of ``http.hosts``.  A page whose own name was made to lead here
