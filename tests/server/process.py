@@ -28,6 +28,7 @@ from typing import Self
 PATIENCE_S = 60.0  # Far more than anything takes, on a machine that does much else.
 PORTS = range(12_000, 32_000)
 LISTENERS = ("native", "text", "status")
+QUIET = ("http", "kafka")  # Off, unless a test asks for them.
 
 
 class Server:
@@ -40,7 +41,9 @@ class Server:
         settings: Mapping[str, str] | None = None,
         before: Callable[[], None] | None = None,
         data: Path | None = None,
+        listeners: tuple[str, ...] = LISTENERS,
     ) -> None:
+        self._listeners = listeners
         self.data = data or folder / "data"
         self.log_path = folder / "server.log"
         self.ports: dict[str, int] = {}  # By listener; known after the first start.
@@ -57,7 +60,7 @@ class Server:
         """Begin a life; returns when the server says that it is ready."""
         assert self._process is None, "it is running"
         for _ in range(20):
-            ports = self.ports or {name: free_port() for name in LISTENERS}
+            ports = self.ports or {name: free_port() for name in self._listeners}
             process = self._spawn(ports)
             lines = lines_of(process)
             facts = dict(line.split(" ", 1) for line in lines[:-1])
@@ -71,7 +74,8 @@ class Server:
         raise AssertionError(f"the server did not start: {self.log()[-3000:]}")
 
     def _spawn(self, ports: dict[str, int]) -> "subprocess.Popen[str]":
-        listen = [word for name, port in ports.items() for word in (f"--{name}", f"127.0.0.1:{port}")]
+        places = dict.fromkeys(QUIET, "off") | {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        listen = [word for name, place in places.items() for word in (f"--{name}", place)]
         with self.log_path.open("a") as log:
             return subprocess.Popen(
                 [
@@ -82,10 +86,6 @@ class Server:
                     "--data",
                     str(self.data),
                     *listen,
-                    "--http",
-                    "off",
-                    "--kafka",
-                    "off",
                 ],
                 stdout=subprocess.PIPE,
                 stderr=log,
