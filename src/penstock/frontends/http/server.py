@@ -16,7 +16,7 @@ logged: or whoever likes could fill the disk.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -31,6 +31,7 @@ from penstock.frontends.http.origins import Origins
 from penstock.frontends.http.problems import whole_response
 from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake, quiet
 from penstock.frontends.http.stays import Lost
+from penstock.frontends.http.writes import JoinedWrites
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
 
@@ -134,7 +135,7 @@ class HttpConnection(HttpToolsProtocol):
     # The transport's calls.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", JoinedWrites(transport, self.loop)))
         transport.set_write_buffer_limits(self._listener.limits.write_buffer_bytes_max)
         try:
             self._listener.connections.enter()
