@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from benchmarks import durable, footprint, hot_modules, in_memory, report, server, spark
+from benchmarks import durable, footprint, hot_modules, http, in_memory, report, server, spark
 from benchmarks.machine import Foreign, describe
 from benchmarks.model import ROUNDS, Benchmark, Result, Round, SizeName, number
 
@@ -31,6 +31,7 @@ PAGES: dict[str, list[Benchmark]] = {
         *footprint.BENCHMARKS,
     ],
     "server": server.BENCHMARKS,
+    "http": http.BENCHMARKS,
     "spark": spark.BENCHMARKS,
 }
 BENCHMARKS = [benchmark for benchmarks in PAGES.values() for benchmark in benchmarks]

@@ -85,10 +85,13 @@ class Process:
 
 
 class ServerProcess(Process):
-    """``penstock serve`` on a directory, with its native listener only."""
+    """``penstock serve`` on a directory, with its native listener only, or with that for HTTP, too."""
 
-    def __init__(self, directory: str, settings: Mapping[str, str] | None = None) -> None:
-        others = ("--text", "off", "--status", "off", "--http", "off", "--kafka", "off")
+    def __init__(
+        self, directory: str, settings: Mapping[str, str] | None = None, *, http: bool = False
+    ) -> None:
+        others = ("--text", "off", "--status", "off", "--kafka", "off")
+        others += ("--http", "127.0.0.1:0" if http else "off")
         flags = ("--data", directory, "--native", "127.0.0.1:0", *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
         said: dict[str, str] = {}
@@ -97,6 +100,7 @@ class ServerProcess(Process):
             said[name] = value
         self.ready_seconds = time.perf_counter() - self.started
         self.url = said["native"]
+        self.http_port = int(said["http"].split("/")[2].rpartition(":")[2]) if http else 0
 
 
 class RawClient:
@@ -147,6 +151,20 @@ def raw_loop(directory: str) -> Iterator[RawClient]:
             yield client
         finally:
             client.close()
+
+
+class HttpClients(Process):
+    """``benchmarks/http_clients.py``, which does what it is asked for, again and again."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(["-m", "benchmarks.http_clients", str(port)])
+        assert self.line() == READY
+
+    def seconds(self, work: str, **order: object) -> float:
+        """How long it took."""
+        self.tell(json.dumps({"work": work, **order}))
+        taken: float = json.loads(self.line())["seconds"]
+        return taken
 
 
 class ClientProcess(Process):
