@@ -54,6 +54,7 @@ STABLE: Final = "Stable"
 
 MEMBERS_MAX: Final = 10_000  # Of one group.
 MEMBER_BYTES_MAX: Final = 1024 * 1024  # What a member brings along: the names of thousands of topics.
+SESSION_MS_MIN: Final = 1000  # Shorter, and a pause of the garbage collector looks like the end.
 SESSION_MS_MAX: Final = 30 * 60 * 1000  # A member that is gone is in the way for this long at most.
 NEW_MEMBER_MS: Final = 5 * 60 * 1000  # A new member cannot say that it is alive; so long it is believed.
 
@@ -196,7 +197,7 @@ class ClassicGroup:
     # Checks.
 
     def _check_joining(self, told: Joining) -> Code:
-        if not 0 < told.session_timeout_ms <= SESSION_MS_MAX:
+        if not SESSION_MS_MIN <= told.session_timeout_ms <= SESSION_MS_MAX:
             return Code.INVALID_SESSION_TIMEOUT
         if sum(len(metadata) for _, metadata in told.protocols) > MEMBER_BYTES_MAX:
             return Code.POLICY_VIOLATION
