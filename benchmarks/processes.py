@@ -91,8 +91,8 @@ class ServerProcess(Process):
         self, directory: str, settings: Mapping[str, str] | None = None, *, http: bool = False
     ) -> None:
         others = ("--text", "off", "--status", "off", "--kafka", "off")
-        others += ("--http", "127.0.0.1:0" if http else "off")
-        flags = ("--data", directory, "--native", "127.0.0.1:0", *others)
+        chosen = ("--native", "127.0.0.1:0", "--http", "127.0.0.1:0" if http else "off")
+        flags = ("--data", directory, *chosen, *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
         said: dict[str, str] = {}
         while READY not in said:
