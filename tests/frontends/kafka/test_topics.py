@@ -116,9 +116,9 @@ def test_settings_change_one_by_one_or_all_at_once(admin: AdminClient) -> None:
 
 
 def test_the_broker_tells_its_settings(admin: AdminClient) -> None:
-    told = one(admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
+    told = one(admin.describe_configs([ConfigResource(ResourceType.BROKER, "0")]))
 
-    assert told["broker.id"].value == "1"
+    assert told["broker.id"].value == "0"
     assert told["num.partitions"].is_read_only
 
 

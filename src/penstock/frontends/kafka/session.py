@@ -14,7 +14,7 @@ from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.security.scram import ScramLogin
 
-NODE: Final = 1  # There is one broker, and it is the controller, too.
+NODE: Final = 0  # There is one broker, and it is the controller, too.
 CLUSTER: Final = "penstock"
 
 
