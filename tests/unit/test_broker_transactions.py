@@ -16,7 +16,7 @@ from penstock.errors import (
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
 from penstock.log.transactions import IN_TRANSACTION
-from penstock.testing import TestBroker
+from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.kafka.codes import Code
 from penstock.wire.records import TRANSACTIONAL, decode_batch, read_header
@@ -450,6 +450,50 @@ def test_the_time_of_a_transaction_begins_anew_after_a_restart() -> None:
         assert committed(broker, "orders") == [b"behind"]
 
 
+def test_what_was_restored_counts_whatever_becomes_of_its_marker() -> None:
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", files=disk, clock=clock)
+    broker.create_topic("orders", retention="1h", segment_bytes=4096)
+    broker.create_group("orders", "again")
+    producer = Producer(broker)
+    for commit in (True, False):
+        producer.write("orders", b"%d" % commit)
+        producer.end(commit)
+    copy = broker.fetch("orders", 0, 0).batches
+    broker.advance("3h")
+    begun = broker.begin_restore("orders", 0, 0)
+    broker.restore("orders", 0, begun.restore, copy)
+    broker.finish_restore("orders", 0, begun.restore, "again", hold="1h")
+    disk.kill()
+    disk.remove("data/topics/orders/0/digest")
+
+    with TestBroker.open("data", files=disk, clock=clock) as broker:
+        assert committed(broker, "orders") == [b"1"]
+        assert broker._core.state.topics["orders"].partitions[0].log.transactions.open == {}
+
+
+def test_the_trace_of_what_is_kept_outlives_an_abort_at_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.broker.journal.SEGMENT_BYTES", 100)
+    with TestBroker.open(config=BrokerConfig(maintenance_ms=1000)) as broker:
+        broker.create_topic("orders", retention="1h", segment_bytes=4096)
+        broker.publish("orders", bytes(4000))
+        producer = Producer(broker, timeout_ms=900_000)
+        broker.advance("55m")
+        producer.write("orders", b"a", bytes(4000))  # In the second segment ...
+        producer.abort()  # ... and so is its marker.
+        place = broker.publish("orders", b"seen").offset
+        with broker.consumer("orders", group="g") as consumer:
+            consumer.ack(consumer.receive(10))
+        broker.create_group("orders", "other")  # One more in the journal, and a segment of its own.
+
+        broker.advance("10m")
+
+        assert broker.describe_topic("orders").partitions[0].start > 0
+        assert "acked" in str(broker.trace(f"orders:0:{place}"))
+
+
 def test_a_fence_holds_after_a_restart() -> None:
     disk = CrashDisk()
     broker = TestBroker.open("data", files=disk)
@@ -522,3 +566,12 @@ def test_the_name_that_was_not_used_for_longest_makes_room(
     last.enlist("orders")
     with pytest.raises(ProducerUnknown):
         idle.enlist("orders")
+
+
+def test_the_newest_message_is_none_of_the_markers(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    broker.advance("1s")
+    producer.commit()
+
+    assert run(broker, "position", "orders", 0, "newest", True).offset == 0

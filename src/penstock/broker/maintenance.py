@@ -20,6 +20,7 @@ from penstock.config import ARCHIVE_GROUP
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.log.compaction import compact_steps
 from penstock.log.retention import retention_cut
+from penstock.wire.records import APPEND_TIME
 from penstock.wire.staged import STAGING
 
 logger = logging.getLogger("penstock")
@@ -130,9 +131,15 @@ class Maintenance:
             return
         if not self.snapshot(partition):
             return
-        records = partition.log.records(partition.log.start, min(partition.log.start + 1, partition.log.end))
-        since_ms = records[0].timestamp if records else self._state.clock.wall_ms()
+        since_ms = self._first_ms(partition)
         journal.log.delete_before(journal.log.offset_at(since_ms))
+
+    def _first_ms(self, partition: Partition) -> int:
+        """The time of the first batch, whether or not anybody sees it; now, if there is none."""
+        first = next(partition.log.headers(partition.log.start), None)
+        if first is None:
+            return self._state.clock.wall_ms()
+        return first.max_timestamp if first.attributes & APPEND_TIME else first.base_timestamp
 
     def compact(self, topic: Topic, partition: Partition) -> Steps[None]:
         """Keep the last value of each key, once no group waits for all that was put back for it."""

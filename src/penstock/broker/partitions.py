@@ -112,9 +112,14 @@ def _since(partition: Partition, time_ms: int, end: int) -> Position:
 
 def _newest(partition: Partition, end: int) -> Position:
     """The record with the highest timestamp."""
-    if partition.log.start >= end:
+    log = partition.log
+    if log.start >= end:
         return Position(offset=NOWHERE)
-    return _since(partition, partition.log.last_timestamp, end)
+    found = _since(partition, log.last_timestamp, end)
+    if found.offset == NOWHERE:  # That is the time of a marker, or of what readers do not see yet.
+        newest = max((record.timestamp for record in log.last(1)), default=NOWHERE)
+        return _since(partition, newest, end) if newest >= 0 else found
+    return found
 
 
 def _at(partition: Partition, offset: int) -> Position:

@@ -28,7 +28,8 @@ from penstock.errors import InvalidBatch, RestoreRefused
 from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
 from penstock.log.segment import RESTORING
-from penstock.wire.records import DEDUP, HEADER_BYTES, Header, check_batch
+from penstock.log.transactions import decided
+from penstock.wire.records import CONTROL, DEDUP, HEADER_BYTES, TRANSACTIONAL, Header, check_batch
 from penstock.wire.rewriting import rewrite_batch
 
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
@@ -77,8 +78,10 @@ class Restoration:
             last = header.next_offset - 1
             why = f"offsets {base} to {last} do not fit between {self.staged.end} and {self.end}"
             raise InvalidBatch(why=why)
+        if header.attributes & CONTROL:
+            raise InvalidBatch(why="it is the marker of a transaction")
         self._span(base)
-        self.staged.append(bytearray(batch))
+        self.staged.append(decided(batch) if header.attributes & TRANSACTIONAL else bytearray(batch))
         if header.attributes & DEDUP:
             self.dedup_last = header.next_offset - 1
 

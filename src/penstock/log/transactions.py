@@ -25,6 +25,7 @@ partition's digest, and can be had from the batches again.
 
 from array import array
 from bisect import bisect_left
+from struct import Struct
 from typing import Any, Final
 
 from penstock.wire.records import (
@@ -36,8 +37,12 @@ from penstock.wire.records import (
     BatchBuilder,
     Header,
     read_header,
+    seal_batch,
 )
 from penstock.wire.rewriting import rewrite_batch
+
+_INT16: Final = Struct(">h")
+_ATTRIBUTES_AT: Final = 21
 
 IN_TRANSACTION: Final = TRANSACTIONAL | CONTROL
 STABLE: Final = OFFSET_MAX  # In place of the first offset that is not decided: all of them are.
@@ -146,6 +151,15 @@ def hide(data: bytes, transactions: LogTransactions) -> bytes:
             begin = at + header.size
         at += header.size
     return b"".join([*parts, data[begin:]]) if parts else data
+
+
+def decided(batch: bytes) -> bytearray:
+    """The same batch outside of any transaction: it is known to count, and its marker may be gone."""
+    made = bytearray(batch)
+    (attributes,) = _INT16.unpack_from(made, _ATTRIBUTES_AT)
+    _INT16.pack_into(made, _ATTRIBUTES_AT, attributes & ~TRANSACTIONAL)
+    seal_batch(made)
+    return made
 
 
 def _emptied(header: Header) -> bytearray:
