@@ -15,12 +15,12 @@ meeting waits for an answer of its own, so a member that comes wakes nobody else
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.broker.commits import Commits, check_group_id
 from penstock.broker.state import MemberGroup, State
-from penstock.broker.steps import Arrival, Steps, T
+from penstock.broker.steps import Arrival, Steps
 from penstock.errors import Closed, Overloaded
 from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
@@ -29,6 +29,8 @@ from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.subscriptions import subscribed
+
+T = TypeVar("T")
 
 GROUPS_MAX: Final = 100_000  # Groups that have members, at a time.
 LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
