@@ -32,8 +32,8 @@ from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
-from penstock.info import Overview
 from penstock.groups.rounds import GroupState
+from penstock.info import Overview
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
 
