@@ -21,7 +21,7 @@ export function redrive(topic, which, what, done) {
         : h("p", { class: "dry-run", role: "status" }, counted.matched === null ? "Counting…" : [h("b", null, plural(counted.matched, "dead letter")), ` would go back to ${topic}, for the group they failed in.`]),
       counted.matched > 1 && h("div", { class: "row" },
         field("At most", h("input", { name: "limit", type: "number", min: 1, placeholder: "all" })),
-        field("A second", h("input", { name: "rate", type: "number", min: 1, placeholder: "as fast as it goes" }))),
+        field("A second", h("input", { name: "rate", type: "number", min: 1, placeholder: "no limit" }))),
     ],
     act: async ({ limit, rate }) => {
       const told = await post(route, { ...which, ...(limit && { limit: Number(limit) }), ...(rate && { rate: Number(rate) }) });

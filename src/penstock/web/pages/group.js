@@ -46,7 +46,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       ]),
       h("div", { class: "charts", key: "charts" },
         chart({ id: `group ${topic} ${name} lag`, title: "Lag", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "messages", values: past.waiting, tone: "first" }] }),
-        chart({ id: `group ${topic} ${name} rates`, title: "Messages a second", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "acked", values: past.rate("acked"), tone: "second" }, { name: "failed", values: past.rate("failed"), tone: "third" }] })),
+        chart({ id: `group ${topic} ${name} rates`, title: "Rates", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "acked", values: past.rate("acked"), tone: "second" }, { name: "failed", values: past.rate("failed"), tone: "third" }] })),
       h("div", { class: "beside even", key: "beside" }, oldest(group), h("div", { class: "pile" }, consumers(group, topic), totals(group))),
       partitions(group),
     ];

@@ -54,6 +54,7 @@ export function messagePage({ parts: [id], redraw, refresh }) {
 }
 
 function groupLane(journey, group, begin, refresh) {
+  const end = Math.max(...journey.events.filter((event) => event.group).map((event) => event.time_ms));
   const events = journey.events.filter((event) => event.group === group);
   const last = events.findLast((event) => SETTLED.includes(event.event) || event.event.endsWith("delivered") || event.event === "redriven");
   const settled = last && SETTLED.includes(last.event);
@@ -66,7 +67,23 @@ function groupLane(journey, group, begin, refresh) {
       h("h3", null, groupLink(journey.topic, group)),
       h("span", { class: dead ? "bad-text" : settled ? "good-text" : "note" }, `${outcome}, ${plural(attempts, "attempt")}`),
       dead && button("Redrive…", () => redrive(journey.topic, { error: journey.id, group }, what, refresh))),
+    strip(events, begin, end),
     lane(events, begin));
+}
+
+// The attempts as they lie in time, from the publication to the last event in any group: how long each took, and
+// how long the message waited between them.
+function strip(events, begin, end) {
+  const place = (time) => ((time - begin) / Math.max(end - begin, 1)) * 100;
+  const attempts = events.flatMap((event, at) => {
+    if (!event.event.endsWith("delivered")) return [];
+    const over = events.slice(at + 1).find((later) => later.event !== "extended");
+    const words = `attempt ${event.attempt}: ${over ? `${over.event} after ${span((over.time_ms - event.time_ms) / 1000)}` : "in hand"}`;
+    const style = { left: `${place(event.time_ms).toFixed(2)}%`, width: `${(place(over?.time_ms ?? end) - place(event.time_ms)).toFixed(2)}%` };
+    return [h("span", { class: EVENTS[over?.event]?.[0] ?? "info", style, title: words, key: at })];
+  });
+  if (!attempts.length) return null;
+  return h("div", { class: "strip", role: "img", "aria-label": `${plural(attempts.length, "attempt")} within ${span((end - begin) / 1000)} after publish` }, attempts);
 }
 
 function lane(events, begin) {

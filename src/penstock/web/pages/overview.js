@@ -78,8 +78,7 @@ function figures() {
     ["Waiting", count(sum(states, "lag")), "messages"],
     ["Oldest waits", span(last(past.oldest_seconds))],
     ["Latency", span(glance.told.latency_half), `99 %: ${span(glance.told.latency_most)}`],
-    ["In flight", count(sum(states, "in_flight")), "on loan"],
-    ["Retrying", count(sum(states, "waiting_retry"))],
+    ["In flight", count(sum(states, "in_flight")), `${count(sum(states, "waiting_retry"))} to retry`],
     ["Dead letters", count(dead), null, dead ? "warn" : ""],
     ["Scheduled", count(broker.scheduled)],
     ["Stored", count(broker.messages), bytes(broker.bytes)],
@@ -94,7 +93,7 @@ function charts(redraw) {
     "div",
     { class: "charts", key: "charts" },
     chart({
-      ...shared, id: "rates", title: "Messages a second", format: rate,
+      ...shared, id: "rates", title: "Rates", format: rate,
       lines: [
         { name: "published", values: past.rate("published"), tone: "first" },
         { name: "acked", values: past.rate("acked"), tone: "second" },

@@ -49,7 +49,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
         ["Duplicates", count(topic.duplicates), "refused"],
       ]),
       h("div", { class: "charts", key: "charts" },
-        chart({ id: `topic ${name} rates`, title: "Messages a second", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "published", values: past.rate("published"), tone: "first" }, { name: "acked", values: past.rate("acked"), tone: "second" }] }),
+        chart({ id: `topic ${name} rates`, title: "Rates", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "published", values: past.rate("published"), tone: "first" }, { name: "acked", values: past.rate("acked"), tone: "second" }] }),
         chart({ id: `topic ${name} depth`, title: "Messages that wait", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "waiting", values: past.waiting, tone: "first" }] })),
       tabs(tab),
       content(tab),
@@ -118,7 +118,7 @@ function lanes(counts) {
 
 function settings(topic) {
   const shown = Object.entries(topic.settings).map(([name, value]) => {
-    const written = value === null ? "no limit" : name.endsWith("_ms") ? spanMs(value) : name.includes("bytes") ? bytes(value) : value === "" ? "–" : String(value);
+    const written = value === null ? "no limit" : name.endsWith("_ms") ? spanMs(value) : name.includes("bytes") ? bytes(value) : value === "" ? "–" : typeof value === "number" ? exactly(value) : String(value);
     return [name.replace(/_ms$/, "").replaceAll("_", " "), written];
   });
   return section("Settings", { note: "change them with penstock topic alter, or PATCH" }, h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))));
