@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from penstock.broker.groups import Groups, journal_durable
 from penstock.broker.recovery import open_journal
+from penstock.broker.replay import place
 from penstock.broker.state import Group, Partition, State, Topic
 from penstock.broker.steps import Steps
 from penstock.broker.tracing import check_offset
@@ -80,11 +81,11 @@ class Commits:
         )
         journal.commit([committed], self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
-        read = max(commit.offset - member.committed, 0)
+        reached = place(partition, commit.offset)
+        read = max(reached - member.committed, 0)
         group.delivered += read
         group.acked += read
-        member.committed = commit.offset
-        member.commit = commit
+        member.committed, member.commit = reached, commit
 
     # What was told.
 
@@ -140,8 +141,6 @@ def check_group_id(name: Any) -> None:
 
 def check_commit(commit: Commit) -> None:
     """Refuse a place that is none, and a note that is too long."""
-    if commit.offset < 0:
-        raise InvalidValue(name="offset", value=commit.offset, why="an offset is not negative")
     if len(commit.metadata.encode()) > METADATA_BYTES_MAX:
         why = f"it has more than {METADATA_BYTES_MAX} bytes"
         raise InvalidValue(name="metadata", value=commit.metadata[:20], why=why)

@@ -18,6 +18,7 @@ from penstock.delivery.backoff import Backoff
 from penstock.delivery.engine import DeliveryEngine
 from penstock.groups.commits import Commit
 
+END = -1  # In the place of an offset, as Kafka's clients say it.
 LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
 
 
@@ -104,8 +105,15 @@ def _apply_sought(member: GroupPartition, event: events.Sought) -> None:
     member.commit = Commit(event.offset)
 
 
+def place(partition: Partition, offset: int) -> int:
+    """The place that a commit means; some of Kafka's clients commit -2 for the beginning, -1 for the end."""
+    if offset >= 0:
+        return offset
+    return partition.log.end if offset == END else partition.log.start
+
+
 def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
-    member.committed = event.offset
+    member.committed = place(member.partition, event.offset)
     member.commit = Commit(event.offset, event.epoch, event.metadata)
 
 

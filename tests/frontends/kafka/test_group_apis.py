@@ -268,7 +268,7 @@ def test_a_place_that_makes_no_sense_is_refused_by_itself(raw: Raw, topic: str) 
         offsets.OffsetCommitRequestPartition(
             partition_index=1, committed_offset=1, committed_metadata="x" * 5000
         ),
-        offsets.OffsetCommitRequestPartition(partition_index=2, committed_offset=-7),
+        offsets.OffsetCommitRequestPartition(partition_index=2, committed_offset=-2),
     ]
     asked = offsets.OffsetCommitRequest(
         group_id=topic,
@@ -285,7 +285,7 @@ def test_a_place_that_makes_no_sense_is_refused_by_itself(raw: Raw, topic: str) 
             Code.NONE,
             Code.UNKNOWN_TOPIC_OR_PARTITION,
             Code.OFFSET_METADATA_TOO_LARGE,
-            Code.OFFSET_OUT_OF_RANGE,
+            Code.NONE,
         ],
         [Code.UNKNOWN_TOPIC_OR_PARTITION],
     ]

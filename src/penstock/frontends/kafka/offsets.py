@@ -98,7 +98,7 @@ def _check(part: OffsetCommitRequestPartition, count: int) -> int:
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     if len((part.committed_metadata or "").encode()) > METADATA_BYTES_MAX:
         return Code.OFFSET_METADATA_TOO_LARGE
-    return Code.OFFSET_OUT_OF_RANGE if part.committed_offset < 0 else Code.NONE
+    return Code.NONE
 
 
 def _commit(part: OffsetCommitRequestPartition) -> Commit:
