@@ -8,6 +8,7 @@ from penstock.config import BrokerConfig
 from penstock.errors import (
     InvalidBatch,
     InvalidValue,
+    OffsetOutOfRange,
     PartitionNotFound,
     ProducerFenced,
     ProducerUnknown,
@@ -54,6 +55,10 @@ def test_nobody_sees_a_message_before_its_transaction_is_committed(broker: TestB
     broker.publish("orders", b"behind", partition=0)
 
     assert [queue.receive(), stream.receive(), committed(broker, "orders"), fetched(broker)] == [[]] * 4
+    assert broker.peek("orders") == []
+    for offset in (0, 1):
+        with pytest.raises(OffsetOutOfRange):
+            broker.trace(f"orders:0:{offset}")
     assert broker.describe_topic("orders").partitions[0].end == 0
 
     producer.commit()

@@ -53,8 +53,9 @@ class Tracing:
         partition = topic.partition(number)
         log = partition.log
         check_offset(offset)
-        if not log.start <= offset < log.end:
-            raise OffsetOutOfRange(offset=offset, start=log.start, end=log.end)
+        end = min(log.end, log.unstable)
+        if not log.start <= offset < end:
+            raise OffsetOutOfRange(offset=offset, start=log.start, end=end)
         records = log.records(offset, offset + 1)
         timeline: list[TraceEvent] = []
         if records:
