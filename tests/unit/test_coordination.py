@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.errors import Closed, InvalidName, TopicNotFound
+from penstock.errors import Closed, InvalidName, InvalidValue, NotAssigned, TopicNotFound
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer, Joined, Joining, Synced, Syncing
 from penstock.testing import AsyncTestBroker
@@ -169,6 +169,19 @@ async def test_anybody_commits_for_a_group_that_nobody_is_in(broker: AsyncTestBr
     assert await commit(broker, Committer(member="a", generation=3), "nobody") == Code.ILLEGAL_GENERATION
     with pytest.raises(TopicNotFound):
         await broker.run(broker.operations.commit_places("no-topic", "nobody", {}, Committer()))
+
+
+async def test_members_of_the_two_protocols_do_not_share_a_group(broker: AsyncTestBroker) -> None:
+    joined = await alone(broker)
+
+    with pytest.raises(InvalidValue, match="Kafka group"):
+        await broker.consumer("orders", group="billing", kind="stream")
+    await broker.run(broker.operations.leave_group("billing", [(joined.member, None)]))
+    consumer = await broker.consumer("orders", group="billing", kind="stream")
+    await consumer.receive()
+
+    with pytest.raises(NotAssigned):
+        await commit(broker, Committer())
 
 
 # What operators see.

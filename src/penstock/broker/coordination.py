@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.broker.commits import Commits, check_group_id
+from penstock.broker.readers import readers
 from penstock.broker.state import MemberGroup, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.errors import Closed, Overloaded
@@ -28,7 +29,6 @@ from penstock.groups.commits import Commit
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.subscriptions import subscribed
 
 T = TypeVar("T")
 
@@ -233,18 +233,3 @@ class Coordination:
         finally:
             self._state.awaited.discard(ticket)
         return ticket.answer
-
-
-def readers(group: MemberGroup) -> dict[str, list[str]]:
-    """By topic: the clients among the members that have subscribed to it."""
-    found: dict[str, list[str]] = {}
-    machine = group.machine
-    if isinstance(machine, ConsumerGroup):
-        for consumer in machine.describe():
-            for topic in machine.topics_of(consumer.member):
-                found.setdefault(topic, []).append(consumer.client_id or consumer.member)
-    elif machine.protocol_type == "consumer":
-        for member in machine.describe():
-            for topic in subscribed(member.metadata):
-                found.setdefault(topic, []).append(member.client_id or member.member)
-    return found

@@ -7,6 +7,7 @@ before anyone hears that it exists.
 
 import msgspec
 
+from penstock.broker.readers import readers
 from penstock.broker.recovery import open_journal, rebuild_gate
 from penstock.broker.replay import change_settings, new_engine
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
@@ -107,6 +108,7 @@ class Groups:
         ):
             why = "the group has a consumer of that name, and a partition has one owner"
             raise InvalidValue(name="consumer_id", value=identity, why=why)
+        self._check_not_read_by_kafka(group)
         self._state.consumer_numbers += 1
         number = self._state.consumer_numbers
         consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)
@@ -115,6 +117,13 @@ class Groups:
         consumer.joined_ms = self._state.clock.steady_ms()
         group.consumers[number] = consumer
         return consumer
+
+    def _check_not_read_by_kafka(self, group: Group) -> None:
+        """A partition has one owner: the members of one protocol do not know those of another."""
+        kafka = self._state.member_groups.get(group.name)
+        if group.settings.kind == "stream" and kafka is not None and group.topic.name in readers(kafka):
+            why = "members of a Kafka group of that name read the topic; take another name, or stop them"
+            raise InvalidValue(name="group", value=group.name, why=why)
 
     def create(self, name: str, group_name: str, options: GroupOptions) -> Steps[None]:
         """Make a group, or change one, without consuming."""
