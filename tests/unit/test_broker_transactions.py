@@ -372,13 +372,13 @@ def test_a_place_is_told_by_a_member_of_the_group(broker: TestBroker) -> None:
     assert broker._core.commits.read("orders", "g") == {}
 
 
-@pytest.mark.parametrize("commit", [Commit(-1), Commit(0, 0, "x" * 5000)])
-def test_a_place_that_could_not_be_committed_is_refused_at_once(broker: TestBroker, commit: Commit) -> None:
+def test_a_place_that_could_not_be_committed_is_refused_at_once(broker: TestBroker) -> None:
     producer = Producer(broker)
     run(broker, "enlist_group", "p", producer.id, producer.epoch, "g")
     by = Committer(transactional=True)
+    long = Commit(0, 0, "x" * 5000)
     with pytest.raises(InvalidValue):
-        run(broker, "enlist_commits", "orders", "g", {0: commit}, "p", producer.id, producer.epoch, by)
+        run(broker, "enlist_commits", "orders", "g", {0: long}, "p", producer.id, producer.epoch, by)
 
 
 def test_a_place_that_cannot_be_set_holds_nobody_up(broker: TestBroker) -> None:

@@ -51,7 +51,6 @@ FENCED_SINCE: Final[dict[type[Message], int]] = {
 OFFENDING: Final = {
     "timeout_ms": Code.INVALID_TRANSACTION_TIMEOUT,
     "metadata": Code.OFFSET_METADATA_TOO_LARGE,
-    "offset": Code.INVALID_COMMIT_OFFSET_SIZE,
 }
 
 
