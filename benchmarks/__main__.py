@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from benchmarks import durable, footprint, hot_modules, http, in_memory, report, server, spark
+from benchmarks import durable, footprint, hot_modules, http, in_memory, kafka, report, server, spark
 from benchmarks.machine import Foreign, describe
 from benchmarks.model import ROUNDS, Benchmark, Result, Round, SizeName, number
 
@@ -32,6 +32,7 @@ PAGES: dict[str, list[Benchmark]] = {
     ],
     "server": server.BENCHMARKS,
     "http": http.BENCHMARKS,
+    "kafka": kafka.BENCHMARKS,
     "spark": spark.BENCHMARKS,
 }
 BENCHMARKS = [benchmark for benchmarks in PAGES.values() for benchmark in benchmarks]

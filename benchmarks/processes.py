@@ -85,12 +85,17 @@ class Process:
 
 
 class ServerProcess(Process):
-    """``penstock serve`` on a directory, with its native listener only, or with that for HTTP, too."""
+    """``penstock serve`` on a directory, with its native listener only, or with HTTP's or Kafka's, too."""
 
     def __init__(
-        self, directory: str, settings: Mapping[str, str] | None = None, *, http: bool = False
+        self,
+        directory: str,
+        settings: Mapping[str, str] | None = None,
+        *,
+        http: bool = False,
+        kafka: bool = False,
     ) -> None:
-        others = ("--text", "off", "--status", "off", "--kafka", "off")
+        others = ("--text", "off", "--status", "off", "--kafka", "127.0.0.1:0" if kafka else "off")
         chosen = ("--native", "127.0.0.1:0", "--http", "127.0.0.1:0" if http else "off")
         flags = ("--data", directory, *chosen, *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
@@ -100,6 +105,7 @@ class ServerProcess(Process):
             said[name] = value
         self.ready_seconds = time.perf_counter() - self.started
         self.url = said["native"]
+        self.kafka = said.get("kafka", "")
         self.http_port = int(said["http"].split("/")[2].rpartition(":")[2]) if http else 0
 
 

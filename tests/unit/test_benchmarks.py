@@ -16,7 +16,7 @@ from penstock.version import version_line
 
 IN_A_PROCESS_OF_ITS_OWN = {
     "backlog-memory", "in-flight-memory", "scheduled-memory", "reopen",
-    *(benchmark.name for benchmark in (*PAGES["server"], *PAGES["http"])),
+    *(benchmark.name for benchmark in (*PAGES["server"], *PAGES["http"], *PAGES["kafka"])),
 }  # fmt: skip
 ON_SPARK = {benchmark.name for benchmark in PAGES["spark"]}  # In tests/spark, on a session that is there.
 HERE = [benchmark for benchmark in BENCHMARKS if benchmark.name not in IN_A_PROCESS_OF_ITS_OWN | ON_SPARK]

@@ -12,7 +12,7 @@ from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.session import NODE
-from penstock.frontends.kafka.topic_configs import BOOLEAN, CONFIGS, INT, LONG, STRING, options_of
+from penstock.frontends.kafka.topic_configs import BOOLEAN, CONFIGS, INT, LIST, LONG, STRING, options_of
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.configs import (
     AlterConfigsRequest,
@@ -61,7 +61,9 @@ def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[Descr
 def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
     """What tools ask a broker for."""
     defaults, shared = call.shared.defaults, call.shared
+    host, port = call.session.advertised
     facts = (
+        ("advertised.listeners", LIST, f"PLAINTEXT://{host}:{port}"),
         ("auto.create.topics.enable", BOOLEAN, str(shared.settings.auto_create_topics).lower()),
         ("broker.id", INT, str(NODE)),
         ("default.replication.factor", INT, "1"),
