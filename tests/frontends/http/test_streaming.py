@@ -1,6 +1,7 @@
 """Messages pushed as server-sent events: in order, within limits, and given back when the client is gone."""
 
 import asyncio
+import socket
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 from tests.frontends.http.browser import CUTS, PATIENCE_S, Browser, Place, cut, place
 
 from penstock.access import Grant
+from penstock.frontends.http import server
 from penstock.testing import AsyncTestBroker
 
 GROUP = "/v1/topics/orders/groups/billing"
@@ -88,6 +90,26 @@ async def test_a_client_that_is_gone_gives_back_what_it_held_at_once(http: Place
     [again] = (await http.ask("POST", f"{GROUP}/receive", {})).json["messages"]
     assert (again["id"], again["attempt"]) == (message["id"], 1)
     assert (await http.ask("POST", f"{GROUP}/ack", {"receipt": message["receipt"]})).code == "LEASE_LOST"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has a time for it")
+async def test_a_client_that_reads_nothing_is_cut_and_gives_back_what_it_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "UNREAD_MS", 200)
+    async with place() as http:
+        for _ in range(200):
+            await http.broker.publish("orders", b"x" * 100_000, partition=0)
+        events = await listen(http, "max_in_flight=1000")
+        events.browser.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert (await http.broker.describe_group("orders", "billing")).in_flight
+
+        async with asyncio.timeout(PATIENCE_S):
+            while (await http.broker.describe_group("orders", "billing")).consumers:
+                await http.ask("GET", "/livez")
+
+        assert (await http.broker.describe_group("orders", "billing")).in_flight == 0
 
 
 async def test_a_comment_comes_when_nothing_else_does() -> None:

@@ -10,12 +10,15 @@ added to it:
     head            at most ``http_head_bytes_max``, looked at while it arrives
     a request       of which nothing has arrived for ``http_timeout_ms`` is refused, and its connection ended
     no request      a connection that is kept alive for the next one ends after ``KEEP_ALIVE_S``
+    an answer       of which nothing is read for ``UNREAD_MS`` is not waited for: the client has vanished, or
+                    does not care, and what it holds goes back
 
 What cannot be understood as HTTP is answered with a problem document, too, and not
 logged: or whoever likes could fill the disk.
 """
 
 import asyncio
+import socket
 from typing import Final, cast
 
 from uvicorn.config import Config
@@ -39,6 +42,7 @@ KEEP_ALIVE_S: Final = (
     75  # Longer than load balancers keep theirs, which would use one that is just being closed.
 )
 DEFAULTS: Final = HttpSettings()
+UNREAD_MS: Final = 120_000
 LINGER_S: Final = 1.0  # For the last words to arrive before the end does.
 
 
@@ -137,6 +141,9 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast("asyncio.Transport", JoinedWrites(transport, self.loop)))
         transport.set_write_buffer_limits(self._listener.limits.write_buffer_bytes_max)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # On Linux.
+            made = transport.get_extra_info("socket")
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
         try:
             self._listener.connections.enter()
         except PenstockError as error:
