@@ -9,8 +9,9 @@ after every pass, so that wherever a kill comes there is something to break.
 
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import penstock
@@ -48,18 +49,30 @@ def connected(servers: str) -> RemoteBroker:
     return penstock.connect(servers)
 
 
-def run(servers: str, lake: str, topic: str, *, once: bool, run_tasks: Any = run_tasks) -> None:
-    for module, name, value in [
+@contextmanager
+def changed(run_tasks: Any) -> Iterator[None]:
+    """Tiny pieces, until the end of the block: a test may run it in its own process."""
+    changes: list[tuple[Any, str, Any]] = [
         (archive, "run_tasks", run_tasks),
         (upkeep, "run_tasks", run_tasks),
         (upkeep, "JOIN_MS", 0),
         (compaction, "FILES_MIN", 3),
         (archiving, "RANGE_BYTES", RANGE_BYTES),
-    ]:
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
         setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def run(servers: str, lake: str, topic: str, *, once: bool, run_tasks: Any = run_tasks) -> None:
     settings = archive.Settings(topic=[topic], interval_ms=1, batch_bytes=4 * RANGE_BYTES)
     clock = SystemClock()
-    with connected(servers) as broker:
+    with connected(servers) as broker, changed(run_tasks):
         told = RunSettings(name="archive", lake=lake)
         archive.run(settings, WithoutSpark(told, broker, servers, clock, Progress(clock), once=once))
 

@@ -14,9 +14,17 @@ from tests.server.process import Server
 
 import penstock
 import penstock.spark
+from penstock.spark.session import DRIVER_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A JVM that lives for minutes compiles more than it runs: it shall not try hard.
+QUICK = {
+    name: f"{options} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    for name, options in DRIVER_SETTINGS.items()
+    if name == "spark.driver.extraJavaOptions"
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Spark on two cores of this machine."""
     warehouse = tmp_path_factory.mktemp("warehouse")
-    session = penstock.spark.session("local[2]", config={"spark.sql.warehouse.dir": str(warehouse)})
+    session = penstock.spark.session("local[2]", config=QUICK | {"spark.sql.warehouse.dir": str(warehouse)})
     yield session
     session.stop()
 
