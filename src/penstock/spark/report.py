@@ -45,7 +45,9 @@ th { text-align: left; color: var(--faint); font-weight: 500; }
 th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 code { font: .85em ui-monospace, monospace; overflow-wrap: anywhere; white-space: pre-wrap; }
-svg { max-width: 100%; height: auto; }
+td:not(:last-child) code { overflow-wrap: normal; white-space: nowrap; }
+td:last-child { min-width: 16rem; }
+svg { width: 100%; height: auto; }
 a { color: inherit; }
 """
 
@@ -202,6 +204,7 @@ def _date_axis(axes: Any) -> None:
     locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    axes.xaxis.get_offset_text().set_fontsize(8)
     axes.yaxis.set_major_locator(ticker.MaxNLocator(nbins=6, integer=True))
 
 
