@@ -3,8 +3,9 @@
 //   address ──> page(context) ──> { title, every, refresh(), view() }
 //                                   refresh asks the server, view says what is to be seen
 //
-// The page that is shown is refreshed every `every` milliseconds, never more often than every two seconds, and
-// not at all while nobody can see it, or it was paused.
+// The page that is shown is refreshed every `every` milliseconds, never more often than every two seconds, seldom
+// if the answers take long (`dear` pages make the server read much), and not at all while nobody can see it, or it
+// was paused.
 
 import { Problem, logOut, who } from "./api.js";
 import { note, tell } from "./dialogs.js";
@@ -23,6 +24,8 @@ import { topicsPage } from "./pages/topics.js";
 import { button, empty, hash, heading, problemNote } from "./widgets.js";
 
 const EVERY_MIN_MS = 2000;
+const PAUSES = 5; // At least so many times as long as the answers took ...
+const PAUSES_DEAR = 50; // ... of a page that is dear.
 const PAGES = [
   { href: "#/", name: "Overview", icon: "overview", key: "o" },
   { href: "#/topics", name: "Topics", icon: "topics", key: "t" },
@@ -70,6 +73,7 @@ async function refresh() {
   clearTimeout(app.timer);
   const turn = ++app.turn;
   const page = app.page;
+  const began = performance.now();
   try {
     await page.refresh();
     if (turn !== app.turn) return;
@@ -82,7 +86,7 @@ async function refresh() {
     app.problem = problem;
   }
   redraw();
-  if (!app.paused && !document.hidden) app.timer = setTimeout(refresh, Math.max(page.every, EVERY_MIN_MS));
+  if (!app.paused && !document.hidden) app.timer = setTimeout(refresh, Math.max(page.every, EVERY_MIN_MS, (performance.now() - began) * (page.dear ? PAUSES_DEAR : PAUSES)));
 }
 
 async function askWho() {
@@ -190,9 +194,9 @@ function pressed(event) {
   event.preventDefault();
 }
 
-addEventListener("hashchange", async () => {
+addEventListener("hashchange", () => {
   if (!loggedIn()) return; // What is after # is looked at after the login.
-  await open();
+  open();
   document.getElementById("title")?.focus({ preventScroll: true });
 });
 addEventListener("keydown", pressed);

@@ -6,6 +6,7 @@ import pytest
 from tests.frontends.http.browser import Answer, Place, place
 
 from penstock.access import Grant
+from penstock.frontends.http import browsers
 
 GUARD = "x-penstock-guard"
 SESSION = "/ui/session"
@@ -49,6 +50,10 @@ async def test_a_login_is_a_cookie_that_scripts_and_other_sites_do_not_get(secur
     assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict"}
     assert (answer.json["kind"], answer.json["name"]) == ("user", "ada")
     assert (await secured.ask("GET", "/v1/topics", headers=cookie_of(answer))).json == {"topics": ["orders"]}
+
+
+def test_a_login_that_was_encrypted_is_never_sent_in_the_clear() -> None:
+    assert b"; Secure" in browsers._cookie("x", secure=True)[1]
 
 
 async def test_a_key_is_a_login_too(secured: Place) -> None:

@@ -217,4 +217,6 @@ async def test_offsets_are_found_by_time(http: Place) -> None:
     assert (await http.ask("GET", "/v1/topics/orders/offsets?at=2020-01-01T00:00:00Z")).json == {
         "offsets": [0, 0]
     }
-    assert (await http.ask("GET", "/v1/topics/orders/offsets?at=soon")).code == "VALUE_INVALID"
+    for nonsense in ("soon", "", "nan"):
+        answer = await http.ask("GET", f"/v1/topics/orders/offsets?at={nonsense}")
+        assert answer.code == "VALUE_INVALID"

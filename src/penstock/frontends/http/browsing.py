@@ -122,7 +122,8 @@ def _instant(text: str | None) -> str | float | None:
 async def find_offsets(call: Call) -> Offsets:
     """Where a time is: of each partition the first offset from then on, or the earliest, or the next one."""
     wanted: At = call.query
-    at = wanted.at if wanted.at in ("earliest", "latest") else _instant(wanted.at) or 0
+    at = wanted.at if wanted.at in ("earliest", "latest") else _instant(wanted.at)
+    assert at is not None
     found = await call.run(call.operations.offsets(call.topic, at, False))
     return Offsets([found[partition] for partition in sorted(found)])
 

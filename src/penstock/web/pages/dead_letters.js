@@ -84,7 +84,7 @@ export function deadLettersPage({ redraw, refresh }) {
     ];
   }
 
-  return { title: "Dead letters", every: 10_000, refresh: load, view };
+  return { title: "Dead letters", every: 10_000, dear: true, refresh: load, view };
 }
 
 const keyOf = (error) => `${error.topic} ${error.fingerprint}`;

@@ -50,7 +50,7 @@ export function messagePage({ parts: [id], redraw, refresh }) {
     ];
   }
 
-  return { title: id, every: 2000, refresh: load, view };
+  return { title: id, every: 2000, dear: true, refresh: load, view };
 }
 
 function groupLane(journey, group, begin, refresh) {
