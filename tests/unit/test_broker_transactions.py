@@ -580,3 +580,17 @@ def test_the_newest_message_is_none_of_the_markers(broker: TestBroker) -> None:
     producer.commit()
 
     assert run(broker, "position", "orders", 0, "newest", True).offset == 0
+
+
+def test_who_has_read_everything_does_not_lag_by_a_marker(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    for commit in (True, False):
+        producer.write("orders", b"a")
+        producer.end(commit)
+    stream = broker.consumer("orders", group="stream", kind="stream")
+
+    assert broker.describe_group("orders", "stream").lag == 1
+    stream.ack(stream.receive(10))
+
+    info = broker.describe_group("orders", "stream")
+    assert (info.lag, [lag.lag for lag in info.partitions]) == (0, [0, 0])

@@ -17,6 +17,7 @@ System headers, which the broker adds to the caller's own:
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from penstock.broker.digest import DEDUP_ID, save_digest
@@ -69,6 +70,7 @@ EXPIRES_AT: Final = "x-expires-at"
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
+MARKERS_MAX: Final = 100  # Before who has read everything there may be markers; so many are looked at.
 
 
 class Prepared:
@@ -578,6 +580,11 @@ def partition_depth(partition: Partition) -> int:
 def group_lag(partition: Partition, group: str, high: int) -> int:
     """Messages of the partition the group has not settled."""
     member = partition.groups[group]
-    if member.settings.kind == "stream":
-        return max(high - max(member.committed, partition.log.start), 0)
-    return member.engine.lag(high)
+    if member.settings.kind != "stream":
+        return member.engine.lag(high)
+    log = partition.log
+    first = max(member.committed, log.start)
+    if first <= log.transactions.last and 0 < high - first <= MARKERS_MAX:
+        with suppress(PenstockError):  # Else whoever reads there finds the damage.
+            return len(log.records(first, high))
+    return max(high - first, 0)
