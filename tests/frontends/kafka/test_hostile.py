@@ -205,3 +205,29 @@ def test_a_topic_that_is_deleted_ends_a_fetch_that_waits(kafka: Server) -> None:
         [topic] = raw.hear(FetchResponse).responses
 
     assert topic.partitions[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_frames_that_are_not_finished_have_a_limit_in_all(kafka: Server) -> None:
+    kafka.listener.half_frame_bytes_max = 1_000_000
+    host, _, port = kafka.address.rpartition(":")
+    begun = struct.pack(">i", 900_000) + bytes(600_000)
+
+    with socket.create_connection((host, int(port)), 10) as one:
+        one.sendall(begun)
+        with socket.create_connection((host, int(port)), 10) as other:
+            other.sendall(begun)
+            one.settimeout(0.2)
+            other.settimeout(10)
+            ended = [closed(other), closed(one)]
+
+    assert ended.count(True) >= 1
+    publish(kafka, [b"others go on"])
+
+
+def closed(wire: socket.socket) -> bool:
+    try:
+        return wire.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False

@@ -12,7 +12,8 @@ A fetch that waits for messages would hold back what comes behind it; it is told
 what there is.  A frame that cannot be read ends the connection, as it does in Kafka: there is no telling
 what comes next.
 
-Its limits: bytes of a frame (fewer of a stranger), requests that wait, bytes that the client has not read.
+Its limits: bytes of a frame (fewer of a stranger), requests that wait and their bytes, bytes of frames that
+are not complete (of all connections), bytes that the client has not read.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from penstock.errors import Closed, PenstockError, ProtocolViolation
+from penstock.errors import Closed, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.kafka.call import Api, Call, Later
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import Session
@@ -48,6 +49,8 @@ class Host(Protocol):
     stranger_bytes_max: int  # Of the frames of somebody who has not logged in.
     frame_bytes_max: int
     write_buffer_bytes_max: int
+    half_frame_bytes: int  # Kept for frames that are not complete, of all connections.
+    half_frame_bytes_max: int
     apis: Mapping[int, Api]
 
     def session(self) -> Session:
@@ -76,7 +79,8 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(
             host.frame_bytes_max if self.session.known else host.stranger_bytes_max
         )
-        self._waiting: deque[memoryview] = deque()  # Frames that have not begun.
+        self._waiting: deque[memoryview] = deque()  # Frames that have not begun ...
+        self._waiting_bytes = 0  # ... and how long they are.
         self._begun: deque[Call[Any]] = deque()  # Not all of it is answered; in their order.
         self._alone = 0  # How many of the begun are not pipelined: one at most.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,12 +112,18 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._ending:
             return
-        frames = self._splitter.feed(data)
+        host, splitter = self._host, self._splitter
+        before = splitter.buffered
+        frames = splitter.feed(data)
+        host.half_frame_bytes += splitter.buffered - before
+        for frame in frames:
+            self._waiting_bytes += len(frame)
         self._waiting.extend(frames)
-        if self._splitter.refusal is not None:
-            self._refuse(self._splitter.refusal)
-            return
-        if frames:
+        if splitter.refusal is not None:
+            self._refuse(splitter.refusal)
+        elif host.half_frame_bytes > host.half_frame_bytes_max:
+            self._refuse(Overloaded(what="bytes of unfinished requests", limit=host.half_frame_bytes_max))
+        elif frames:
             self._work()
 
     def eof_received(self) -> bool:
@@ -131,6 +141,8 @@ class Connection(asyncio.Protocol):
         self._ending = True
         self._transport = None
         self._waiting.clear()
+        self._host.half_frame_bytes -= self._splitter.buffered
+        self._splitter = FrameSplitter(0)
         self._out.clear()
         for task in self._tasks:
             task.cancel()
@@ -166,6 +178,7 @@ class Connection(asyncio.Protocol):
             if self._begun and (api is None or not api.pipelined or self._alone):
                 return False
             self._waiting.popleft()
+            self._waiting_bytes -= len(frame)
             call = self._call(api, head, frame)
         except PenstockError as error:
             self._refuse(error)
@@ -313,7 +326,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        wanted = self._writable and not self._draining and len(self._waiting) < WAITING_MAX
+        few = len(self._waiting) < WAITING_MAX and self._waiting_bytes <= self._host.frame_bytes_max
+        wanted = self._writable and not self._draining and few
         if wanted and not self._reading:
             transport.resume_reading()
         elif not wanted and self._reading:

@@ -127,11 +127,10 @@ def produce(call: Call[ProduceRequest]) -> Later | ProduceResponse:
     """Append batches, each to a partition."""
     if call.request.acks not in (NO_ANSWER, 1, -1):
         return refused(call.request, Code.INVALID_REQUIRED_ACKS)
-    size = sum(
-        len(partition.records or b"")
-        for topic in call.request.topic_data
-        for partition in topic.partition_data
-    )
+    size = 0
+    for topic in call.request.topic_data:
+        for partition in topic.partition_data:
+            size += len(partition.records or b"")
     shared = call.shared
     limit = shared.limits.publish_bytes_max
     if shared.publish_bytes and shared.publish_bytes + size > limit:

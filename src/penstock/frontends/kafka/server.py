@@ -2,8 +2,8 @@
 
     KafkaListener ──> Connection ──> apis ──> handlers ──> broker
 
-Its limits, each with an error of its own or a pause: connections, bytes of a frame, requests that wait on a
-connection, bytes that a client has not read.
+Its limits, each with an error of its own or a pause: connections, bytes of a frame, of all frames that are
+not complete and of all publishes, requests that wait on a connection, bytes that a client has not read.
 """
 
 import asyncio
@@ -51,6 +51,8 @@ class KafkaListener:
         self.stranger_bytes_max = STRANGER_BYTES_MAX
         self.frame_bytes_max = limits.frame_bytes_max
         self.write_buffer_bytes_max = limits.write_buffer_bytes_max
+        self.half_frame_bytes = 0
+        self.half_frame_bytes_max = limits.publish_bytes_max
         self.open: set[Connection] = set()
         self._connections = connections
         self._draining = False

@@ -51,8 +51,10 @@ def read_head(frame: memoryview) -> Head:
 
 def message_begin(frame: memoryview, head: Head, flexible: bool) -> int:
     """Where the message begins, behind tags if there are some."""
+    if not flexible:
+        return head.at
     try:
-        return passed_over(frame, head.at) if flexible else head.at
+        return passed_over(frame, head.at) if frame[head.at] else head.at + 1
     except IndexError as problem:
         raise ProtocolViolation(why="a request ends in its head") from problem
 

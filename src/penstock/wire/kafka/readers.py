@@ -145,7 +145,9 @@ class _PartReader:
         for field in fields:
             default, self.values[field.name] = self.values[field.name], text.fresh()
             text.line(f"{self.values[field.name]} = {default}")
-        text.line("count, at = varint(data, at)")
+        text.line("count = data[at]")
+        text.line("at += 1")
+        text.line("if count > 127: count, at = varint(data, at - 1)")
         text.open("for _ in range(count):")
         text.line("tag, at = varint(data, at)")
         text.line("size, at = varint(data, at)")

@@ -119,9 +119,12 @@ class _PartWriter:
         defaults = [
             (field, text.know(field.default)) for field in sorted(fields, key=lambda field: field.tag or 0)
         ]
-        text.line(
-            f"out += varint({' + '.join(f'(m.{field.name} != {default})' for field, default in defaults)})"
-        )
+        text.line("count = " + " + ".join(f"(m.{field.name} != {default})" for field, default in defaults))
+        text.open("if not count:")  # Which is nearly always so.
+        text.line("out.append(0)")
+        text.line("return")
+        text.close()
+        text.line("out += varint(count)")
         text.line("whole = out")
         for field, default in defaults:
             text.open(f"if m.{field.name} != {default}:")
