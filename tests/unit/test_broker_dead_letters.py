@@ -1,11 +1,13 @@
 """Dead letters: what they carry, where they go, how they come back."""
 
+import asyncio
+
 import pytest
 
-from penstock import Message
+from penstock import BrokerConfig, Message
 from penstock.errors import InvalidValue
 from penstock.log.files import MemoryFiles
-from penstock.testing import ManualClock, TestBroker
+from penstock.testing import AsyncTestBroker, ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 
 ADDED = {
@@ -301,6 +303,43 @@ def test_a_redrive_may_have_a_rate(penstock: TestBroker) -> None:
 
     times = [m.timestamp - began_ms for m in penstock.read("orders", offset=5)]
     assert times == [0, 500, 1000, 1500, 2000]
+
+
+def test_a_redrive_takes_all_however_large_they_are_together() -> None:
+    config = BrokerConfig(receive_bytes_max=1 << 20)
+    with TestBroker.open(config=config) as broker:
+        broker.create_topic("orders")
+        for number in range(4):
+            bury(broker, *[b"%d" % number * 400_000])
+
+        rehearsed = broker.redrive("orders", dry_run=True)
+        redriven = broker.redrive("orders")
+
+        assert len(broker.dead_letters("orders")) == 0
+        assert (rehearsed.matched, redriven.redriven) == (4, 4)
+
+
+async def test_what_dies_again_while_the_others_are_redriven_is_not_sent_back_once_more() -> None:
+    async with await AsyncTestBroker.open() as broker:
+        await broker.create_topic("orders")
+        await broker.publish_batch("orders", [b"0", b"1", b"2"])
+        consumer = await broker.consumer("orders")
+
+        async def reject_all() -> None:
+            while True:
+                for message in await consumer.receive(10, wait="1h"):
+                    await message.reject("no good")
+
+        async with asyncio.TaskGroup() as tasks:
+            rejecting = tasks.create_task(reject_all())
+            while len(await broker.dead_letters("orders")) < 3:
+                await broker.advance("1s")
+            redriving = tasks.create_task(broker.redrive("orders", limit=100, rate=1))
+            while not redriving.done():
+                await broker.advance("1s")
+            rejecting.cancel()
+
+        assert redriving.result().redriven == 3
 
 
 def test_a_redrive_of_nothing_is_nothing(penstock: TestBroker) -> None:

@@ -24,7 +24,7 @@ from penstock.broker.publishing import Prepared, Publishing
 from penstock.broker.recovery import open_journal, open_partition
 from penstock.broker.replay import finish
 from penstock.broker.state import Failure, GroupPartition, Partition, State, Topic
-from penstock.broker.steps import Arrival, Steps
+from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, TopicSettings
 from penstock.delivery import events
 from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
@@ -226,30 +226,32 @@ class DeadLetters:
     def list(self, name: str, limit: int) -> Iterator[DeadLetter]:
         """The dead letters of a topic that were not redriven, oldest first in each partition."""
         whole_number("limit", limit, 1)
-        topic = self._topic_of_letters(name)
-        if topic is None:
-            return
-        count = 0
         bytes_left = self._state.config.receive_bytes_max
-        for partition in topic.partitions:
-            for record in chain.from_iterable(self.unredriven(partition)):
-                letter = dead_letter(topic, partition, record)
-                if _source_topic(letter) != name:
-                    continue  # A dead-letter topic may serve several topics.
-                if count >= limit or bytes_left <= 0:
-                    return
-                count += 1
-                bytes_left -= stored_bytes(record.key, record.value, record.headers)
-                yield letter
+        for letter in islice(chain.from_iterable(self._letters(name)), limit):
+            if bytes_left <= 0:
+                return
+            record = letter.message.record
+            bytes_left -= stored_bytes(record.key, record.value, record.headers)
+            yield letter
+
+    def _letters(self, name: str) -> Iterator[Sequence[DeadLetter]]:
+        """All of them, some at a time."""
+        topic = self._topic_of_letters(name)
+        for partition in topic.partitions if topic is not None else ():
+            for records in self.unredriven(partition):
+                letters = [dead_letter(partition.topic, partition, record) for record in records]
+                # A dead-letter topic may serve several topics.
+                yield [letter for letter in letters if _source_topic(letter) == name]
 
     def unredriven(self, partition: Partition) -> Iterator[Sequence[Record]]:
         """The dead letters of a partition that did not go back, some at a time."""
         member = partition.groups.get(REDRIVE)
         position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
-        while position < partition.log.high:
+        end = partition.log.high  # What dies meanwhile, perhaps again, is for the next time.
+        while position < end:
             position = max(position, partition.log.start)  # Retention goes on meanwhile.
             fitting = max(self._state.config.receive_bytes_max // partition.log.average_bytes, 1)
-            upto = min(position + min(SCAN_RECORDS, fitting), partition.log.high)
+            upto = min(position + min(SCAN_RECORDS, fitting), max(end, position))
             records = partition.log.records(position, upto)
             done = None if member is None else member.engine.done
             yield [
@@ -273,11 +275,17 @@ class DeadLetters:
         whole_number("limit", limit, 1)
         _check_rate(per_second)
         source = self._state.topic(name)
-        chosen = islice(self._matching(name, error, group), limit)
-        if dry_run:
-            return Redrive(matched=sum(1 for _ in chosen), redriven=0, dry_run=True)
         count = 0
-        for letter in chosen:  # Read as it goes on, so that a million dead letters are not in memory at once.
+        for letter in self._matching(name, error, group):  # Read as it goes on: they may be a million.
+            if letter is None:
+                yield GiveWay()
+                self._state.check_alive(source)
+                continue
+            if count == limit:
+                break
+            if dry_run:
+                count += 1
+                continue
             dead_topic = self._state.topic(letter.message.topic)
             if count == 0:
                 yield from self._groups.ensure(dead_topic, REDRIVE, {"start": "earliest"}, internal=True)
@@ -287,14 +295,17 @@ class DeadLetters:
                 count += 1
                 # Now, not with the jobs when all is done: a rate means that they come one by one.
                 yield from self._publishing.drain_outbox(dead_topic.partitions[letter.message.partition])
-        return Redrive(matched=count, redriven=count, dry_run=False)
+        return Redrive(matched=count, redriven=0 if dry_run else count, dry_run=dry_run)
 
-    def _matching(self, name: str, error: str | None, group: str | None) -> Iterator[DeadLetter]:
-        for letter in self.list(name, 1 << 62):
-            error_class = letter.message.headers.get("x-error-class")
-            known = (None, letter.fingerprint, error_class, letter.source, letter.message.id)
-            if error in known and group in (None, letter.group):
-                yield letter
+    def _matching(self, name: str, error: str | None, group: str | None) -> Iterator[DeadLetter | None]:
+        """Those that are meant; None now and then, when others should have a turn."""
+        for letters in self._letters(name):
+            for letter in letters:
+                error_class = letter.message.headers.get("x-error-class")
+                known = (None, letter.fingerprint, error_class, letter.source, letter.message.id)
+                if error in known and group in (None, letter.group):
+                    yield letter
+            yield None
 
     def _pause(self, topic: Topic, pause_ms: float) -> Steps[None]:
         until_ms = self._state.clock.steady_ms() + max(round(pause_ms), 1)
