@@ -5,6 +5,7 @@ import { get, query } from "./api.js";
 import { rates } from "./chart.js";
 
 const KEPT_MS = 3_600_000;
+const PIPELINES_MS = 30_000; // How often pipelines are asked for, which only tell of themselves every few seconds.
 const NAMES = ["published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds", "latency_half", "latency_most"];
 
 export class Glance {
@@ -12,10 +13,16 @@ export class Glance {
     this.told = null;
     this.every = 2000;
     this.history = null;
+    this.pipelines = [];
+    this.pipelinesAsked = 0;
   }
 
   async refresh() {
     if (this.history === null) this.history = new History(await get("/v1/history"));
+    if (Date.now() - this.pipelinesAsked > PIPELINES_MS) {
+      this.pipelinesAsked = Date.now();
+      this.pipelines = await get("/v1/pipelines").then((told) => told.pipelines, () => []); // Not everybody may see them.
+    }
     this.told = await get("/v1/overview");
     this.every = this.told.again_ms;
     const groups = this.told.groups.map((line) => line.state);

@@ -50,7 +50,7 @@ def test_who_has_to_wait_is_told_for_how_long() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/v1", "/v1/topics/", "/v1/topics/orders/", "//v1/topics", "/v1/topics/a%2Fb", "/v1/../etc/passwd"],
+    ["/v1", "/v1/topics/", "/v1/topics/orders/", "//v1/topics", "/v1/topics/a%2Fb", "/v1/../etc/passwd"],
 )
 async def test_a_path_that_is_not_in_the_table_is_nowhere(http: Place, path: str) -> None:
     answer = await http.ask("GET", path)

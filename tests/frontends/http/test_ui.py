@@ -44,10 +44,11 @@ async def test_nothing_in_the_page_is_loaded_from_elsewhere_or_made_of_text(http
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_the_address_without_a_slash_leads_to_the_page(http: Place) -> None:
-    answer = await http.ask("GET", "/ui")
+@pytest.mark.parametrize("path", ["/", "/ui"])
+async def test_shorter_addresses_lead_to_the_page(http: Place, path: str) -> None:
+    answer = await http.ask("GET", path)
 
-    assert (answer.status, answer.headers["location"]) == (308, "/ui/")
+    assert (answer.status, answer.headers["location"]) == (307, "/ui/")
 
 
 async def test_a_browser_that_has_a_file_is_not_sent_it_again(http: Place) -> None:

@@ -61,7 +61,7 @@ def make_app(shared: Shared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTE
         if resource.has_socket:
             paths.append(WebSocketRoute(path, resource))
     files = ui.Files(_send_problem)
-    paths += [PathRoute(path, files) for path in (ui.PATH, ui.PATH + "/{name:path}")]
+    paths += [PathRoute(path, files) for path in ui.PATHS]
     return with_cors(Router(paths, redirect_slashes=False, default=nowhere), shared.origins)
 
 

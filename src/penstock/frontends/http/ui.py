@@ -1,6 +1,6 @@
 """The dashboard's files, under /ui: HTML, styles and scripts as they lie in ``penstock/web``.
 
-    /ui  ──> /ui/  ──> index.html          everything else is asked for by the page: files, and the API
+    /, /ui ──> /ui/ ──> index.html         everything else is asked for by the page: files, and the API
     /ui/pages/topic.js ──> web/pages/topic.js
 
 All files are read once, when the listener is made, and found by their whole name
@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from penstock.errors import MethodNotAllowed, PenstockError, RouteNotFound
 
 PATH: Final = "/ui"
+PATHS: Final = ("/", PATH, PATH + "/{name:path}")  # Whoever only knows the server's address wants to see it.
 INDEX: Final = "index.html"
 KINDS: Final = {
     "html": b"text/html; charset=utf-8",
@@ -72,8 +73,8 @@ class Files:
     async def _answer(self, scope: Scope, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
             raise MethodNotAllowed(path=scope["path"], method=scope["method"], allowed="GET, HEAD")
-        if scope["path"] == PATH:
-            await _send(send, 308, (b"location", f"{PATH}/".encode()))
+        if scope["path"] in ("/", PATH):
+            await _send(send, 307, (b"location", f"{PATH}/".encode()))
             return
         found = self._files.get(scope["path_params"].get("name") or INDEX)
         if found is None:

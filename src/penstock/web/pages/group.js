@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { count, exactly, plural, rate, span } from "../format.js";
 import { History } from "../glance.js";
 import { bar, button, command, empty, field, hash, heading, messageLink, section, select, table, tiles, toneOf, topicLink, verdictIcon } from "../widgets.js";
-import { spanOf } from "./overview.js";
+import { drained, spanOf } from "./overview.js";
 
 const PLACES = [["earliest", "the beginning"], ["latest", "the end"], ["time", "a time"], ["offset", "an offset"]];
 
@@ -42,7 +42,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         ["Published", rate(group.rates.published)],
         ["Acked", rate(group.rates.acked)],
         ["Failed", rate(group.rates.failed), null, group.rates.failed ? "warn" : ""],
-        ["Drained in", group.lag ? (group.drain_seconds === null ? "never" : span(group.drain_seconds)) : "–"],
+        ["Drained in", drained(group)],
       ]),
       h("div", { class: "charts", key: "charts" },
         chart({ id: `group ${topic} ${name} lag`, title: "Lag", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "messages", values: past.waiting, tone: "first" }] }),

@@ -33,12 +33,13 @@ export function overviewPage({ redraw }) {
 function alerts(groups, topics) {
   const bad = groups.filter((line) => severity(line.state.verdict.word) >= ALERT).sort(byBadness);
   const dead = topics.filter((topic) => topic.dead_letters > 0 && !topic.topic.endsWith(".dlq"));
-  if (!bad.length && !dead.length) {
+  const broken = glance.pipelines.filter((pipeline) => ["failed", "lost"].includes(pipeline.state));
+  if (!bad.length && !dead.length && !broken.length) {
     if (!groups.length) return null;
     return h("p", { class: "all-well", key: "alerts" }, icon("good"), `All is well: ${plural(groups.length, "group")}, nothing waits for long, no dead letters.`);
   }
   const more = bad.length - ALERTS_MAX;
-  return h("ul", { class: "alerts", key: "alerts", "aria-label": "Alerts" }, bad.slice(0, ALERTS_MAX).map(groupAlert), more > 0 && h("li", { class: "warn", key: "more" }, icon("up"), h("p", null, `${plural(more, "group")} more`)), deadAlert(dead));
+  return h("ul", { class: "alerts", key: "alerts", "aria-label": "Alerts" }, broken.map(pipelineAlert), bad.slice(0, ALERTS_MAX).map(groupAlert), more > 0 && h("li", { class: "warn", key: "more" }, icon("up"), h("p", null, `${plural(more, "group")} more`)), deadAlert(dead));
 }
 
 function groupAlert({ state, since_ms: begun }) {
@@ -51,6 +52,12 @@ function groupAlert({ state, since_ms: begun }) {
       h("p", null, groupLink(state.topic, state.group), " on ", topicLink(state.topic), " ", h("b", null, phrase(word)), begun && [" since ", when(begun)]),
       h("p", { class: "note" }, state.verdict.text)),
   );
+}
+
+function pipelineAlert({ run, state: word }) {
+  return h("li", { class: "bad", key: `pipeline ${run.name}` }, icon(word === "failed" ? "cross" : "pause"), h("div", null,
+    h("p", null, "pipeline ", h("a", { href: hash("pipelines") }, run.name), " ", h("b", null, word === "failed" ? "has failed" : "is lost"), " since ", when(run.updated_ms)),
+    run.error && h("p", { class: "note" }, run.error.split("\n")[0])));
 }
 
 function deadAlert(topics) {
@@ -120,6 +127,12 @@ export function spanOf(past) {
 export const byBadness = (one, other) =>
   severity(other.state.verdict.word) - severity(one.state.verdict.word) || other.state.lag_seconds - one.state.lag_seconds || other.state.lag - one.state.lag;
 
+// Never is worth a word only where somebody should do something.
+export function drained({ lag, drain_seconds: seconds, verdict: { word } }) {
+  if (!lag) return "–";
+  return seconds === null ? (severity(word) >= ALERT ? "never" : "–") : span(seconds);
+}
+
 export function groupTable(groups, { topic = true } = {}) {
   return table({
     label: "Groups",
@@ -134,7 +147,7 @@ export function groupTable(groups, { topic = true } = {}) {
       { name: "In flight", number: true, cell: ({ state }) => count(state.in_flight) },
       { name: "Retrying", number: true, cell: ({ state }) => count(state.waiting_retry) },
       { name: "Acked", number: true, cell: ({ state }) => rate(state.rates.acked) },
-      { name: "Drained in", number: true, cell: ({ state }) => (state.lag ? (state.drain_seconds === null ? "never" : span(state.drain_seconds)) : "–") },
+      { name: "Drained in", number: true, cell: ({ state }) => drained(state) },
       { name: "Consumers", number: true, cell: ({ state }) => count(state.consumers) },
     ],
   });
