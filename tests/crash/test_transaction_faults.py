@@ -31,7 +31,7 @@ from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
 
 CONFIG = BrokerConfig(snapshot_bytes=1, clock_check_ms=24 * 3600 * 1000)
-ROUNDS = range(1, 7)
+ROUNDS = range(1, 5)
 PLACES = [("orders", 0), ("orders", 1), ("audit", 0)]
 STRIDE = {"ci": 2, "soak": 1}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 6)
 ERRORS = [Fault.FULL, Fault.FAIL, Fault.STUCK]
@@ -122,9 +122,10 @@ def check(disk: CrashDisk, job: Job) -> None:
         assert all(partition.log.unstable > partition.log.end for partition in partitions(broker))
     healthy.end()
     healthy.run()
+    healthy.end()
     assert healthy.failures == []
     broker = healthy.open()
-    assert {b"1.0", b"3.0", b"5.0"} <= set(committed(broker, "audit"))
+    assert {b"1.0", b"3.0"} <= set(committed(broker, "audit"))
     broker.close()
 
 
@@ -157,7 +158,7 @@ def test_undisturbed_every_committed_transaction_is_there_once() -> None:
     job = Job(disk)
     job.run()
 
-    assert job.answered == {b"1.0", b"3.0", b"5.0"}
+    assert job.answered == {b"1.0", b"3.0"}
     disk.kill()
     check(disk, job)
 
