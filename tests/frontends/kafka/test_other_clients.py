@@ -88,6 +88,25 @@ def test_kafka_python_administers(kafka: Server) -> None:
     assert kafka.run(kafka.broker.topics()) == []
 
 
+def test_kafka_python_finds_a_cluster_of_one_broker(kafka: Server) -> None:
+    kafka.run(kafka.broker.create_topic("orders", partitions=2))
+    kafka.run(kafka.broker.publish("orders", bytes(1000), key="k"))
+    place = kafka_python.TopicPartition("orders", 0)
+    admin = python_admin.KafkaAdminClient(bootstrap_servers=kafka.address)
+
+    [told] = admin.describe_log_dirs()
+    moving = admin.list_partition_reassignments()
+    moved = admin.alter_partition_reassignments({place: [0]})
+    elected = admin.elect_leaders(0, {"orders": [0, 1]})
+    admin.close()
+
+    [directory] = told["log_dirs"]
+    [topic] = directory["topics"]
+    assert sum(each["partition_size"] for each in topic["partitions"]) > 1000
+    assert (moving, moved) == ({}, {place: None})
+    assert [code for _, code, *_ in elected.replica_election_results[0][1]] == [84, 84]
+
+
 # aiokafka.
 
 

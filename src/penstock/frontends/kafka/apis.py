@@ -18,6 +18,7 @@ from penstock.frontends.kafka import (
     offsets,
     positions,
     produce,
+    replicas,
     sasl,
     topics,
     transactions,
@@ -25,8 +26,8 @@ from penstock.frontends.kafka import (
 from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
-    cluster, sasl, metadata, produce, fetch, positions, topics, configs, groups, group_admin, offsets,
-    consumer_groups, transactions,
+    cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
+    offsets, consumer_groups, transactions,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}
