@@ -38,6 +38,16 @@ async def test_a_problem_has_the_code_the_sentence_and_what_to_do(http: Place) -
     assert answer.json["do"]
 
 
+@pytest.mark.parametrize("path", ["/health", "/livez", "/readyz", "/version"])
+async def test_a_load_balancer_may_ask_with_head(http: Place, path: str) -> None:
+    whole = await http.ask("GET", path)
+    head = await http.ask("HEAD", path)
+
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert (await http.ask("GET", path)).body == whole.body  # Nothing of a body was left behind.
+
+
 def problems_class(code: str) -> type[PenstockError]:
     return next(kind for kind in error_classes() if kind.code == code)
 

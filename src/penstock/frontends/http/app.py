@@ -71,6 +71,9 @@ class Resource:
     def __init__(self, shared: Shared, routes: list[Route]) -> None:
         self._shared = shared
         self._routes = {route.method: Decoding(route) for route in routes}
+        for route in routes:
+            if route.method == "GET" and route.operation is None:  # What load balancers ask with, too.
+                self._routes["HEAD"] = self._routes["GET"]  # The server below leaves the body out.
         self._allowed = ", ".join(self._routes)
         self.has_socket = any(route.socket is not None for route in routes)
 
