@@ -17,14 +17,21 @@ export async function ask(method, path, body) {
   if (method !== "GET") headers["x-penstock-guard"] = guard ?? "page";
   let answer;
   try {
-    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
   } catch {
     throw new Problem({ code: "UNREACHABLE", detail: "The server does not answer.", do: "", status: 0 });
   }
   if (answer.status === 204) return null;
   const text = await answer.text();
   const told = text ? JSON.parse(text) : null;
-  if (!answer.ok) throw new Problem(told ?? { code: "UNKNOWN", detail: `HTTP ${answer.status}`, do: "", status: answer.status });
+  if (!answer.ok)
+    throw new Problem(
+      told ?? { code: "UNKNOWN", detail: `HTTP ${answer.status}`, do: "", status: answer.status },
+    );
   return told;
 }
 
@@ -39,7 +46,9 @@ export function path(...parts) {
 }
 
 export function query(fields) {
-  const given = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const given = Object.entries(fields).filter(
+    ([, value]) => value !== null && value !== undefined && value !== "",
+  );
   return given.length ? "?" + new URLSearchParams(given) : "";
 }
 

@@ -8,7 +8,7 @@
 // was paused.
 
 import { Problem, logOut, who } from "./api.js";
-import { note, tell } from "./dialogs.js";
+import { note } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import { clock } from "./format.js";
 import { icon } from "./icons.js";
@@ -21,18 +21,12 @@ import { pipelinesPage } from "./pages/pipelines.js";
 import { schedulesPage } from "./pages/schedules.js";
 import { topicPage } from "./pages/topic.js";
 import { topicsPage } from "./pages/topics.js";
+import { PAGES, listen, showKeys } from "./shortcuts.js";
 import { button, empty, hash, heading, problemNote } from "./widgets.js";
 
 const EVERY_MIN_MS = 2000;
 const PAUSES = 5; // At least so many times as long as the answers took ...
 const PAUSES_DEAR = 50; // ... of a page that is dear.
-const PAGES = [
-  { href: "#/", name: "Overview", icon: "overview", key: "o" },
-  { href: "#/topics", name: "Topics", icon: "topics", key: "t" },
-  { href: "#/dead-letters", name: "Dead letters", icon: "dead", key: "d" },
-  { href: "#/schedules", name: "Schedules", icon: "clock", key: "s" },
-  { href: "#/pipelines", name: "Pipelines", icon: "pipe", key: "p" },
-];
 const ROUTES = [
   [/^$/, overviewPage],
   [/^topics$/, topicsPage],
@@ -44,7 +38,15 @@ const ROUTES = [
   [/^pipelines$/, pipelinesPage],
 ];
 
-const app = { page: null, visitor: null, problem: null, updated: null, paused: false, timer: null, turn: 0, leading: false };
+const app = {
+  page: null,
+  visitor: null,
+  problem: null,
+  updated: null,
+  paused: false,
+  timer: null,
+  turn: 0,
+};
 
 // Finding the page.
 
@@ -54,7 +56,12 @@ function find() {
     const match = pattern.exec(address);
     if (match) return page({ parts: match.slice(1).map(decodeURIComponent), redraw, refresh });
   }
-  return { title: "Nothing here", every: 60_000, refresh: async () => {}, view: () => empty("There is no such page.", h("p", null, h("a", { href: "#/" }, "To the overview"))) };
+  return {
+    title: "Nothing here",
+    every: 60_000,
+    refresh: async () => {},
+    view: () => empty("There is no such page.", h("p", null, h("a", { href: "#/" }, "To the overview"))),
+  };
 }
 
 async function open() {
@@ -86,7 +93,11 @@ async function refresh() {
     app.problem = problem;
   }
   redraw();
-  if (!app.paused && !document.hidden) app.timer = setTimeout(refresh, Math.max(page.every, EVERY_MIN_MS, (performance.now() - began) * (page.dear ? PAUSES_DEAR : PAUSES)));
+  if (!app.paused && !document.hidden)
+    app.timer = setTimeout(
+      refresh,
+      Math.max(page.every, EVERY_MIN_MS, (performance.now() - began) * (page.dear ? PAUSES_DEAR : PAUSES)),
+    );
 }
 
 async function askWho() {
@@ -111,31 +122,95 @@ async function entered(visitor) {
 const loggedIn = () => app.visitor && (!app.visitor.required || app.visitor.name);
 
 function redraw() {
-  render(document.getElementById("shell"), loggedIn() ? [sidebar(), main()] : h("main", { id: "main", class: "alone" }, app.page?.view()));
+  render(
+    document.getElementById("shell"),
+    loggedIn() ? [sidebar(), main()] : h("main", { id: "main", class: "alone" }, app.page?.view()),
+  );
 }
 
 function sidebar() {
   const here = location.hash || "#/";
-  const current = (page) => (page.href === "#/" ? here === "#/" : here.startsWith(page.href) || (page.key === "t" && here.startsWith("#/messages")));
+  const current = (page) =>
+    page.href === "#/"
+      ? here === "#/"
+      : here.startsWith(page.href) || (page.key === "t" && here.startsWith("#/messages"));
   return h(
     "div",
     { class: "side-bar", key: "side" },
-    h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), "Penstock"),
-    h("form", { class: "jump", role: "search", onsubmit: jump }, icon("search"), h("input", { name: "to", id: "jump", placeholder: "Topic or message id", "aria-label": "Go to a topic or a message id", autocomplete: "off", spellcheck: "false" }), h("kbd", null, "/")),
-    h("nav", { "aria-label": "Pages" }, PAGES.map((page) => h("a", { href: page.href, "aria-current": current(page) && "page" }, icon(page.icon), page.name))),
-    h("div", { class: "foot" }, freshness(), visitor(), h("p", null, h("a", { href: "/docs" }, "HTTP API"), " ", button("Shortcuts", showKeys, { kind: "plain", title: "Keyboard shortcuts (?)" }))),
+    h(
+      "a",
+      { class: "brand", href: "#/" },
+      h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
+      "Penstock",
+    ),
+    h(
+      "form",
+      { class: "jump", role: "search", onsubmit: jump },
+      icon("search"),
+      h("input", {
+        name: "to",
+        id: "jump",
+        placeholder: "Topic or message id",
+        "aria-label": "Go to a topic or a message id",
+        autocomplete: "off",
+        spellcheck: "false",
+      }),
+      h("kbd", null, "/"),
+    ),
+    h(
+      "nav",
+      { "aria-label": "Pages" },
+      PAGES.map((page) =>
+        h("a", { href: page.href, "aria-current": current(page) && "page" }, icon(page.icon), page.name),
+      ),
+    ),
+    h(
+      "div",
+      { class: "foot" },
+      freshness(),
+      visitor(),
+      h(
+        "p",
+        null,
+        h("a", { href: "/docs" }, "HTTP API"),
+        " ",
+        button("Shortcuts", showKeys, { kind: "plain", title: "Keyboard shortcuts (?)" }),
+      ),
+    ),
   );
 }
 
 function freshness() {
   const stale = app.problem !== null;
-  const words = stale ? "No answer" : app.paused ? "Paused" : app.updated ? `Live, ${clock(app.updated)}` : "Loading";
-  return h("button", { type: "button", class: `fresh ${stale ? "bad" : app.paused ? "quiet" : "good"}`, onclick: pause, title: app.paused ? "Go on" : "Pause", "aria-pressed": String(app.paused) }, icon(app.paused ? "pause" : stale ? "cross" : "good"), words);
+  const words = stale
+    ? "No answer"
+    : app.paused
+      ? "Paused"
+      : app.updated
+        ? `Live, ${clock(app.updated)}`
+        : "Loading";
+  return h(
+    "button",
+    {
+      type: "button",
+      class: `fresh ${stale ? "bad" : app.paused ? "quiet" : "good"}`,
+      onclick: pause,
+      title: app.paused ? "Go on" : "Pause",
+      "aria-pressed": String(app.paused),
+    },
+    icon(app.paused ? "pause" : stale ? "cross" : "good"),
+    words,
+  );
 }
 
 function visitor() {
   if (!app.visitor.required) return null;
-  return h("p", { class: "visitor" }, h("span", null, app.visitor.name), button("Log out", leave, { kind: "plain" }));
+  return h(
+    "p",
+    { class: "visitor" },
+    h("span", null, app.visitor.name),
+    button("Log out", leave, { kind: "plain" }),
+  );
 }
 
 function main() {
@@ -144,7 +219,11 @@ function main() {
     "main",
     { id: "main", key: "main" },
     app.problem && problemNote(app.problem),
-    loading ? heading(app.page.title, {}) : app.updated !== null || app.page.stale ? app.page.view() : heading(app.page.title, {}),
+    loading
+      ? heading(app.page.title, {})
+      : app.updated !== null || app.page.stale
+        ? app.page.view()
+        : heading(app.page.title, {}),
   );
 }
 
@@ -173,34 +252,15 @@ async function leave() {
   await askWho();
 }
 
-function showKeys() {
-  const keys = [["/", "go to a topic or a message"], ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]), ["r", "refresh now"], ["space", "pause, when nothing has the focus"], ["?", "this list"]];
-  tell("Shortcuts", h("dl", { class: "keys" }, keys.map(([key, what]) => [h("dt", null, key.split(" ").map((part) => h("kbd", null, part))), h("dd", null, what)])));
-}
-
-function pressed(event) {
-  const typing = event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey;
-  if (typing || !loggedIn()) return;
-  const leading = app.leading;
-  app.leading = false;
-  const page = leading && PAGES.find((each) => each.key === event.key);
-  if (page) location.hash = page.href;
-  else if (event.key === "g") app.leading = true;
-  else if (event.key === "/") document.getElementById("jump").focus();
-  else if (event.key === "?") showKeys();
-  else if (event.key === "r") refresh();
-  else if (event.key === " " && event.target === document.body) pause();
-  else return;
-  event.preventDefault();
-}
-
 addEventListener("hashchange", () => {
   if (!loggedIn()) return; // What is after # is looked at after the login.
   open();
   document.getElementById("title")?.focus({ preventScroll: true });
 });
-addEventListener("keydown", pressed);
-document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(app.timer) : !app.paused && app.page && refresh()));
+listen({ ready: loggedIn, refresh, pause });
+document.addEventListener("visibilitychange", () =>
+  document.hidden ? clearTimeout(app.timer) : !app.paused && app.page && refresh(),
+);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   const main = document.getElementById("main");

@@ -25,7 +25,10 @@ export function whole(message) {
   const text = message.text.slice(0, SHOWN_MAX);
   const rest = message.text.length - text.length;
   const shown = isJson(message.text) && !rest ? setJson(text) : text;
-  return [h("pre", { class: "code", tabindex: "0" }, shown), rest > 0 && h("p", { class: "note" }, `${rest} more characters are not shown.`)];
+  return [
+    h("pre", { class: "code", tabindex: "0" }, shown),
+    rest > 0 && h("p", { class: "note" }, `${rest} more characters are not shown.`),
+  ];
 }
 
 export function isJson(text) {

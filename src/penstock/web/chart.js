@@ -24,14 +24,26 @@ export function chart({ id, title, times, lines, format, redraw, minutes, height
   return h(
     "figure",
     { class: "chart", key: id, made: (node) => watchWidth(node, id, redraw) },
-    h("figcaption", null, h("span", { class: "chart-title" }, title), legend(lines, shown, format), h("time", null, at === null ? "" : clock(times[at]))),
+    h(
+      "figcaption",
+      null,
+      h("span", { class: "chart-title" }, title),
+      legend(lines, shown, format),
+      h("time", null, at === null ? "" : clock(times[at])),
+    ),
     h(
       "svg",
       {
-        width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+        width,
+        height,
+        viewBox: `0 0 ${width} ${height}`,
+        role: "img",
         "aria-label": `${title}: ${lines.map((line) => `${line.name} ${format(line.values[shown] ?? 0)}`).join(", ")}`,
         onpointermove: (event) => hover(event, id, width, redraw),
-        onpointerleave: () => { hovered.delete(id); redraw(); },
+        onpointerleave: () => {
+          hovered.delete(id);
+          redraw();
+        },
       },
       grid(top, y, width, format),
       timeAxis(from, now, x, width, height),
@@ -39,8 +51,23 @@ export function chart({ id, title, times, lines, format, redraw, minutes, height
         number === 0 && h("path", { class: `area ${line.tone}`, d: area(line, times, first, x, y) }),
         h("path", { class: `line ${line.tone}`, d: path(line, times, first, x, y) }),
       ]),
-      at !== null && h("line", { class: "pointer", x1: x(times[at]), x2: x(times[at]), y1: TOP, y2: height - BOTTOM }),
-      at !== null && lines.map((line) => h("circle", { class: `dot ${line.tone}`, cx: x(times[at]), cy: y(line.values[at]), r: 3 })),
+      at !== null &&
+        h("line", {
+          class: "pointer",
+          x1: x(times[at]),
+          x2: x(times[at]),
+          y1: TOP,
+          y2: height - BOTTOM,
+        }),
+      at !== null &&
+        lines.map((line) =>
+          h("circle", {
+            class: `dot ${line.tone}`,
+            cx: x(times[at]),
+            cy: y(line.values[at]),
+            r: 3,
+          }),
+        ),
     ),
   );
 }
@@ -53,7 +80,11 @@ function legend(lines, shown, format) {
       h(
         "span",
         null,
-        h("svg", { class: "swatch", viewBox: "0 0 18 8", "aria-hidden": "true" }, h("path", { class: `line ${line.tone}`, d: "M0 4H18" })),
+        h(
+          "svg",
+          { class: "swatch", viewBox: "0 0 18 8", "aria-hidden": "true" },
+          h("path", { class: `line ${line.tone}`, d: "M0 4H18" }),
+        ),
         line.name,
         " ",
         h("b", { class: "number" }, format(line.values[shown] ?? 0)),
@@ -64,7 +95,13 @@ function legend(lines, shown, format) {
 
 function grid(top, y, width, format) {
   return [0, 0.5, 1].map((part) => [
-    h("line", { class: part ? "grid" : "axis", x1: LEFT, x2: width - 8, y1: y(top * part), y2: y(top * part) }),
+    h("line", {
+      class: part ? "grid" : "axis",
+      x1: LEFT,
+      x2: width - 8,
+      y1: y(top * part),
+      y2: y(top * part),
+    }),
     h("text", { class: "tick", x: LEFT - 8, y: y(top * part) + 4, "text-anchor": "end" }, format(top * part)),
   ]);
 }
@@ -74,7 +111,12 @@ function timeAxis(from, now, x, width, height) {
   return (width < 320 ? [0, 2, 4] : [0, 1, 2, 3, 4]).map((part) =>
     h(
       "text",
-      { class: "tick", x: x(from + step * part), y: height - 3, "text-anchor": part === 0 ? "start" : part === 4 ? "end" : "middle" },
+      {
+        class: "tick",
+        x: x(from + step * part),
+        y: height - 3,
+        "text-anchor": part === 0 ? "start" : part === 4 ? "end" : "middle",
+      },
       clock(from + step * part).slice(0, 5),
     ),
   );
@@ -82,7 +124,8 @@ function timeAxis(from, now, x, width, height) {
 
 function points(line, times, first, x, y) {
   const found = [];
-  for (let at = first; at < times.length; at++) found.push(`${x(times[at]).toFixed(1)} ${y(line.values[at]).toFixed(1)}`);
+  for (let at = first; at < times.length; at++)
+    found.push(`${x(times[at]).toFixed(1)} ${y(line.values[at]).toFixed(1)}`);
   return found;
 }
 
@@ -114,7 +157,8 @@ function pointed(id, times, from, now) {
   if (!hovered.has(id) || !times.length) return null;
   const wanted = from + hovered.get(id) * (now - from);
   let best = times.length - 1;
-  for (let at = times.length - 1; at >= 0; at--) if (Math.abs(times[at] - wanted) < Math.abs(times[best] - wanted)) best = at;
+  for (let at = times.length - 1; at >= 0; at--)
+    if (Math.abs(times[at] - wanted) < Math.abs(times[best] - wanted)) best = at;
   return best;
 }
 
@@ -133,7 +177,7 @@ export function rates(times, values, windowMs = 10_000) {
   const found = values.map((value, at) => {
     while (before + 1 < at && times[before + 1] <= times[at] - windowMs) before++;
     const elapsed = times[at] - times[before];
-    return elapsed > 0 ? Math.max((value - values[before]) * 1000 / elapsed, 0) : 0;
+    return elapsed > 0 ? Math.max(((value - values[before]) * 1000) / elapsed, 0) : 0;
   });
   if (found.length > 1) found[0] = found[1]; // Before the first, nobody knows.
   return found;

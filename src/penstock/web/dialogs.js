@@ -61,7 +61,20 @@ export function tell(title, ...content) {
   const dialog = document.createElement("dialog");
   document.body.append(dialog);
   dialog.addEventListener("close", () => dialog.remove());
-  render(dialog, h("div", { class: "dialog" }, h("h2", null, title), content, h("div", { class: "actions" }, button("Close", () => dialog.close(), { kind: "primary" }))));
+  render(
+    dialog,
+    h(
+      "div",
+      { class: "dialog" },
+      h("h2", null, title),
+      content,
+      h(
+        "div",
+        { class: "actions" },
+        button("Close", () => dialog.close(), { kind: "primary" }),
+      ),
+    ),
+  );
   dialog.showModal();
 }
 
@@ -76,5 +89,8 @@ export function note(...words) {
 }
 
 function showNotes() {
-  render(document.getElementById("notes"), notes.map((each) => h("p", { class: "toast", key: each.key }, each.words)));
+  render(
+    document.getElementById("notes"),
+    notes.map((each) => h("p", { class: "toast", key: each.key }, each.words)),
+  );
 }

@@ -89,7 +89,8 @@ function set(node, name, value, before) {
   else if (name === "value" || name === "checked") {
     if (value !== before && node[name] !== value) node[name] = value;
   } else if (value === before) return;
-  else if (name === "style") for (const [part, text] of Object.entries(value ?? {})) node.style.setProperty(part, text);
+  else if (name === "style")
+    for (const [part, text] of Object.entries(value ?? {})) node.style.setProperty(part, text);
   else if (value === null || value === undefined || value === false) node.removeAttribute(name);
   else node.setAttribute(name, value === true ? "" : value);
 }

@@ -7,7 +7,11 @@ export function count(number) {
   if (number === null || number === undefined) return "–";
   const size = Math.abs(number);
   if (size < 10_000) return whole.format(number);
-  for (const [limit, unit] of [[1e6, "k"], [1e9, "M"], [1e12, "G"]]) {
+  for (const [limit, unit] of [
+    [1e6, "k"],
+    [1e9, "M"],
+    [1e12, "G"],
+  ]) {
     if (size < limit * 0.9995) return `${digits(number / (limit / 1000))} ${unit}`;
   }
   return `${digits(number / 1e12)} T`;
@@ -24,7 +28,11 @@ export function rate(perSecond) {
 
 export function bytes(size) {
   if (size < 1000) return `${size} B`;
-  for (const [limit, unit] of [[1e6, "kB"], [1e9, "MB"], [1e12, "GB"]]) {
+  for (const [limit, unit] of [
+    [1e6, "kB"],
+    [1e9, "MB"],
+    [1e12, "GB"],
+  ]) {
     if (size < limit * 0.9995) return `${digits(size / (limit / 1000))} ${unit}`;
   }
   return `${digits(size / 1e12)} TB`;

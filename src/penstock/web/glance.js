@@ -6,7 +6,17 @@ import { rates } from "./chart.js";
 
 const KEPT_MS = 3_600_000;
 const PIPELINES_MS = 30_000; // How often pipelines are asked for, which only tell of themselves every few seconds.
-const NAMES = ["published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds", "latency_half", "latency_most"];
+const NAMES = [
+  "published",
+  "delivered",
+  "acked",
+  "failed",
+  "dead_lettered",
+  "waiting",
+  "oldest_seconds",
+  "latency_half",
+  "latency_most",
+];
 
 export class Glance {
   constructor() {
@@ -21,17 +31,25 @@ export class Glance {
     if (this.history === null) this.history = new History(await get("/v1/history"));
     if (Date.now() - this.pipelinesAsked > PIPELINES_MS) {
       this.pipelinesAsked = Date.now();
-      this.pipelines = await get("/v1/pipelines").then((told) => told.pipelines, () => []); // Not everybody may see them.
+      this.pipelines = await get("/v1/pipelines").then(
+        (told) => told.pipelines,
+        () => [],
+      ); // Not everybody may see them.
     }
     this.told = await get("/v1/overview");
     this.every = this.told.again_ms;
     const groups = this.told.groups.map((line) => line.state);
     const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
     this.history.add(this.told.now_ms, {
-      published: sum(this.told.topics, "published"), delivered: sum(groups, "delivered"), acked: sum(groups, "acked"),
-      failed: sum(groups, "failed"), dead_lettered: sum(groups, "dead_lettered"), waiting: sum(groups, "lag"),
+      published: sum(this.told.topics, "published"),
+      delivered: sum(groups, "delivered"),
+      acked: sum(groups, "acked"),
+      failed: sum(groups, "failed"),
+      dead_lettered: sum(groups, "dead_lettered"),
+      waiting: sum(groups, "lag"),
       oldest_seconds: groups.reduce((most, group) => Math.max(most, group.lag_seconds), 0),
-      latency_half: this.told.latency_half, latency_most: this.told.latency_most,
+      latency_half: this.told.latency_half,
+      latency_most: this.told.latency_most,
     });
   }
 }

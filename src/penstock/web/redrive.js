@@ -18,19 +18,42 @@ export function redrive(topic, which, what, done) {
       h("p", null, what),
       counted.problem
         ? h("p", { class: "problem" }, counted.problem.message)
-        : h("p", { class: "dry-run", role: "status" }, counted.matched === null ? "Counting…" : [h("b", null, plural(counted.matched, "dead letter")), ` would go back to ${topic}, for the group they failed in.`]),
-      counted.matched > 1 && h("div", { class: "row" },
-        field("At most", h("input", { name: "limit", type: "number", min: 1, placeholder: "all" })),
-        field("A second", h("input", { name: "rate", type: "number", min: 1, placeholder: "no limit" }))),
+        : h(
+            "p",
+            { class: "dry-run", role: "status" },
+            counted.matched === null
+              ? "Counting…"
+              : [
+                  h("b", null, plural(counted.matched, "dead letter")),
+                  ` would go back to ${topic}, for the group they failed in.`,
+                ],
+          ),
+      counted.matched > 1 &&
+        h(
+          "div",
+          { class: "row" },
+          field("At most", h("input", { name: "limit", type: "number", min: 1, placeholder: "all" })),
+          field("A second", h("input", { name: "rate", type: "number", min: 1, placeholder: "no limit" })),
+        ),
     ],
     act: async ({ limit, rate }) => {
-      const told = await post(route, { ...which, ...(limit && { limit: Number(limit) }), ...(rate && { rate: Number(rate) }) });
+      const told = await post(route, {
+        ...which,
+        ...(limit && { limit: Number(limit) }),
+        ...(rate && { rate: Number(rate) }),
+      });
       await done();
       return `${plural(told.redriven, "message")} went back to ${topic}.`;
     },
   });
   post(route, { ...which, dry_run: true }).then(
-    (told) => { counted.matched = told.matched; dialog.redraw(); },
-    (problem) => { counted.problem = problem; dialog.redraw(); },
+    (told) => {
+      counted.matched = told.matched;
+      dialog.redraw();
+    },
+    (problem) => {
+      counted.problem = problem;
+      dialog.redraw();
+    },
   );
 }

@@ -6,19 +6,24 @@ import { icon } from "./icons.js";
 
 // Verdicts of groups, and states of pipelines: a tone, a shape, and how bad it is.
 const VERDICTS = {
-  "blocked": ["bad", "block", 6],
-  "failing": ["bad", "cross", 5],
-  "stalled": ["bad", "pause", 4],
+  blocked: ["bad", "block", 6],
+  failing: ["bad", "cross", 5],
+  stalled: ["bad", "pause", 4],
   "falling behind": ["warn", "up", 3],
   "no consumers": ["warn", "nobody", 2],
-  "working": ["info", "work", 1],
-  "draining": ["info", "down", 1],
+  working: ["info", "work", 1],
+  draining: ["info", "down", 1],
   "keeping up": ["good", "good", 0],
-  "idle": ["quiet", "idle", 0],
+  idle: ["quiet", "idle", 0],
 };
 const STATES = {
-  failed: ["bad", "cross"], lost: ["bad", "pause"], starting: ["info", "work"], stopping: ["info", "work"],
-  running: ["good", "good"], done: ["quiet", "good"], stopped: ["quiet", "idle"],
+  failed: ["bad", "cross"],
+  lost: ["bad", "pause"],
+  starting: ["info", "work"],
+  stopping: ["info", "work"],
+  running: ["good", "good"],
+  done: ["quiet", "good"],
+  stopped: ["quiet", "idle"],
 };
 
 export const severity = (word) => VERDICTS[word]?.[2] ?? 0;
@@ -47,7 +52,11 @@ export const groupLink = (topic, group) => h("a", { href: hash("topics", topic, 
 export const messageLink = (id) => h("a", { class: "id", href: hash("messages", id) }, id);
 
 export function when(milliseconds, how = time) {
-  return h("time", { datetime: new Date(milliseconds).toISOString(), title: full(milliseconds) }, how(milliseconds));
+  return h(
+    "time",
+    { datetime: new Date(milliseconds).toISOString(), title: full(milliseconds) },
+    how(milliseconds),
+  );
 }
 
 export const since = (milliseconds, now) => when(milliseconds, () => ago(milliseconds, now));
@@ -58,7 +67,13 @@ export function heading(title, { before, after, actions } = {}) {
   return h(
     "header",
     { class: "page-head", key: "heading" },
-    h("div", null, before && h("p", { class: "trail" }, before), h("h1", { tabindex: "-1", id: "title" }, title), after && h("p", { class: "lead" }, after)),
+    h(
+      "div",
+      null,
+      before && h("p", { class: "trail" }, before),
+      h("h1", { tabindex: "-1", id: "title" }, title),
+      after && h("p", { class: "lead" }, after),
+    ),
     actions && h("div", { class: "actions" }, actions),
   );
 }
@@ -68,7 +83,13 @@ export function section(title, options, ...children) {
   return h(
     "section",
     { class: "card", key: key ?? title },
-    h("div", { class: "card-head" }, h("h2", null, title), note && h("span", { class: "note" }, note), side && h("div", { class: "side" }, side)),
+    h(
+      "div",
+      { class: "card-head" },
+      h("h2", null, title),
+      note && h("span", { class: "note" }, note),
+      side && h("div", { class: "side" }, side),
+    ),
     children,
   );
 }
@@ -79,7 +100,12 @@ export function tiles(facts) {
     "dl",
     { class: "tiles", key: "tiles" },
     facts.map(([name, value, more, tone]) =>
-      h("div", { class: `tile ${tone ?? ""}` }, h("dt", null, name), h("dd", null, value, more && h("small", null, more))),
+      h(
+        "div",
+        { class: `tile ${tone ?? ""}` },
+        h("dt", null, name),
+        h("dd", null, value, more && h("small", null, more)),
+      ),
     ),
   );
 }
@@ -94,13 +120,32 @@ export function table({ label, columns, rows, key, empty, open }) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", class: classOf(column) }, column.name)))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          columns.map((column) => h("th", { scope: "col", class: classOf(column) }, column.name)),
+        ),
+      ),
       h(
         "tbody",
         null,
         rows.map((row) => [
-          h("tr", { key: key(row) }, columns.map((column) => h("td", { class: classOf(column), "data-name": column.name || false }, column.cell(row)))),
-          open?.(row) && h("tr", { key: `${key(row)} open`, class: "opened" }, h("td", { colspan: columns.length }, open(row))),
+          h(
+            "tr",
+            { key: key(row) },
+            columns.map((column) =>
+              h("td", { class: classOf(column), "data-name": column.name || false }, column.cell(row)),
+            ),
+          ),
+          open?.(row) &&
+            h(
+              "tr",
+              { key: `${key(row)} open`, class: "opened" },
+              h("td", { colspan: columns.length }, open(row)),
+            ),
         ]),
       ),
     ),
@@ -108,7 +153,17 @@ export function table({ label, columns, rows, key, empty, open }) {
 }
 
 function classOf(column) {
-  return [column.number && "number", column.wide && "wide", column.tight && "tight", column.head && "head", column.acts && "row-actions"].filter(Boolean).join(" ") || false;
+  return (
+    [
+      column.number && "number",
+      column.wide && "wide",
+      column.tight && "tight",
+      column.head && "head",
+      column.acts && "row-actions",
+    ]
+      .filter(Boolean)
+      .join(" ") || false
+  );
 }
 
 export function empty(title, ...more) {
@@ -127,15 +182,28 @@ export function field(label, control, hint) {
 }
 
 export function select(name, options, props = {}) {
-  return h("select", { name, ...props }, options.map(([value, text]) => h("option", { value, selected: props.chosen === value }, text)));
+  return h(
+    "select",
+    { name, ...props },
+    options.map(([value, text]) => h("option", { value, selected: props.chosen === value }, text)),
+  );
 }
 
 // A part of a whole, told by its width and in words.
 export function bar(part, whole, words) {
   const percent = whole > 0 ? Math.min(Math.max((part / whole) * 100, 0), 100) : 100;
-  return h("span", { class: "bar", role: "img", "aria-label": words, title: words }, h("span", { style: { width: `${percent.toFixed(1)}%` } }));
+  return h(
+    "span",
+    { class: "bar", role: "img", "aria-label": words, title: words },
+    h("span", { style: { width: `${percent.toFixed(1)}%` } }),
+  );
 }
 
 export function problemNote(problem) {
-  return h("div", { class: "problem", role: "alert" }, h("p", null, problem.message), problem.todo && h("p", { class: "note" }, problem.todo));
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("p", null, problem.message),
+    problem.todo && h("p", { class: "note" }, problem.todo),
+  );
 }

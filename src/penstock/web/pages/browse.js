@@ -6,7 +6,12 @@ import { h } from "../dom.js";
 import { bytes, clockMs, count, day } from "../format.js";
 import { button, empty, field, hash, problemNote, section, select, table, when } from "../widgets.js";
 
-const WAYS = [["last", "the last ones"], ["offset", "from an offset on"], ["time", "from a time on"], ["key", "with a key"]];
+const WAYS = [
+  ["last", "the last ones"],
+  ["offset", "from an offset on"],
+  ["time", "from a time on"],
+  ["key", "with a key"],
+];
 const LIMIT = 25;
 const SEARCHES_MAX = 20; // Requests for one search by key, each of which reads ten thousand messages.
 
@@ -53,8 +58,22 @@ export class Browse {
       const told = await get(at + query({ as: "text", last: LIMIT, partition }));
       return told.messages.sort((one, other) => other.timestamp - one.timestamp || other.offset - one.offset);
     }
-    if (this.way === "offset") return (await get(at + query({ as: "text", limit: LIMIT, partition: partition || 0, offset: offset || 0 }))).messages;
-    if (this.way === "time") return (await get(at + query({ as: "text", limit: LIMIT, partition, from_time: from ? new Date(from).toISOString() : "" }))).messages;
+    if (this.way === "offset")
+      return (
+        await get(at + query({ as: "text", limit: LIMIT, partition: partition || 0, offset: offset || 0 }))
+      ).messages;
+    if (this.way === "time")
+      return (
+        await get(
+          at +
+            query({
+              as: "text",
+              limit: LIMIT,
+              partition,
+              from_time: from ? new Date(from).toISOString() : "",
+            }),
+        )
+      ).messages;
     return this.search(at, key);
   }
 
@@ -79,21 +98,55 @@ export class Browse {
   }
 
   view() {
-    return section("Messages", { key: "browse" }, this.form(), this.problem && problemNote(this.problem), this.table());
+    return section(
+      "Messages",
+      { key: "browse" },
+      this.form(),
+      this.problem && problemNote(this.problem),
+      this.table(),
+    );
   }
 
   form() {
-    const partition = field("Partition", h("input", { name: "partition", type: "number", min: 0, placeholder: this.way === "offset" ? "0" : "all" }));
+    const partition = field(
+      "Partition",
+      h("input", {
+        name: "partition",
+        type: "number",
+        min: 0,
+        placeholder: this.way === "offset" ? "0" : "all",
+      }),
+    );
     const inputs = {
       last: partition,
-      offset: [partition, field("Offset", h("input", { name: "offset", type: "number", min: 0, placeholder: "0" }))],
-      time: [partition, field("From", h("input", { name: "from", type: "datetime-local", step: 1, required: true }))],
-      key: field("Key", h("input", { name: "key", required: true, autocomplete: "off", spellcheck: "false" })),
+      offset: [
+        partition,
+        field("Offset", h("input", { name: "offset", type: "number", min: 0, placeholder: "0" })),
+      ],
+      time: [
+        partition,
+        field("From", h("input", { name: "from", type: "datetime-local", step: 1, required: true })),
+      ],
+      key: field(
+        "Key",
+        h("input", { name: "key", required: true, autocomplete: "off", spellcheck: "false" }),
+      ),
     };
-    return h("form", { class: "row", onsubmit: (event) => this.submit(event) },
-      field("Show", select("way", WAYS, { onchange: (event) => { this.way = event.currentTarget.value; this.redraw(); } })),
+    return h(
+      "form",
+      { class: "row", onsubmit: (event) => this.submit(event) },
+      field(
+        "Show",
+        select("way", WAYS, {
+          onchange: (event) => {
+            this.way = event.currentTarget.value;
+            this.redraw();
+          },
+        }),
+      ),
       inputs[this.way],
-      h("button", { type: "submit", disabled: this.busy }, "Look"));
+      h("button", { type: "submit", disabled: this.busy }, "Look"),
+    );
   }
 
   table() {
@@ -107,11 +160,46 @@ export class Browse {
       open: (message) => this.opened.has(message.id) && this.detail(message),
       columns: [
         { name: "", tight: true, cell: (message) => this.opener(message) },
-        { name: "Published", tight: true, cell: (message) => when(message.timestamp, (time) => (new Date(time).toDateString() === today ? clockMs(time) : `${day(new Date(time))} ${clockMs(time)}`)) },
-        { name: "Place", tight: true, cell: (message) => h("a", { class: "id", href: hash("messages", message.id), title: "Its journey" }, `${message.partition}:${message.offset}`) },
-        { name: "Key", cell: (message) => h("span", { class: "cut id" }, message.key ?? (message.key_base64 ? `${message.key_base64} (base64)` : "–")) },
-        { name: "Value", wide: true, cell: (message) => h("span", { class: "cut code-line" }, preview(message)) },
-        { name: "Lane", tight: true, cell: (message) => (message.priority === "normal" ? h("span", { class: "note" }, "normal") : message.priority) },
+        {
+          name: "Published",
+          tight: true,
+          cell: (message) =>
+            when(message.timestamp, (time) =>
+              new Date(time).toDateString() === today
+                ? clockMs(time)
+                : `${day(new Date(time))} ${clockMs(time)}`,
+            ),
+        },
+        {
+          name: "Place",
+          tight: true,
+          cell: (message) =>
+            h(
+              "a",
+              { class: "id", href: hash("messages", message.id), title: "Its journey" },
+              `${message.partition}:${message.offset}`,
+            ),
+        },
+        {
+          name: "Key",
+          cell: (message) =>
+            h(
+              "span",
+              { class: "cut id" },
+              message.key ?? (message.key_base64 ? `${message.key_base64} (base64)` : "–"),
+            ),
+        },
+        {
+          name: "Value",
+          wide: true,
+          cell: (message) => h("span", { class: "cut code-line" }, preview(message)),
+        },
+        {
+          name: "Lane",
+          tight: true,
+          cell: (message) =>
+            message.priority === "normal" ? h("span", { class: "note" }, "normal") : message.priority,
+        },
         { name: "Size", number: true, cell: (message) => bytes(size(message)) },
       ],
     });
@@ -124,15 +212,29 @@ export class Browse {
       else this.opened.add(message.id);
       this.redraw();
     };
-    return button(open ? "−" : "+", toggle, { kind: "plain opener", "aria-expanded": String(open), "aria-label": `${open ? "Close" : "Open"} ${message.id}` });
+    return button(open ? "−" : "+", toggle, {
+      kind: "plain opener",
+      "aria-expanded": String(open),
+      "aria-label": `${open ? "Close" : "Open"} ${message.id}`,
+    });
   }
 
   detail(message) {
     const headers = Object.entries(message.headers);
     return [
       whole(message),
-      headers.length > 0 && h("dl", { class: "headers" }, headers.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-      h("p", null, h("a", { href: hash("messages", message.id) }, "Its journey"), h("span", { class: "note" }, `  ${count(headers.length)} headers, ${message.priority} lane`)),
+      headers.length > 0 &&
+        h(
+          "dl",
+          { class: "headers" },
+          headers.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+        ),
+      h(
+        "p",
+        null,
+        h("a", { href: hash("messages", message.id) }, "Its journey"),
+        h("span", { class: "note" }, `  ${count(headers.length)} headers, ${message.priority} lane`),
+      ),
     ];
   }
 }

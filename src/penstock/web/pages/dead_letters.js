@@ -5,7 +5,18 @@ import { preview } from "../body.js";
 import { h } from "../dom.js";
 import { count, plural } from "../format.js";
 import { redrive } from "../redrive.js";
-import { button, empty, groupLink, heading, messageLink, section, since, table, topicLink, when } from "../widgets.js";
+import {
+  button,
+  empty,
+  groupLink,
+  heading,
+  messageLink,
+  section,
+  since,
+  table,
+  topicLink,
+  when,
+} from "../widgets.js";
 
 const SAMPLES = 10;
 const LISTED_MAX = 1000; // Of a topic, to find samples of one error among.
@@ -21,8 +32,13 @@ export function deadLettersPage({ redraw, refresh }) {
   async function showSamples() {
     const error = shown.errors.find((each) => keyOf(each) === shown.opened);
     if (!error) return;
-    const told = await get(path("topics", error.topic, "dead-letters") + query({ as: "text", limit: LISTED_MAX }));
-    shown.samples = told.dead_letters.filter((letter) => letter.fingerprint === error.fingerprint).slice(-SAMPLES).reverse();
+    const told = await get(
+      path("topics", error.topic, "dead-letters") + query({ as: "text", limit: LISTED_MAX }),
+    );
+    shown.samples = told.dead_letters
+      .filter((letter) => letter.fingerprint === error.fingerprint)
+      .slice(-SAMPLES)
+      .reverse();
   }
 
   async function open(error) {
@@ -39,46 +55,112 @@ export function deadLettersPage({ redraw, refresh }) {
   function view() {
     const total = shown.errors.reduce((sum, error) => sum + error.count, 0);
     return [
-      heading("Dead letters", { after: total ? `${plural(total, "message")} used up their attempts, or were rejected; ${plural(shown.errors.length, "kind")} of error.` : null }),
-      section("By error", { key: "errors" }, table({
-        label: "Dead letters by error",
-        rows: shown.errors,
-        key: keyOf,
-        empty: empty("There are no dead letters.", h("p", null, "A message that used up its attempts, or was rejected, is kept here with its error until it is redriven.")),
-        open: (error) => shown.opened === keyOf(error) && samples(),
-        columns: [
-          { name: "", tight: true, cell: (error) => opener(error) },
-          { name: "Count", number: true, tight: true, cell: (error) => h("b", null, count(error.count)) },
-          { name: "Error", wide: true, head: true, cell: (error) => h("div", { class: "error-cell" }, h("span", { class: "error-line cut" }, error.error || error.reason), h("small", { class: "note" }, error.reason)) },
-          { name: "Topic", cell: (error) => topicLink(error.topic) },
-          { name: "Groups", cell: (error) => error.groups.map((group, at) => [at > 0 && ", ", groupLink(error.topic, group)]) },
-          { name: "First seen", tight: true, cell: (error) => when(error.first_seen_ms) },
-          { name: "Last seen", tight: true, cell: (error) => since(error.last_seen_ms) },
-          { name: "", tight: true, acts: true, cell: (error) => button("Redrive…", () => redrive(error.topic, { error: error.fingerprint }, `Dead letters of ${error.topic} with the error “${(error.error || error.reason).slice(0, 120)}”.`, refresh)) },
-        ],
-      })),
+      heading("Dead letters", {
+        after: total
+          ? `${plural(total, "message")} used up their attempts, or were rejected; ${plural(shown.errors.length, "kind")} of error.`
+          : null,
+      }),
+      section(
+        "By error",
+        { key: "errors" },
+        table({
+          label: "Dead letters by error",
+          rows: shown.errors,
+          key: keyOf,
+          empty: empty(
+            "There are no dead letters.",
+            h(
+              "p",
+              null,
+              "A message that used up its attempts, or was rejected, is kept here with its error until it is redriven.",
+            ),
+          ),
+          open: (error) => shown.opened === keyOf(error) && samples(),
+          columns: [
+            { name: "", tight: true, cell: (error) => opener(error) },
+            {
+              name: "Count",
+              number: true,
+              tight: true,
+              cell: (error) => h("b", null, count(error.count)),
+            },
+            {
+              name: "Error",
+              wide: true,
+              head: true,
+              cell: (error) =>
+                h(
+                  "div",
+                  { class: "error-cell" },
+                  h("span", { class: "error-line cut" }, error.error || error.reason),
+                  h("small", { class: "note" }, error.reason),
+                ),
+            },
+            { name: "Topic", cell: (error) => topicLink(error.topic) },
+            {
+              name: "Groups",
+              cell: (error) =>
+                error.groups.map((group, at) => [at > 0 && ", ", groupLink(error.topic, group)]),
+            },
+            { name: "First seen", tight: true, cell: (error) => when(error.first_seen_ms) },
+            { name: "Last seen", tight: true, cell: (error) => since(error.last_seen_ms) },
+            {
+              name: "",
+              tight: true,
+              acts: true,
+              cell: (error) =>
+                button("Redrive…", () =>
+                  redrive(
+                    error.topic,
+                    { error: error.fingerprint },
+                    `Dead letters of ${error.topic} with the error “${(error.error || error.reason).slice(0, 120)}”.`,
+                    refresh,
+                  ),
+                ),
+            },
+          ],
+        }),
+      ),
     ];
   }
 
   function opener(error) {
     const opened = shown.opened === keyOf(error);
-    return button(opened ? "−" : "+", () => open(error), { kind: "plain opener", "aria-expanded": String(opened), "aria-label": `Messages with the error ${error.error || error.reason}` });
+    return button(opened ? "−" : "+", () => open(error), {
+      kind: "plain opener",
+      "aria-expanded": String(opened),
+      "aria-label": `Messages with the error ${error.error || error.reason}`,
+    });
   }
 
   function samples() {
     if (!shown.samples) return h("p", { class: "note" }, "Looking…");
     return [
-      h("p", { class: "note" }, `The last ${plural(shown.samples.length, "message")} with this error; each leads to its journey.`),
+      h(
+        "p",
+        { class: "note" },
+        `The last ${plural(shown.samples.length, "message")} with this error; each leads to its journey.`,
+      ),
       table({
-        label: "Messages with this error", rows: shown.samples, key: (letter) => letter.message.id,
+        label: "Messages with this error",
+        rows: shown.samples,
+        key: (letter) => letter.message.id,
         empty: empty("None of the first thousand has this error."),
         columns: [
           { name: "Message", tight: true, cell: (letter) => messageLink(letter.source) },
           { name: "Group", tight: true, cell: (letter) => letter.group },
           { name: "Attempts", number: true, tight: true, cell: (letter) => count(letter.attempts) },
           { name: "Failed", tight: true, cell: (letter) => when(letter.last_failed_ms) },
-          { name: "Key", tight: true, cell: (letter) => h("span", { class: "id" }, letter.message.key ?? "–") },
-          { name: "Value", wide: true, cell: (letter) => h("span", { class: "cut code-line" }, preview(letter.message)) },
+          {
+            name: "Key",
+            tight: true,
+            cell: (letter) => h("span", { class: "id" }, letter.message.key ?? "–"),
+          },
+          {
+            name: "Value",
+            wide: true,
+            cell: (letter) => h("span", { class: "cut code-line" }, preview(letter.message)),
+          },
         ],
       }),
     ];

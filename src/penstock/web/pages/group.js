@@ -1,15 +1,28 @@
 // One group: how it is getting on, what is in its way, who consumes, and a way to move it.
 
-import { get, path, post, query, remove } from "../api.js";
+import { get, path, remove } from "../api.js";
 import { chart } from "../chart.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { count, exactly, plural, rate, span } from "../format.js";
 import { History } from "../glance.js";
-import { bar, button, command, empty, field, hash, heading, messageLink, section, select, table, tiles, toneOf, topicLink, verdictIcon } from "../widgets.js";
+import {
+  bar,
+  button,
+  command,
+  empty,
+  hash,
+  heading,
+  messageLink,
+  section,
+  table,
+  tiles,
+  toneOf,
+  topicLink,
+  verdictIcon,
+} from "../widgets.js";
 import { drained, spanOf } from "./overview.js";
-
-const PLACES = [["earliest", "the beginning"], ["latest", "the end"], ["time", "a time"], ["offset", "an offset"]];
+import { seek } from "./seek.js";
 
 export function groupPage({ parts: [topic, name], redraw, refresh }) {
   const shown = { group: null, past: null };
@@ -19,8 +32,13 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
     const group = await get(path("topics", topic, "groups", name));
     shown.group = group;
     shown.past.add(Date.now(), {
-      published: (shown.past.published.at(-1) ?? 0), delivered: group.delivered, acked: group.acked, failed: group.nacked + group.timed_out,
-      dead_lettered: group.dead_lettered, waiting: group.lag, oldest_seconds: group.lag_seconds,
+      published: shown.past.published.at(-1) ?? 0,
+      delivered: group.delivered,
+      acked: group.acked,
+      failed: group.nacked + group.timed_out,
+      dead_lettered: group.dead_lettered,
+      waiting: group.lag,
+      oldest_seconds: group.lag_seconds,
     });
   }
 
@@ -30,10 +48,22 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
     return [
       heading(name, {
         before: [h("a", { href: "#/topics" }, "Topics"), " / ", topicLink(topic), " /"],
-        after: group.kind === "stream" ? "A stream group: partitions are assigned, offsets committed." : "A queue group: its consumers share the messages by leases.",
-        actions: [button("Seek…", () => seek(topic, group, refresh)), button("Delete…", () => deleteGroup(topic, name), { kind: "danger" })],
+        after:
+          group.kind === "stream"
+            ? "A stream group: partitions are assigned, offsets committed."
+            : "A queue group: its consumers share the messages by leases.",
+        actions: [
+          button("Seek…", () => seek(topic, group, refresh)),
+          button("Delete…", () => deleteGroup(topic, name), { kind: "danger" }),
+        ],
       }),
-      h("div", { class: `verdict ${toneOf(word)}`, key: "verdict" }, verdictIcon(word), h("div", null, h("p", { class: "verdict-word" }, word), h("p", null, group.verdict.text)), group.verdict.message && h("a", { href: hash("messages", group.verdict.message) }, "Its journey")),
+      h(
+        "div",
+        { class: `verdict ${toneOf(word)}`, key: "verdict" },
+        verdictIcon(word),
+        h("div", null, h("p", { class: "verdict-word" }, word), h("p", null, group.verdict.text)),
+        group.verdict.message && h("a", { href: hash("messages", group.verdict.message) }, "Its journey"),
+      ),
       tiles([
         ["Lag", count(group.lag), "messages"],
         ["Oldest waits", group.lag ? span(group.lag_seconds) : "–"],
@@ -44,10 +74,39 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         ["Failed", rate(group.rates.failed), null, group.rates.failed ? "warn" : ""],
         ["Drained in", drained(group)],
       ]),
-      h("div", { class: "charts", key: "charts" },
-        chart({ id: `group ${topic} ${name} lag`, title: "Lag", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "messages", values: past.waiting, tone: "first" }] }),
-        chart({ id: `group ${topic} ${name} rates`, title: "Rates", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "acked", values: past.rate("acked"), tone: "second" }, { name: "failed", values: past.rate("failed"), tone: "third" }] })),
-      h("div", { class: "beside even", key: "beside" }, oldest(group), h("div", { class: "pile" }, consumers(group, topic), totals(group))),
+      h(
+        "div",
+        { class: "charts", key: "charts" },
+        chart({
+          id: `group ${topic} ${name} lag`,
+          title: "Lag",
+          times: past.times,
+          minutes: spanOf(past),
+          redraw,
+          format: count,
+          height: 120,
+          lines: [{ name: "messages", values: past.waiting, tone: "first" }],
+        }),
+        chart({
+          id: `group ${topic} ${name} rates`,
+          title: "Rates",
+          times: past.times,
+          minutes: spanOf(past),
+          redraw,
+          format: rate,
+          height: 120,
+          lines: [
+            { name: "acked", values: past.rate("acked"), tone: "second" },
+            { name: "failed", values: past.rate("failed"), tone: "third" },
+          ],
+        }),
+      ),
+      h(
+        "div",
+        { class: "beside even", key: "beside" },
+        oldest(group),
+        h("div", { class: "pile" }, consumers(group, topic), totals(group)),
+      ),
       partitions(group),
     ];
   }
@@ -63,115 +122,87 @@ function oldest({ oldest_unacked: message }) {
     ["held by", message.consumer ?? "nobody"],
     ["attempts", `${message.attempts}, of which ${message.failures} failed`],
   ];
-  if (message.due_seconds !== null) facts.push([message.consumer === null ? "comes again in" : "lease ends in", span(message.due_seconds)]);
+  if (message.due_seconds !== null)
+    facts.push([message.consumer === null ? "comes again in" : "lease ends in", span(message.due_seconds)]);
   if (message.behind) facts.push(["waiting behind it", plural(message.behind, "message")]);
-  return section("Oldest in hand", {}, facts_(facts), message.error && h("pre", { class: "code bad", tabindex: "0" }, message.error));
+  return section(
+    "Oldest in hand",
+    {},
+    facts_(facts),
+    message.error && h("pre", { class: "code bad", tabindex: "0" }, message.error),
+  );
 }
 
-const facts_ = (facts) => h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+const facts_ = (facts) =>
+  h(
+    "dl",
+    { class: "facts" },
+    facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
+  );
 
 function consumers(group, topic) {
   const content = group.consumers.length
-    ? h("ul", { class: "chips" }, group.consumers.map((consumer) => h("li", { key: consumer, class: "id" }, consumer)))
+    ? h(
+        "ul",
+        { class: "chips" },
+        group.consumers.map((consumer) => h("li", { key: consumer, class: "id" }, consumer)),
+      )
     : empty("Nobody consumes.", command(`penstock consume ${topic} --group ${group.group}`));
-  return section("Consumers", { note: group.consumers.length ? plural(group.consumers.length, "consumer") : "" }, content);
+  return section(
+    "Consumers",
+    { note: group.consumers.length ? plural(group.consumers.length, "consumer") : "" },
+    content,
+  );
 }
 
 function partitions(group) {
-  return section("Partitions", {}, table({
-    label: "Partitions",
-    rows: group.partitions,
-    key: (partition) => partition.partition,
-    columns: [
-      { name: "Partition", number: true, tight: true, cell: (partition) => partition.partition },
-      { name: group.kind === "stream" ? "Committed" : "Settled below", number: true, cell: (partition) => exactly(partition.floor) },
-      { name: "End", number: true, cell: (partition) => exactly(partition.end) },
-      { name: "Progress", wide: true, cell: (partition) => bar(partition.end - partition.lag, partition.end, `${partition.lag} of ${partition.end} are left`) },
-      { name: "Lag", number: true, cell: (partition) => count(partition.lag) },
-      { name: "In flight", number: true, cell: (partition) => count(partition.in_flight) },
-      { name: "Retrying", number: true, cell: (partition) => count(partition.waiting_retry) },
-    ],
-  }));
+  return section(
+    "Partitions",
+    {},
+    table({
+      label: "Partitions",
+      rows: group.partitions,
+      key: (partition) => partition.partition,
+      columns: [
+        { name: "Partition", number: true, tight: true, cell: (partition) => partition.partition },
+        {
+          name: group.kind === "stream" ? "Committed" : "Settled below",
+          number: true,
+          cell: (partition) => exactly(partition.floor),
+        },
+        { name: "End", number: true, cell: (partition) => exactly(partition.end) },
+        {
+          name: "Progress",
+          wide: true,
+          cell: (partition) =>
+            bar(
+              partition.end - partition.lag,
+              partition.end,
+              `${partition.lag} of ${partition.end} are left`,
+            ),
+        },
+        { name: "Lag", number: true, cell: (partition) => count(partition.lag) },
+        { name: "In flight", number: true, cell: (partition) => count(partition.in_flight) },
+        { name: "Retrying", number: true, cell: (partition) => count(partition.waiting_retry) },
+      ],
+    }),
+  );
 }
 
 function totals(group) {
   const names = ["delivered", "acked", "nacked", "timed_out", "dead_lettered", "expired", "lost"];
-  return section("Since the broker was opened", {}, facts_(names.map((name) => [name.replace("_", " "), exactly(group[name])])));
-}
-
-// Moving it.
-
-function seek(topic, group, refresh) {
-  const wanted = { to: "earliest", offset: "", time: "", offsets: null, problem: null };
-  let turn = 0;
-
-  async function preview(redraw) {
-    const mine = ++turn;
-    wanted.offsets = null;
-    wanted.problem = null;
-    redraw();
-    try {
-      const found = await target();
-      if (mine === turn) wanted.offsets = found;
-    } catch (problem) {
-      if (mine === turn) wanted.problem = problem;
-    }
-    redraw();
-  }
-
-  async function target() {
-    if (wanted.to === "offset") return wanted.offset === "" ? null : group.partitions.map(() => Number(wanted.offset));
-    if (wanted.to === "time" && !wanted.time) return null;
-    const at = wanted.to === "time" ? new Date(wanted.time).toISOString() : wanted.to;
-    return (await get(path("topics", topic, "offsets") + query({ at }))).offsets;
-  }
-
-  const goal = () => (wanted.to === "offset" ? Number(wanted.offset) : wanted.to === "time" ? new Date(wanted.time).toISOString() : wanted.to);
-  const dialog = ask({
-    title: `Move ${group.group}`,
-    label: "Move the group",
-    ready: () => wanted.offsets !== null,
-    body: (redraw) => [
-      h("div", { class: "row" },
-        field("To", select("to", PLACES, { onchange: (event) => { wanted.to = event.currentTarget.value; preview(redraw); } })),
-        wanted.to === "offset" && field("Offset", h("input", { name: "offset", type: "number", min: 0, required: true, oninput: (event) => { wanted.offset = event.currentTarget.value; preview(redraw); } })),
-        wanted.to === "time" && field("Time", h("input", { name: "time", type: "datetime-local", step: 1, required: true, oninput: (event) => { wanted.time = event.currentTarget.value; preview(redraw); } }))),
-      wanted.problem ? h("p", { class: "problem" }, wanted.problem.message) : moves(group, wanted.offsets),
-    ],
-    act: async () => {
-      await post(path("topics", topic, "groups", group.group, "seek"), { to: goal() });
-      await refresh();
-      return `${group.group} was moved.`;
-    },
-  });
-  preview(dialog.redraw);
-}
-
-// What a move would do, partition by partition.
-function moves(group, offsets) {
-  if (offsets === null) return h("p", { class: "note" }, "Say where to, and what it would do is told here before it is done.");
-  const rows = group.partitions.map((partition, at) => ({ ...partition, to: Math.min(offsets[at], partition.end) }));
-  const again = rows.reduce((total, row) => total + Math.max(row.floor - row.to, 0), 0);
-  const left = rows.reduce((total, row) => total + Math.max(Math.min(row.to - row.floor, row.lag), 0), 0);
-  const words = [again && `${plural(again, "message")} would be delivered again`, left && `up to ${plural(left, "message")} would be skipped`].filter(Boolean);
-  return [
-    h("p", { class: again || left ? "warn-text" : "note" }, words.length ? `${words.join(", ")}.` : "The group is there already."),
-    h("p", { class: "note" }, "What its consumers hold now is no longer theirs."),
-    table({
-      label: "What would change", rows, key: (row) => row.partition,
-      columns: [
-        { name: "Partition", number: true, cell: (row) => row.partition },
-        { name: "Now at", number: true, cell: (row) => exactly(row.floor) },
-        { name: "Then at", number: true, cell: (row) => exactly(row.to) },
-        { name: "Change", number: true, cell: (row) => (row.to === row.floor ? "–" : `${row.to > row.floor ? "+" : "−"}${exactly(Math.abs(row.to - row.floor))}`) },
-      ],
-    }),
-  ];
+  return section(
+    "Since the broker was opened",
+    {},
+    facts_(names.map((name) => [name.replace("_", " "), exactly(group[name])])),
+  );
 }
 
 function deleteGroup(topic, name) {
   ask({
-    title: `Delete ${name}?`, label: "Delete the group", kind: "danger",
+    title: `Delete ${name}?`,
+    label: "Delete the group",
+    kind: "danger",
     body: () => h("p", null, "Where it was is forgotten, and its consumers are closed. The messages stay."),
     act: async () => {
       await remove(path("topics", topic, "groups", name));

@@ -27,14 +27,39 @@ export function loginPage({ redraw, entered }) {
       { class: "card login", onsubmit: submit, key: shown.byKey ? "key" : "user" },
       h("h1", null, h("img", { src: "icon.svg", alt: "", width: 28, height: 28 }), "Penstock"),
       shown.byKey
-        ? field("API key", h("input", { name: "key", type: "password", required: true, autocomplete: "off", placeholder: "pk_…" }))
+        ? field(
+            "API key",
+            h("input", {
+              name: "key",
+              type: "password",
+              required: true,
+              autocomplete: "off",
+              placeholder: "pk_…",
+            }),
+          )
         : [
             field("User", h("input", { name: "user", required: true, autocomplete: "username" })),
-            field("Password", h("input", { name: "password", type: "password", required: true, autocomplete: "current-password" })),
+            field(
+              "Password",
+              h("input", {
+                name: "password",
+                type: "password",
+                required: true,
+                autocomplete: "current-password",
+              }),
+            ),
           ],
       shown.problem && problemNote({ message: shown.problem.message }),
       h("button", { type: "submit", class: "primary", disabled: shown.busy }, "Log in"),
-      button(shown.byKey ? "With a user and a password" : "With an API key", () => { shown.byKey = !shown.byKey; shown.problem = null; redraw(); }, { kind: "plain" }),
+      button(
+        shown.byKey ? "With a user and a password" : "With an API key",
+        () => {
+          shown.byKey = !shown.byKey;
+          shown.problem = null;
+          redraw();
+        },
+        { kind: "plain" },
+      ),
     );
   }
 

@@ -10,10 +10,25 @@ import { button, groupLink, heading, messageLink, section, topicLink, when } fro
 
 // What happened: a tone and a shape.
 const EVENTS = {
-  published: ["info", "good"], scheduled: ["quiet", "clock"], rescheduled: ["quiet", "clock"], cancelled: ["quiet", "cross"],
-  delivered: ["info", "work"], redelivered: ["info", "work"], extended: ["quiet", "clock"], released: ["quiet", "idle"], "set aside": ["quiet", "pause"],
-  acked: ["good", "good"], committed: ["good", "good"], nacked: ["bad", "cross"], rejected: ["bad", "cross"], "timed out": ["bad", "pause"],
-  "dead-lettered": ["bad", "dead"], redriven: ["info", "up"], expired: ["warn", "clock"], skipped: ["quiet", "down"], "group moved": ["quiet", "up"],
+  published: ["info", "good"],
+  scheduled: ["quiet", "clock"],
+  rescheduled: ["quiet", "clock"],
+  cancelled: ["quiet", "cross"],
+  delivered: ["info", "work"],
+  redelivered: ["info", "work"],
+  extended: ["quiet", "clock"],
+  released: ["quiet", "idle"],
+  "set aside": ["quiet", "pause"],
+  acked: ["good", "good"],
+  committed: ["good", "good"],
+  nacked: ["bad", "cross"],
+  rejected: ["bad", "cross"],
+  "timed out": ["bad", "pause"],
+  "dead-lettered": ["bad", "dead"],
+  redriven: ["info", "up"],
+  expired: ["warn", "clock"],
+  skipped: ["quiet", "down"],
+  "group moved": ["quiet", "up"],
 };
 const SETTLED = ["acked", "committed", "dead-lettered", "expired", "skipped"];
 const FAILED = ["nacked", "rejected", "timed out"];
@@ -27,7 +42,10 @@ export function messagePage({ parts: [id], redraw, refresh }) {
     const journey = await get(path("trace", id));
     shown.journey = journey;
     if (journey.offset !== null && !shown.message) {
-      const found = await get(path("topics", journey.topic, "messages") + query({ as: "text", partition: journey.partition, offset: journey.offset, limit: 1 }));
+      const found = await get(
+        path("topics", journey.topic, "messages") +
+          query({ as: "text", partition: journey.partition, offset: journey.offset, limit: 1 }),
+      );
       shown.message = found.messages.find((each) => each.offset === journey.offset) ?? null;
     }
   }
@@ -39,13 +57,35 @@ export function messagePage({ parts: [id], redraw, refresh }) {
     const groups = [...new Set(journey.events.filter((event) => event.group).map((event) => event.group))];
     return [
       heading(id, {
-        before: [h("a", { href: "#/topics" }, "Topics"), " / ", topicLink(journey.topic), " / partition ", String(journey.partition), " /"],
-        after: [journey.key === null && !journey.key_base64 ? "No key" : ["Key ", h("span", { class: "id" }, journey.key ?? journey.key_base64)], own.length > 0 && [", ", own[0].event, " ", when(own[0].time_ms, full)]],
+        before: [
+          h("a", { href: "#/topics" }, "Topics"),
+          " / ",
+          topicLink(journey.topic),
+          " / partition ",
+          String(journey.partition),
+          " /",
+        ],
+        after: [
+          journey.key === null && !journey.key_base64
+            ? "No key"
+            : ["Key ", h("span", { class: "id" }, journey.key ?? journey.key_base64)],
+          own.length > 0 && [", ", own[0].event, " ", when(own[0].time_ms, full)],
+        ],
       }),
-      section("Journey", { key: "journey", note: groups.length ? plural(groups.length, "group") : "no group has seen it yet" },
+      section(
+        "Journey",
+        {
+          key: "journey",
+          note: groups.length ? plural(groups.length, "group") : "no group has seen it yet",
+        },
         lane(own, begin),
         groups.map((group) => groupLane(journey, group, begin, refresh)),
-        journey.events.filter((event) => AHEAD.includes(event.event)).map((event) => h("p", { class: "note ahead" }, icon("clock"), `${event.event} `, when(event.time_ms, full)))),
+        journey.events
+          .filter((event) => AHEAD.includes(event.event))
+          .map((event) =>
+            h("p", { class: "note ahead" }, icon("clock"), `${event.event} `, when(event.time_ms, full)),
+          ),
+      ),
       message && section("Message", { key: "message" }, whole(message), headersOf(message)),
     ];
   }
@@ -56,19 +96,36 @@ export function messagePage({ parts: [id], redraw, refresh }) {
 function groupLane(journey, group, begin, refresh) {
   const end = Math.max(...journey.events.filter((event) => event.group).map((event) => event.time_ms));
   const events = journey.events.filter((event) => event.group === group);
-  const last = events.findLast((event) => SETTLED.includes(event.event) || event.event.endsWith("delivered") || event.event === "redriven");
+  const last = events.findLast(
+    (event) =>
+      SETTLED.includes(event.event) || event.event.endsWith("delivered") || event.event === "redriven",
+  );
   const settled = last && SETTLED.includes(last.event);
   const attempts = events.filter((event) => event.event.endsWith("delivered")).length;
-  const outcome = settled ? `${last.event} ${span((last.time_ms - begin) / 1000)} after publish` : last?.event === "redriven" ? "redriven" : "not settled yet";
+  const outcome = settled
+    ? `${last.event} ${span((last.time_ms - begin) / 1000)} after publish`
+    : last?.event === "redriven"
+      ? "redriven"
+      : "not settled yet";
   const dead = settled && last.event === "dead-lettered";
   const what = `The message ${journey.id}, which failed in the group ${group}.`;
-  return h("div", { class: "lane", key: `lane ${group}` },
-    h("div", { class: "lane-head" },
+  return h(
+    "div",
+    { class: "lane", key: `lane ${group}` },
+    h(
+      "div",
+      { class: "lane-head" },
       h("h3", null, groupLink(journey.topic, group)),
-      h("span", { class: dead ? "bad-text" : settled ? "good-text" : "note" }, `${outcome}, ${plural(attempts, "attempt")}`),
-      dead && button("Redrive…", () => redrive(journey.topic, { error: journey.id, group }, what, refresh))),
+      h(
+        "span",
+        { class: dead ? "bad-text" : settled ? "good-text" : "note" },
+        `${outcome}, ${plural(attempts, "attempt")}`,
+      ),
+      dead && button("Redrive…", () => redrive(journey.topic, { error: journey.id, group }, what, refresh)),
+    ),
     strip(events, begin, end),
-    lane(events, begin));
+    lane(events, begin),
+  );
 }
 
 // The attempts as they lie in time, from the publication to the last event in any group: how long each took, and
@@ -79,24 +136,52 @@ function strip(events, begin, end) {
     if (!event.event.endsWith("delivered")) return [];
     const over = events.slice(at + 1).find((later) => later.event !== "extended");
     const words = `attempt ${event.attempt}: ${over ? `${over.event} after ${span((over.time_ms - event.time_ms) / 1000)}` : "in hand"}`;
-    const style = { left: `${place(event.time_ms).toFixed(2)}%`, width: `${(place(over?.time_ms ?? end) - place(event.time_ms)).toFixed(2)}%` };
+    const style = {
+      left: `${place(event.time_ms).toFixed(2)}%`,
+      width: `${(place(over?.time_ms ?? end) - place(event.time_ms)).toFixed(2)}%`,
+    };
     return [h("span", { class: EVENTS[over?.event]?.[0] ?? "info", style, title: words, key: at })];
   });
   if (!attempts.length) return null;
-  return h("div", { class: "strip", role: "img", "aria-label": `${plural(attempts.length, "attempt")} within ${span((end - begin) / 1000)} after publish` }, attempts);
+  return h(
+    "div",
+    {
+      class: "strip",
+      role: "img",
+      "aria-label": `${plural(attempts.length, "attempt")} within ${span((end - begin) / 1000)} after publish`,
+    },
+    attempts,
+  );
 }
 
 function lane(events, begin) {
-  return h("ol", { class: "timeline" }, events.map((event, at) => {
-    const [tone, shape] = EVENTS[event.event] ?? ["quiet", "idle"];
-    const attempt = event.attempt && event.event.endsWith("delivered") ? `attempt ${event.attempt}` : "";
-    return h("li", { class: tone, key: `${event.time_ms} ${event.event} ${at}` },
-      icon(shape),
-      h("time", { datetime: new Date(event.time_ms).toISOString(), title: full(event.time_ms) }, clockMs(event.time_ms), h("small", null, elapsed(event.time_ms - begin))),
-      h("div", null,
-        h("p", null, h("b", null, event.event), " ", [event.consumer, attempt].filter(Boolean).join(", ")),
-        event.detail && event.event !== "redelivered" && h("p", { class: FAILED.includes(event.event) ? "error-line" : "note" }, linked(event.detail))));
-  }));
+  return h(
+    "ol",
+    { class: "timeline" },
+    events.map((event, at) => {
+      const [tone, shape] = EVENTS[event.event] ?? ["quiet", "idle"];
+      const attempt = event.attempt && event.event.endsWith("delivered") ? `attempt ${event.attempt}` : "";
+      return h(
+        "li",
+        { class: tone, key: `${event.time_ms} ${event.event} ${at}` },
+        icon(shape),
+        h(
+          "time",
+          { datetime: new Date(event.time_ms).toISOString(), title: full(event.time_ms) },
+          clockMs(event.time_ms),
+          h("small", null, elapsed(event.time_ms - begin)),
+        ),
+        h(
+          "div",
+          null,
+          h("p", null, h("b", null, event.event), " ", [event.consumer, attempt].filter(Boolean).join(", ")),
+          event.detail &&
+            event.event !== "redelivered" &&
+            h("p", { class: FAILED.includes(event.event) ? "error-line" : "note" }, linked(event.detail)),
+        ),
+      );
+    }),
+  );
 }
 
 function elapsed(milliseconds) {
@@ -111,5 +196,9 @@ function linked(text) {
 function headersOf(message) {
   const headers = Object.entries(message.headers);
   if (!headers.length) return null;
-  return h("dl", { class: "headers" }, headers.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  return h(
+    "dl",
+    { class: "headers" },
+    headers.map(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+  );
 }

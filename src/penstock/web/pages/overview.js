@@ -5,7 +5,22 @@ import { h } from "../dom.js";
 import { bytes, count, plural, rate, span } from "../format.js";
 import { Glance } from "../glance.js";
 import { icon } from "../icons.js";
-import { command, empty, groupLink, hash, heading, section, severity, table, tiles, toneOf, topicLink, verdict, verdictIcon, when } from "../widgets.js";
+import {
+  command,
+  empty,
+  groupLink,
+  hash,
+  heading,
+  section,
+  severity,
+  table,
+  tiles,
+  toneOf,
+  topicLink,
+  verdict,
+  verdictIcon,
+  when,
+} from "../widgets.js";
 import { topicTable } from "./topics.js";
 
 const ALERT = 2; // How bad a verdict is that somebody should hear of.
@@ -17,7 +32,9 @@ export function overviewPage({ redraw }) {
     const { broker, topics, groups } = glance.told;
     const visible = topics.filter((topic) => !topic.topic.endsWith(".dlq"));
     return [
-      heading("Overview", { after: `Penstock ${broker.version}, up for ${span(broker.uptime_seconds)}, ${plural(broker.connections, "connection")}, ${plural(broker.consumers, "consumer")}` }),
+      heading("Overview", {
+        after: `Penstock ${broker.version}, up for ${span(broker.uptime_seconds)}, ${plural(broker.connections, "connection")}, ${plural(broker.consumers, "consumer")}`,
+      }),
       alerts(groups, topics),
       figures(),
       charts(redraw),
@@ -25,7 +42,14 @@ export function overviewPage({ redraw }) {
       section("Topics", { note: plural(visible.length, "topic") }, topicTable(visible)),
     ];
   }
-  return { title: "Overview", get every() { return glance.every; }, refresh: () => glance.refresh(), view };
+  return {
+    title: "Overview",
+    get every() {
+      return glance.every;
+    },
+    refresh: () => glance.refresh(),
+    view,
+  };
 }
 
 // What needs somebody.
@@ -36,10 +60,23 @@ function alerts(groups, topics) {
   const broken = glance.pipelines.filter((pipeline) => ["failed", "lost"].includes(pipeline.state));
   if (!bad.length && !dead.length && !broken.length) {
     if (!groups.length) return null;
-    return h("p", { class: "all-well", key: "alerts" }, icon("good"), `All is well: ${plural(groups.length, "group")}, nothing waits for long, no dead letters.`);
+    return h(
+      "p",
+      { class: "all-well", key: "alerts" },
+      icon("good"),
+      `All is well: ${plural(groups.length, "group")}, nothing waits for long, no dead letters.`,
+    );
   }
   const more = bad.length - ALERTS_MAX;
-  return h("ul", { class: "alerts", key: "alerts", "aria-label": "Alerts" }, broken.map(pipelineAlert), bad.slice(0, ALERTS_MAX).map(groupAlert), more > 0 && h("li", { class: "warn", key: "more" }, icon("up"), h("p", null, `${plural(more, "group")} more`)), deadAlert(dead));
+  return h(
+    "ul",
+    { class: "alerts", key: "alerts", "aria-label": "Alerts" },
+    broken.map(pipelineAlert),
+    bad.slice(0, ALERTS_MAX).map(groupAlert),
+    more > 0 &&
+      h("li", { class: "warn", key: "more" }, icon("up"), h("p", null, `${plural(more, "group")} more`)),
+    deadAlert(dead),
+  );
 }
 
 function groupAlert({ state, since_ms: begun }) {
@@ -48,16 +85,45 @@ function groupAlert({ state, since_ms: begun }) {
     "li",
     { class: toneOf(word), key: `${state.topic} ${state.group}` },
     verdictIcon(word),
-    h("div", null,
-      h("p", null, groupLink(state.topic, state.group), " on ", topicLink(state.topic), " ", h("b", null, phrase(word)), begun && [" since ", when(begun)]),
-      h("p", { class: "note" }, state.verdict.text)),
+    h(
+      "div",
+      null,
+      h(
+        "p",
+        null,
+        groupLink(state.topic, state.group),
+        " on ",
+        topicLink(state.topic),
+        " ",
+        h("b", null, phrase(word)),
+        begun && [" since ", when(begun)],
+      ),
+      h("p", { class: "note" }, state.verdict.text),
+    ),
   );
 }
 
 function pipelineAlert({ run, state: word }) {
-  return h("li", { class: "bad", key: `pipeline ${run.name}` }, icon(word === "failed" ? "cross" : "pause"), h("div", null,
-    h("p", null, "pipeline ", h("a", { href: hash("pipelines") }, run.name), " ", h("b", null, word === "failed" ? "has failed" : "is lost"), " since ", when(run.updated_ms)),
-    run.error && h("p", { class: "note" }, run.error.split("\n")[0])));
+  return h(
+    "li",
+    { class: "bad", key: `pipeline ${run.name}` },
+    icon(word === "failed" ? "cross" : "pause"),
+    h(
+      "div",
+      null,
+      h(
+        "p",
+        null,
+        "pipeline ",
+        h("a", { href: hash("pipelines") }, run.name),
+        " ",
+        h("b", null, word === "failed" ? "has failed" : "is lost"),
+        " since ",
+        when(run.updated_ms),
+      ),
+      run.error && h("p", { class: "note" }, run.error.split("\n")[0]),
+    ),
+  );
 }
 
 function deadAlert(topics) {
@@ -65,7 +131,19 @@ function deadAlert(topics) {
   const total = topics.reduce((sum, topic) => sum + topic.dead_letters, 0);
   const names = topics.slice(0, 4).map((topic, at) => [at > 0 && ", ", topicLink(topic.topic)]);
   const rest = topics.length - names.length;
-  return h("li", { class: "warn", key: "dead" }, icon("dead"), h("p", null, h("a", { href: hash("dead-letters") }, plural(total, "dead letter")), " of ", names, rest > 0 && ` and ${plural(rest, "topic")} more`));
+  return h(
+    "li",
+    { class: "warn", key: "dead" },
+    icon("dead"),
+    h(
+      "p",
+      null,
+      h("a", { href: hash("dead-letters") }, plural(total, "dead letter")),
+      " of ",
+      names,
+      rest > 0 && ` and ${plural(rest, "topic")} more`,
+    ),
+  );
 }
 
 const phrase = (word) => (word === "no consumers" ? "has no consumers" : `is ${word}`);
@@ -78,7 +156,10 @@ function figures() {
   const last = (values) => values[values.length - 1] ?? 0;
   const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
   const states = groups.map((line) => line.state);
-  const dead = sum(topics.filter((topic) => !topic.topic.endsWith(".dlq")), "dead_letters");
+  const dead = sum(
+    topics.filter((topic) => !topic.topic.endsWith(".dlq")),
+    "dead_letters",
+  );
   return tiles([
     ["Published", rate(last(past.rate("published")))],
     ["Acked", rate(last(past.rate("acked")))],
@@ -100,7 +181,10 @@ function charts(redraw) {
     "div",
     { class: "charts", key: "charts" },
     chart({
-      ...shared, id: "rates", title: "Rates", format: rate,
+      ...shared,
+      id: "rates",
+      title: "Rates",
+      format: rate,
       lines: [
         { name: "published", values: past.rate("published"), tone: "first" },
         { name: "acked", values: past.rate("acked"), tone: "second" },
@@ -108,11 +192,29 @@ function charts(redraw) {
       ],
     }),
     chart({
-      ...shared, id: "latency", title: "From publish to delivery", format: span,
-      lines: [{ name: "99 %", values: past.latency_most, tone: "fourth" }, { name: "half", values: past.latency_half, tone: "second" }],
+      ...shared,
+      id: "latency",
+      title: "From publish to delivery",
+      format: span,
+      lines: [
+        { name: "99 %", values: past.latency_most, tone: "fourth" },
+        { name: "half", values: past.latency_half, tone: "second" },
+      ],
     }),
-    chart({ ...shared, id: "backlog", title: "Messages that wait", format: count, lines: [{ name: "waiting", values: past.waiting, tone: "first" }] }),
-    chart({ ...shared, id: "oldest", title: "Oldest message that waits", format: span, lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }] }),
+    chart({
+      ...shared,
+      id: "backlog",
+      title: "Messages that wait",
+      format: count,
+      lines: [{ name: "waiting", values: past.waiting, tone: "first" }],
+    }),
+    chart({
+      ...shared,
+      id: "oldest",
+      title: "Oldest message that waits",
+      format: span,
+      lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }],
+    }),
   );
 }
 
@@ -124,8 +226,10 @@ export function spanOf(past) {
 
 // Groups.
 
-export const byBadness = (one, other) =>
-  severity(other.state.verdict.word) - severity(one.state.verdict.word) || other.state.lag_seconds - one.state.lag_seconds || other.state.lag - one.state.lag;
+const byBadness = (one, other) =>
+  severity(other.state.verdict.word) - severity(one.state.verdict.word) ||
+  other.state.lag_seconds - one.state.lag_seconds ||
+  other.state.lag - one.state.lag;
 
 // Never is worth a word only where somebody should do something.
 export function drained({ lag, drain_seconds: seconds, verdict: { word } }) {
@@ -138,12 +242,39 @@ export function groupTable(groups, { topic = true } = {}) {
     label: "Groups",
     rows: [...groups].sort(byBadness),
     key: ({ state }) => `${state.topic} ${state.group}`,
-    empty: empty("No group reads yet.", h("p", null, "A group is made by its first consumer:"), command("penstock consume orders --group billing")),
+    empty: empty(
+      "No group reads yet.",
+      h("p", null, "A group is made by its first consumer:"),
+      command("penstock consume orders --group billing"),
+    ),
     columns: [
-      { name: "Group", head: true, cell: ({ state }) => [groupLink(state.topic, state.group), topic && h("span", { class: "of" }, " ", topicLink(state.topic))] },
-      { name: "Verdict", head: true, cell: ({ state, since_ms: begun }) => h("span", { title: state.verdict.text }, verdict(state.verdict.word), begun && severity(state.verdict.word) >= ALERT && h("small", { class: "note" }, " since ", when(begun))) },
+      {
+        name: "Group",
+        head: true,
+        cell: ({ state }) => [
+          groupLink(state.topic, state.group),
+          topic && h("span", { class: "of" }, " ", topicLink(state.topic)),
+        ],
+      },
+      {
+        name: "Verdict",
+        head: true,
+        cell: ({ state, since_ms: begun }) =>
+          h(
+            "span",
+            { title: state.verdict.text },
+            verdict(state.verdict.word),
+            begun &&
+              severity(state.verdict.word) >= ALERT &&
+              h("small", { class: "note" }, " since ", when(begun)),
+          ),
+      },
       { name: "Lag", number: true, cell: ({ state }) => count(state.lag) },
-      { name: "Oldest", number: true, cell: ({ state }) => (state.lag ? span(state.lag_seconds) : "–") },
+      {
+        name: "Oldest",
+        number: true,
+        cell: ({ state }) => (state.lag ? span(state.lag_seconds) : "–"),
+      },
       { name: "In flight", number: true, cell: ({ state }) => count(state.in_flight) },
       { name: "Retrying", number: true, cell: ({ state }) => count(state.waiting_retry) },
       { name: "Acked", number: true, cell: ({ state }) => rate(state.rates.acked) },

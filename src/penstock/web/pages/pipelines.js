@@ -15,10 +15,22 @@ export function pipelinesPage() {
   function view() {
     const running = pipelines.filter((pipeline) => pipeline.state === "running").length;
     return [
-      heading("Pipelines", { after: pipelines.length ? `${plural(pipelines.length, "pipeline")}, of which ${running === 1 ? "1 is" : `${running} are`} running.` : null }),
+      heading("Pipelines", {
+        after: pipelines.length
+          ? `${plural(pipelines.length, "pipeline")}, of which ${running === 1 ? "1 is" : `${running} are`} running.`
+          : null,
+      }),
       pipelines.length
         ? h("div", { class: "cards", key: "cards" }, pipelines.map(card))
-        : section("On Spark", { key: "none" }, empty("No pipeline has run yet.", h("p", null, "Pipelines archive topics into the lake, transform and replay them, on Spark:"), command("penstock pipeline run archive"))),
+        : section(
+            "On Spark",
+            { key: "none" },
+            empty(
+              "No pipeline has run yet.",
+              h("p", null, "Pipelines archive topics into the lake, transform and replay them, on Spark:"),
+              command("penstock pipeline run archive"),
+            ),
+          ),
     ];
   }
 
@@ -26,7 +38,9 @@ export function pipelinesPage() {
 }
 
 function card({ run, state: word }) {
-  return section(run.name, { key: run.name, note: run.pipeline === run.name ? "" : run.pipeline, side: state(word) },
+  return section(
+    run.name,
+    { key: run.name, note: run.pipeline === run.name ? "" : run.pipeline, side: state(word) },
     tiles([
       ["Records", count(run.records)],
       ["Rows", rate(run.rows_per_second)],
@@ -34,9 +48,25 @@ function card({ run, state: word }) {
       ["Batches", count(run.batches)],
       ["Files", count(run.files)],
     ]),
-    run.total !== null && h("div", { class: "progress" }, bar(run.records, run.total, `${exactly(run.records)} of ${exactly(run.total)} records`), h("span", { class: "number" }, `${exactly(run.records)} of ${exactly(run.total)}`)),
+    run.total !== null &&
+      h(
+        "div",
+        { class: "progress" },
+        bar(run.records, run.total, `${exactly(run.records)} of ${exactly(run.total)} records`),
+        h("span", { class: "number" }, `${exactly(run.records)} of ${exactly(run.total)}`),
+      ),
     run.error && h("pre", { class: "code bad", tabindex: "0" }, run.error),
     run.note && h("p", { class: "note" }, run.note),
-    h("p", { class: word === "lost" ? "bad-text" : "note" }, "Last word ", since(run.updated_ms), ", ", run.progressed_ms ? ["last batch ", since(run.progressed_ms)] : "no batch yet", ", started ", since(run.started_ms)),
-    h("p", { class: "note id" }, `${run.host}, process ${run.pid}, Spark on ${run.master}`));
+    h(
+      "p",
+      { class: word === "lost" ? "bad-text" : "note" },
+      "Last word ",
+      since(run.updated_ms),
+      ", ",
+      run.progressed_ms ? ["last batch ", since(run.progressed_ms)] : "no batch yet",
+      ", started ",
+      since(run.started_ms),
+    ),
+    h("p", { class: "note id" }, `${run.host}, process ${run.pid}, Spark on ${run.master}`),
+  );
 }

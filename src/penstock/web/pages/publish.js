@@ -28,29 +28,76 @@ export function publishForm(topic, redraw, published) {
   }
 
   function view() {
-    return section("Publish", { key: "publish", note: shown.text && (isJson(shown.text) ? "JSON" : "text") },
-      h("form", { class: "stack", onsubmit: submit },
-        field("Value", h("textarea", { name: "text", rows: 5, spellcheck: "false", oninput: (event) => { shown.text = event.currentTarget.value; redraw(); } })),
+    return section(
+      "Publish",
+      { key: "publish", note: shown.text && (isJson(shown.text) ? "JSON" : "text") },
+      h(
+        "form",
+        { class: "stack", onsubmit: submit },
+        field(
+          "Value",
+          h("textarea", {
+            name: "text",
+            rows: 5,
+            spellcheck: "false",
+            oninput: (event) => {
+              shown.text = event.currentTarget.value;
+              redraw();
+            },
+          }),
+        ),
         field("Key", h("input", { name: "key", autocomplete: "off", spellcheck: "false" })),
-        h("details", null,
+        h(
+          "details",
+          null,
           h("summary", null, "Headers, priority, delay"),
-          field("Headers", h("textarea", { name: "headers", rows: 2, spellcheck: "false", placeholder: "name: value" }), "One on each line."),
-          h("div", { class: "row" },
-            field("Priority", select("priority", LANES.map((lane) => [lane, lane]), { chosen: "normal" })),
+          field(
+            "Headers",
+            h("textarea", {
+              name: "headers",
+              rows: 2,
+              spellcheck: "false",
+              placeholder: "name: value",
+            }),
+            "One on each line.",
+          ),
+          h(
+            "div",
+            { class: "row" },
+            field(
+              "Priority",
+              select(
+                "priority",
+                LANES.map((lane) => [lane, lane]),
+                { chosen: "normal" },
+              ),
+            ),
             field("Delay", h("input", { name: "delay", placeholder: "5m", size: 6 })),
             field("Lives for", h("input", { name: "ttl", placeholder: "1h", size: 6 })),
-            field("Partition", h("input", { name: "partition", type: "number", min: 0, placeholder: "by key" })))),
+            field(
+              "Partition",
+              h("input", { name: "partition", type: "number", min: 0, placeholder: "by key" }),
+            ),
+          ),
+        ),
         h("button", { type: "submit", class: "primary", disabled: shown.busy }, "Publish"),
         shown.problem && problemNote(shown.problem),
-        shown.receipt && receipt(shown.receipt)));
+        shown.receipt && receipt(shown.receipt),
+      ),
+    );
   }
 
   return { view };
 }
 
 function receipt(told) {
-  return h("p", { class: "done", role: "status" },
-    told.duplicate ? "It was there already: " : told.schedule_id ? "Scheduled: " : "Published: ", messageLink(told.id), h("span", { class: "note" }, `, durability ${told.durability}`));
+  return h(
+    "p",
+    { class: "done", role: "status" },
+    told.duplicate ? "It was there already: " : told.schedule_id ? "Scheduled: " : "Published: ",
+    messageLink(told.id),
+    h("span", { class: "note" }, `, durability ${told.durability}`),
+  );
 }
 
 function messageOf({ text, key, headers, priority, delay, ttl, partition }) {
@@ -60,6 +107,12 @@ function messageOf({ text, key, headers, priority, delay, ttl, partition }) {
   if (ttl) message.ttl = ttl;
   if (partition) message.partition = Number(partition);
   const lines = headers.split("\n").filter((line) => line.trim());
-  if (lines.length) message.headers = Object.fromEntries(lines.map((line) => { const at = line.indexOf(":"); return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()]; }));
+  if (lines.length)
+    message.headers = Object.fromEntries(
+      lines.map((line) => {
+        const at = line.indexOf(":");
+        return at < 0 ? [line.trim(), ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+      }),
+    );
   return message;
 }

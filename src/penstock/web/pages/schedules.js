@@ -5,7 +5,19 @@ import { preview } from "../body.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { count, plural } from "../format.js";
-import { button, command, empty, field, heading, messageLink, section, since, table, topicLink, when } from "../widgets.js";
+import {
+  button,
+  command,
+  empty,
+  field,
+  heading,
+  messageLink,
+  section,
+  since,
+  table,
+  topicLink,
+  when,
+} from "../widgets.js";
 
 const SHOWN_MAX = 200; // Of each topic.
 
@@ -15,7 +27,11 @@ export function schedulesPage({ refresh }) {
   async function load() {
     const { topics } = await get("/v1/overview");
     const waiting = topics.filter((topic) => topic.scheduled > 0);
-    const told = await Promise.all(waiting.map((topic) => get(path("topics", topic.topic, "schedules") + query({ as: "text", limit: SHOWN_MAX }))));
+    const told = await Promise.all(
+      waiting.map((topic) =>
+        get(path("topics", topic.topic, "schedules") + query({ as: "text", limit: SHOWN_MAX })),
+      ),
+    );
     shown.total = waiting.reduce((sum, topic) => sum + topic.scheduled, 0);
     shown.schedules = told.flatMap((each) => each.schedules).sort((one, other) => one.due_ms - other.due_ms);
   }
@@ -23,23 +39,62 @@ export function schedulesPage({ refresh }) {
   function view() {
     const hidden = shown.total - shown.schedules.length;
     return [
-      heading("Schedules", { after: shown.total ? `${plural(shown.total, "message")} wait for their time.` : null }),
-      section("Waiting", { key: "waiting", note: hidden > 0 && `${count(hidden)} more are not shown` }, table({
-        label: "Scheduled messages",
-        rows: shown.schedules,
-        key: (entry) => entry.id,
-        empty: empty("Nothing is scheduled.", h("p", null, "A message may be published later, or again and again:"), command("penstock produce orders 'a reminder' --delay 30m\npenstock schedule add reports 'monday' --cron '0 8 * * 1'")),
-        columns: [
-          { name: "Due", tight: true, cell: (entry) => since(entry.due_ms) },
-          { name: "At", tight: true, cell: (entry) => when(entry.due_ms) },
-          { name: "Recurs", tight: true, cell: (entry) => (entry.cron ? h("span", { class: "id", title: entry.timezone }, entry.cron, h("small", { class: "note" }, ` ${entry.timezone}`)) : h("span", { class: "note" }, "once")) },
-          { name: "Topic", cell: (entry) => topicLink(entry.topic) },
-          { name: "Id", tight: true, cell: (entry) => messageLink(entry.id) },
-          { name: "Key", cell: (entry) => h("span", { class: "id cut" }, entry.key ?? "–") },
-          { name: "Value", wide: true, cell: (entry) => h("span", { class: "cut code-line" }, preview(entry)) },
-          { name: "", tight: true, acts: true, cell: (entry) => h("div", { class: "actions" }, !entry.cron && button("Move…", () => move(entry, refresh)), button("Cancel…", () => cancel(entry, refresh))) },
-        ],
-      })),
+      heading("Schedules", {
+        after: shown.total ? `${plural(shown.total, "message")} wait for their time.` : null,
+      }),
+      section(
+        "Waiting",
+        { key: "waiting", note: hidden > 0 && `${count(hidden)} more are not shown` },
+        table({
+          label: "Scheduled messages",
+          rows: shown.schedules,
+          key: (entry) => entry.id,
+          empty: empty(
+            "Nothing is scheduled.",
+            h("p", null, "A message may be published later, or again and again:"),
+            command(
+              "penstock produce orders 'a reminder' --delay 30m\npenstock schedule add reports 'monday' --cron '0 8 * * 1'",
+            ),
+          ),
+          columns: [
+            { name: "Due", tight: true, cell: (entry) => since(entry.due_ms) },
+            { name: "At", tight: true, cell: (entry) => when(entry.due_ms) },
+            {
+              name: "Recurs",
+              tight: true,
+              cell: (entry) =>
+                entry.cron
+                  ? h(
+                      "span",
+                      { class: "id", title: entry.timezone },
+                      entry.cron,
+                      h("small", { class: "note" }, ` ${entry.timezone}`),
+                    )
+                  : h("span", { class: "note" }, "once"),
+            },
+            { name: "Topic", cell: (entry) => topicLink(entry.topic) },
+            { name: "Id", tight: true, cell: (entry) => messageLink(entry.id) },
+            { name: "Key", cell: (entry) => h("span", { class: "id cut" }, entry.key ?? "–") },
+            {
+              name: "Value",
+              wide: true,
+              cell: (entry) => h("span", { class: "cut code-line" }, preview(entry)),
+            },
+            {
+              name: "",
+              tight: true,
+              acts: true,
+              cell: (entry) =>
+                h(
+                  "div",
+                  { class: "actions" },
+                  !entry.cron && button("Move…", () => move(entry, refresh)),
+                  button("Cancel…", () => cancel(entry, refresh)),
+                ),
+            },
+          ],
+        }),
+      ),
     ];
   }
 
@@ -48,20 +103,38 @@ export function schedulesPage({ refresh }) {
 
 function cancel(entry, refresh) {
   ask({
-    title: "Take it back?", label: "Cancel the message", kind: "danger",
-    body: () => [h("p", null, h("span", { class: "id" }, entry.id), entry.cron ? ` recurs by ${entry.cron}, and will not any more.` : " will not be delivered."), h("pre", { class: "code", tabindex: "0" }, preview(entry))],
+    title: "Take it back?",
+    label: "Cancel the message",
+    kind: "danger",
+    body: () => [
+      h(
+        "p",
+        null,
+        h("span", { class: "id" }, entry.id),
+        entry.cron ? ` recurs by ${entry.cron}, and will not any more.` : " will not be delivered.",
+      ),
+      h("pre", { class: "code", tabindex: "0" }, preview(entry)),
+    ],
     act: async () => {
       const { outcome } = await remove(path("schedules", entry.id));
       await refresh();
-      return outcome === "cancelled" ? `${entry.id} was cancelled.` : `${entry.id} could not be cancelled: it is ${outcome}.`;
+      return outcome === "cancelled"
+        ? `${entry.id} was cancelled.`
+        : `${entry.id} could not be cancelled: it is ${outcome}.`;
     },
   });
 }
 
 function move(entry, refresh) {
   ask({
-    title: "Another time", label: "Move it",
-    body: () => field("Due in", h("input", { name: "delay", required: true, placeholder: "30m", autocomplete: "off" }), "From now, such as 90s, 30m or 2d."),
+    title: "Another time",
+    label: "Move it",
+    body: () =>
+      field(
+        "Due in",
+        h("input", { name: "delay", required: true, placeholder: "30m", autocomplete: "off" }),
+        "From now, such as 90s, 30m or 2d.",
+      ),
     act: async ({ delay }) => {
       const { rescheduled } = await patch(path("schedules", entry.id), { delay });
       await refresh();

@@ -20,13 +20,21 @@ export function topicPage({ parts: [name], redraw, refresh }) {
 
   async function load() {
     shown.past ??= await History.of(name);
-    const [topic, groups] = await Promise.all([get(path("topics", name)), get(path("topics", name, "groups"))]);
+    const [topic, groups] = await Promise.all([
+      get(path("topics", name)),
+      get(path("topics", name, "groups")),
+    ]);
     shown.topic = topic;
     shown.groups = groups.groups.map(lineOf);
     const sum = (of) => shown.groups.reduce((total, { state }) => total + of(state), 0);
     shown.past.add(Date.now(), {
-      published: topic.published, delivered: sum((group) => group.delivered), acked: sum((group) => group.acked), failed: sum((group) => group.failed),
-      dead_lettered: sum((group) => group.dead_lettered), waiting: topic.depth, oldest_seconds: Math.max(0, ...shown.groups.map(({ state }) => state.lag_seconds)),
+      published: topic.published,
+      delivered: sum((group) => group.delivered),
+      acked: sum((group) => group.acked),
+      failed: sum((group) => group.failed),
+      dead_lettered: sum((group) => group.dead_lettered),
+      waiting: topic.depth,
+      oldest_seconds: Math.max(0, ...shown.groups.map(({ state }) => state.lag_seconds)),
     });
     if (shown.tab === "Partitions") shown.lanes = (await get(path("topics", name, "lanes"))).lanes;
     await browse.first();
@@ -48,9 +56,33 @@ export function topicPage({ parts: [name], redraw, refresh }) {
         ["Scheduled", count(topic.scheduled)],
         ["Duplicates", count(topic.duplicates), "refused"],
       ]),
-      h("div", { class: "charts", key: "charts" },
-        chart({ id: `topic ${name} rates`, title: "Rates", times: past.times, minutes: spanOf(past), redraw, format: rate, height: 120, lines: [{ name: "published", values: past.rate("published"), tone: "first" }, { name: "acked", values: past.rate("acked"), tone: "second" }] }),
-        chart({ id: `topic ${name} depth`, title: "Messages that wait", times: past.times, minutes: spanOf(past), redraw, format: count, height: 120, lines: [{ name: "waiting", values: past.waiting, tone: "first" }] })),
+      h(
+        "div",
+        { class: "charts", key: "charts" },
+        chart({
+          id: `topic ${name} rates`,
+          title: "Rates",
+          times: past.times,
+          minutes: spanOf(past),
+          redraw,
+          format: rate,
+          height: 120,
+          lines: [
+            { name: "published", values: past.rate("published"), tone: "first" },
+            { name: "acked", values: past.rate("acked"), tone: "second" },
+          ],
+        }),
+        chart({
+          id: `topic ${name} depth`,
+          title: "Messages that wait",
+          times: past.times,
+          minutes: spanOf(past),
+          redraw,
+          format: count,
+          height: 120,
+          lines: [{ name: "waiting", values: past.waiting, tone: "first" }],
+        }),
+      ),
       tabs(tab),
       content(tab),
     ];
@@ -58,8 +90,26 @@ export function topicPage({ parts: [name], redraw, refresh }) {
 
   function tabs(current) {
     const counts = { Groups: shown.groups.length, Partitions: shown.topic.partitions.length };
-    return h("div", { class: "tabs", role: "tablist", key: "tabs", onkeydown: moveTab },
-      TABS.map((tab) => h("button", { type: "button", role: "tab", id: `tab-${tab}`, "aria-selected": String(tab === current), "aria-controls": "panel", tabindex: tab === current ? 0 : -1, onclick: () => choose(tab) }, tab, counts[tab] !== undefined && h("small", null, ` ${counts[tab]}`))));
+    return h(
+      "div",
+      { class: "tabs", role: "tablist", key: "tabs", onkeydown: moveTab },
+      TABS.map((tab) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${tab}`,
+            "aria-selected": String(tab === current),
+            "aria-controls": "panel",
+            tabindex: tab === current ? 0 : -1,
+            onclick: () => choose(tab),
+          },
+          tab,
+          counts[tab] !== undefined && h("small", null, ` ${counts[tab]}`),
+        ),
+      ),
+    );
   }
 
   function choose(tab) {
@@ -81,7 +131,11 @@ export function topicPage({ parts: [name], redraw, refresh }) {
       Partitions: () => h("div", { class: "pile" }, lanes(shown.lanes), partitions(shown.topic)),
       Settings: () => settings(shown.topic),
     };
-    return h("div", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, key: `panel ${tab}` }, parts[tab]());
+    return h(
+      "div",
+      { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}`, key: `panel ${tab}` },
+      parts[tab](),
+    );
   }
 
   return { title: name, every: 2000, refresh: load, view };
@@ -89,39 +143,92 @@ export function topicPage({ parts: [name], redraw, refresh }) {
 
 // A group as it is described, in the shape of a line of the overview.
 function lineOf(group) {
-  return { state: { ...group, consumers: group.consumers.length, failed: group.nacked + group.timed_out }, since_ms: null };
+  return {
+    state: { ...group, consumers: group.consumers.length, failed: group.nacked + group.timed_out },
+    since_ms: null,
+  };
 }
 
 function partitions(topic) {
   const largest = Math.max(1, ...topic.partitions.map((partition) => partition.bytes));
-  return section("Partitions", { note: "order holds within each" }, table({
-    label: "Partitions",
-    rows: topic.partitions,
-    key: (partition) => partition.partition,
-    columns: [
-      { name: "Partition", number: true, tight: true, cell: (partition) => partition.partition },
-      { name: "First offset", number: true, cell: (partition) => exactly(partition.start) },
-      { name: "Next offset", number: true, cell: (partition) => exactly(partition.end) },
-      { name: "Messages", number: true, cell: (partition) => count(partition.end - partition.start) },
-      { name: "Size", number: true, cell: (partition) => bytes(partition.bytes) },
-      { name: "Share", wide: true, cell: (partition) => bar(partition.bytes, largest, bytes(partition.bytes)) },
-      { name: "Scheduled", number: true, cell: (partition) => count(partition.scheduled) },
-    ],
-  }));
+  return section(
+    "Partitions",
+    { note: "order holds within each" },
+    table({
+      label: "Partitions",
+      rows: topic.partitions,
+      key: (partition) => partition.partition,
+      columns: [
+        { name: "Partition", number: true, tight: true, cell: (partition) => partition.partition },
+        { name: "First offset", number: true, cell: (partition) => exactly(partition.start) },
+        { name: "Next offset", number: true, cell: (partition) => exactly(partition.end) },
+        {
+          name: "Messages",
+          number: true,
+          cell: (partition) => count(partition.end - partition.start),
+        },
+        { name: "Size", number: true, cell: (partition) => bytes(partition.bytes) },
+        {
+          name: "Share",
+          wide: true,
+          cell: (partition) => bar(partition.bytes, largest, bytes(partition.bytes)),
+        },
+        { name: "Scheduled", number: true, cell: (partition) => count(partition.scheduled) },
+      ],
+    }),
+  );
 }
 
 function lanes(counts) {
   const total = Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0);
-  return section("Lanes", { note: "the most urgent first" }, h("dl", { class: "lanes" }, Object.entries(counts ?? {}).map(([lane, messages]) =>
-    h("div", { key: lane }, h("dt", null, lane), h("dd", null, bar(messages, total, `${exactly(messages)} messages`), h("span", { class: "number" }, count(messages)))))));
+  return section(
+    "Lanes",
+    { note: "the most urgent first" },
+    h(
+      "dl",
+      { class: "lanes" },
+      Object.entries(counts ?? {}).map(([lane, messages]) =>
+        h(
+          "div",
+          { key: lane },
+          h("dt", null, lane),
+          h(
+            "dd",
+            null,
+            bar(messages, total, `${exactly(messages)} messages`),
+            h("span", { class: "number" }, count(messages)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function settings(topic) {
   const shown = Object.entries(topic.settings).map(([name, value]) => {
-    const written = value === null ? "no limit" : name.endsWith("_ms") ? spanMs(value) : name.includes("bytes") ? bytes(value) : value === "" ? "–" : typeof value === "number" ? exactly(value) : String(value);
+    const written =
+      value === null
+        ? "no limit"
+        : name.endsWith("_ms")
+          ? spanMs(value)
+          : name.includes("bytes")
+            ? bytes(value)
+            : value === ""
+              ? "–"
+              : typeof value === "number"
+                ? exactly(value)
+                : String(value);
     return [name.replace(/_ms$/, "").replaceAll("_", " "), written];
   });
-  return section("Settings", { note: "change them with penstock topic alter, or PATCH" }, h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))));
+  return section(
+    "Settings",
+    { note: "change them with penstock topic alter, or PATCH" },
+    h(
+      "dl",
+      { class: "facts" },
+      shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
+    ),
+  );
 }
 
 function deleteTopic(name) {
@@ -133,7 +240,18 @@ function deleteTopic(name) {
     ready: () => typed === name,
     body: (redraw) => [
       h("p", null, "All its messages and groups are removed, at once and for good."),
-      field("Type its name to go on", h("input", { name: "name", autocomplete: "off", spellcheck: "false", oninput: (event) => { typed = event.currentTarget.value; redraw(); } })),
+      field(
+        "Type its name to go on",
+        h("input", {
+          name: "name",
+          autocomplete: "off",
+          spellcheck: "false",
+          oninput: (event) => {
+            typed = event.currentTarget.value;
+            redraw();
+          },
+        }),
+      ),
     ],
     act: async () => {
       await remove(path("topics", name));

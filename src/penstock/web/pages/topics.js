@@ -13,14 +13,29 @@ export function topicsPage({ redraw, refresh }) {
 
   function view() {
     const found = glance.told.topics.filter((topic) => topic.topic.includes(wanted));
-    const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter topics", oninput: (event) => { wanted = event.currentTarget.value.trim(); redraw(); } });
+    const filter = h("input", {
+      type: "search",
+      placeholder: "Filter",
+      "aria-label": "Filter topics",
+      oninput: (event) => {
+        wanted = event.currentTarget.value.trim();
+        redraw();
+      },
+    });
     return [
       heading("Topics", { actions: button("New topic", () => create(refresh), { kind: "primary" }) }),
       section("All topics", { note: plural(found.length, "topic"), side: filter }, topicTable(found, wanted)),
     ];
   }
 
-  return { title: "Topics", get every() { return glance.every; }, refresh: () => glance.refresh(), view };
+  return {
+    title: "Topics",
+    get every() {
+      return glance.every;
+    },
+    refresh: () => glance.refresh(),
+    view,
+  };
 }
 
 function create(refresh) {
@@ -28,9 +43,33 @@ function create(refresh) {
     title: "New topic",
     label: "Create",
     body: () => [
-      field("Name", h("input", { name: "name", required: true, pattern: "[A-Za-z0-9._\\-]+", autocomplete: "off", spellcheck: "false" }), "Letters, digits, dot, dash and underscore."),
-      field("Partitions", h("input", { name: "partitions", type: "number", min: 1, max: 10000, placeholder: "as the server has it" }), "Order holds within one; there may be more later, never fewer."),
-      field("Keep messages for", h("input", { name: "retention", placeholder: "as the server has it" }), "Such as 7d or 12h."),
+      field(
+        "Name",
+        h("input", {
+          name: "name",
+          required: true,
+          pattern: "[A-Za-z0-9._\\-]+",
+          autocomplete: "off",
+          spellcheck: "false",
+        }),
+        "Letters, digits, dot, dash and underscore.",
+      ),
+      field(
+        "Partitions",
+        h("input", {
+          name: "partitions",
+          type: "number",
+          min: 1,
+          max: 10000,
+          placeholder: "as the server has it",
+        }),
+        "Order holds within one; there may be more later, never fewer.",
+      ),
+      field(
+        "Keep messages for",
+        h("input", { name: "retention", placeholder: "as the server has it" }),
+        "Such as 7d or 12h.",
+      ),
     ],
     act: async ({ name, partitions, retention }) => {
       const options = {};
@@ -52,17 +91,41 @@ export function topicTable(topics, wanted = "") {
     key: (topic) => topic.topic,
     empty: wanted
       ? empty(`No topic has “${wanted}” in its name.`)
-      : empty("There are no topics yet.", h("p", null, "Make one here, or publish to it:"), command("penstock produce orders 'two books' --key anna")),
+      : empty(
+          "There are no topics yet.",
+          h("p", null, "Make one here, or publish to it:"),
+          command("penstock produce orders 'two books' --key anna"),
+        ),
     columns: [
       { name: "Topic", head: true, cell: (topic) => topicLink(topic.topic) },
-      { name: "Waiting", number: true, cell: (topic) => [h("span", { class: "meter", "aria-hidden": "true" }, h("span", { style: { width: `${((topic.depth / deepest) * 100).toFixed(1)}%` } })), count(topic.depth)] },
+      {
+        name: "Waiting",
+        number: true,
+        cell: (topic) => [
+          h(
+            "span",
+            { class: "meter", "aria-hidden": "true" },
+            h("span", { style: { width: `${((topic.depth / deepest) * 100).toFixed(1)}%` } }),
+          ),
+          count(topic.depth),
+        ],
+      },
       { name: "Published", number: true, cell: (topic) => rate(topic.rate) },
       { name: "Stored", number: true, cell: (topic) => count(topic.messages) },
       { name: "Size", number: true, cell: (topic) => bytes(topic.bytes) },
       { name: "Partitions", number: true, cell: (topic) => count(topic.partitions) },
       { name: "Groups", number: true, cell: (topic) => count(topic.groups) },
       { name: "Scheduled", number: true, cell: (topic) => count(topic.scheduled) },
-      { name: "Dead letters", number: true, cell: (topic) => (topic.topic.endsWith(".dlq") ? "–" : topic.dead_letters ? h("a", { href: hash("dead-letters"), class: "warn" }, count(topic.dead_letters)) : "0") },
+      {
+        name: "Dead letters",
+        number: true,
+        cell: (topic) =>
+          topic.topic.endsWith(".dlq")
+            ? "–"
+            : topic.dead_letters
+              ? h("a", { href: hash("dead-letters"), class: "warn" }, count(topic.dead_letters))
+              : "0",
+      },
     ],
   });
 }

@@ -1,0 +1,56 @@
+// The pages there are, and the keys that lead to them.
+
+import { tell } from "./dialogs.js";
+import { h } from "./dom.js";
+
+export const PAGES = [
+  { href: "#/", name: "Overview", icon: "overview", key: "o" },
+  { href: "#/topics", name: "Topics", icon: "topics", key: "t" },
+  { href: "#/dead-letters", name: "Dead letters", icon: "dead", key: "d" },
+  { href: "#/schedules", name: "Schedules", icon: "clock", key: "s" },
+  { href: "#/pipelines", name: "Pipelines", icon: "pipe", key: "p" },
+];
+
+let leading = false; // "g" was pressed, and the next key names a page.
+
+export function showKeys() {
+  const keys = [
+    ["/", "go to a topic or a message"],
+    ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]),
+    ["r", "refresh now"],
+    ["space", "pause, when nothing has the focus"],
+    ["?", "this list"],
+  ];
+  tell(
+    "Shortcuts",
+    h(
+      "dl",
+      { class: "keys" },
+      keys.map(([key, what]) => [
+        h(
+          "dt",
+          null,
+          key.split(" ").map((part) => h("kbd", null, part)),
+        ),
+        h("dd", null, what),
+      ]),
+    ),
+  );
+}
+
+// ready: whether there are pages to go to.
+export function listen({ ready, refresh, pause }) {
+  addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !ready()) return;
+    const page = leading && PAGES.find((each) => each.key === event.key);
+    leading = !page && event.key === "g";
+    if (page) location.hash = page.href;
+    else if (event.key === "/") document.getElementById("jump").focus();
+    else if (event.key === "?") showKeys();
+    else if (event.key === "r") refresh();
+    else if (event.key === " " && event.target === document.body) pause();
+    else return;
+    event.preventDefault();
+  });
+}
