@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 from tests.frontends.http.browser import Place, place
 
-PATIENCE_MS = 15_000
+PATIENCE_MS = 15_000  # The machine may be busy.
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
