@@ -37,6 +37,7 @@ class BatchConsumer(BrokerConsumer):
         state.takes_batches = True
         state.settler = self
         self.visibility_ms = state.visibility_ms
+        self.at_most_once = state.group.settings.delivery == "at-most-once"
         self.session_ms = state.group.settings.session_timeout_ms
 
     def ack(self, runs: list[Run]) -> Steps[None]:
@@ -59,6 +60,16 @@ class BatchConsumer(BrokerConsumer):
     def extend(self, leases: list[tuple[int, int]], duration_ms: int) -> Steps[list[tuple[int, int]]]:
         """Keep these leases (partition, lease) for so long from now; returns those that are lost."""
         return self._core.queues.extend_leases(self._state, leases, duration_ms)
+
+    def want(self, partitions: frozenset[int], bytes_max: int) -> None:
+        """Queue groups: receive from these partitions only, and about so many bytes at a time."""
+        self._state.wanted = partitions
+        self._state.bytes_max = bytes_max
+
+    @at_once
+    def unsettled(self, partition: int, leases: list[int]) -> list[Run]:
+        """Queue groups: what of these leases of a partition was neither settled nor lost."""
+        return self._core.queues.unsettled(self._state, partition, leases)
 
     def commit(self, offsets: dict[int, int]) -> Steps[None]:
         """Stream groups: everything below these offsets, by partition, is done."""

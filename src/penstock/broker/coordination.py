@@ -22,6 +22,7 @@ from penstock.broker.commits import Commits, check_group_id
 from penstock.broker.readers import readers
 from penstock.broker.state import MemberGroup, State
 from penstock.broker.steps import Arrival, Steps
+from penstock.config import Kind
 from penstock.errors import Closed, Overloaded
 from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
@@ -127,7 +128,7 @@ class Coordination:
             group.name
             for topic in self._state.topics.values()
             for group in topic.groups.values()
-            if group.settings.kind == "stream" and not group.name.startswith("__")
+            if not group.name.startswith("__")
         }
         found = [self.describe(name) for name in sorted(placed | self._state.member_groups.keys())]
         return [state for state in found if state is not None]
@@ -136,13 +137,27 @@ class Coordination:
         """One group; None if there is none of that name."""
         group = self._state.member_groups.get(name)
         if group is None:
-            return GroupState(name, "classic", "Empty") if self.topics(name) else None
+            return GroupState(name, "classic", "Empty") if self.topics(name) else self._share_group(name)
         machine = group.machine
         if isinstance(machine, ConsumerGroup):
             return GroupState(name, "consumer", machine.state, "consumer", machine.assignor)
         protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
         members = tuple(machine.describe())
         return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
+
+    def _share_group(self, name: str) -> GroupState | None:
+        """What Kafka calls a share group are queue groups, whoever consumes."""
+        topics = self.topics(name, "queue")
+        if not topics:
+            return None
+        busy = any(self._state.topics[topic].groups[name].consumers for topic in topics)
+        return GroupState(name, "share", "Stable" if busy else "Empty", "share")
+
+    def check_share(self, name: str) -> Code:
+        """Whether a group of that name may be a share group."""
+        check_group_id(name)
+        other = name in self._state.member_groups or self.topics(name)
+        return Code.INCONSISTENT_GROUP_PROTOCOL if other else Code.NONE
 
     def consumers(self, name: str) -> ConsumersState | None:
         """A group in which the broker assigns, with its members; None if there is none."""
@@ -158,19 +173,22 @@ class Coordination:
             members=tuple(machine.describe()),
         )
 
-    def topics(self, name: str) -> list[str]:
-        """The topics on which the group has a place, or might have."""
+    def topics(self, name: str, kind: Kind = "stream") -> list[str]:
+        """The topics on which the group has a place, or might have; or is a queue group."""
         return [
             topic.name
             for topic in self._state.topics.values()
-            if name in topic.groups and topic.groups[name].settings.kind == "stream"
+            if name in topic.groups and topic.groups[name].settings.kind == kind
         ]
 
     def check_delete(self, name: str) -> Code:
         """Whether a group may be deleted: nobody is in it, and there is something to delete."""
         if name in self._state.member_groups:
             return Code.NON_EMPTY_GROUP
-        return Code.NONE if self.topics(name) else Code.GROUP_ID_NOT_FOUND
+        state = self.describe(name)
+        if state is None:
+            return Code.GROUP_ID_NOT_FOUND
+        return Code.NON_EMPTY_GROUP if state.kind == "share" and state.state != "Empty" else Code.NONE
 
     def forget(self, topic: str, name: str, numbers: list[int]) -> Steps[Code]:
         """The group has no place any more on partitions of a topic that no member reads."""

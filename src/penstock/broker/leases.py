@@ -83,11 +83,14 @@ class Leases:
         """What the partitions have for the consumer, beginning with another one each time."""
         now_ms = self._state.clock.steady_ms()
         consumer.group.maybe_sample(now_ms)
-        haul = Haul(limit, self._state.config.receive_bytes_max)
+        haul = Haul(limit, min(self._state.config.receive_bytes_max, consumer.bytes_max))
         count = len(topic.partitions)
         self.looks_left = LOOKS_MAX
         for step in range(count):
-            member = topic.partitions[(consumer.turn + step) % count].groups[consumer.group.name]
+            number = (consumer.turn + step) % count
+            if consumer.wanted is not None and number not in consumer.wanted:
+                continue
+            member = topic.partitions[number].groups[consumer.group.name]
             try:
                 self._take_from(member, consumer, haul, now_ms)
             except PenstockError:

@@ -353,6 +353,16 @@ class LocalOperations:
         """The topics on which a group may have come somewhere."""
         return self._core.coordination.topics(group)
 
+    @at_once
+    def queued_topics(self, group: str) -> list[str]:
+        """The topics on which a group is a queue group."""
+        return self._core.coordination.topics(group, "queue")
+
+    @at_once
+    def check_share_group(self, group: str) -> Code:
+        """Whether Kafka's clients may have a share group of that name."""
+        return self._core.coordination.check_share(group)
+
     def forget_places(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
         """A group has come nowhere."""
         return self._core.coordination.forget(topic, group, partitions)

@@ -418,6 +418,19 @@ class Queues:
                 self._release(member, consumer.number, now_ms)
         consumer.group.topic.wake()
 
+    def unsettled(self, consumer: Consumer, number: int, leases: list[int]) -> list[Run]:
+        """What of these leases of a partition is still in the consumer's hands."""
+        if consumer.closed:
+            return []
+        engine = consumer.group.topic.partition(number).groups[consumer.group.name].engine
+        held = [lease for lease in map(engine.leases.get, leases) if lease is not None]
+        return [
+            (number, lease.number, start, end)
+            for lease in held
+            if lease.consumer == consumer.number
+            for start, end in lease.unsettled()
+        ]
+
     def keep(self, consumer: Consumer, leases: set[tuple[int, int]]) -> None:
         """A consumer came back, and has only these (partition, lease): give back its others."""
         now_ms = self._state.clock.steady_ms()

@@ -46,6 +46,8 @@ from penstock.wire.records import Record
 
 Wrap = Callable[[Delivery, list[Record]], list[Any]]
 
+BYTES_MAX: Final = 2**63 - 1  # What a consumer takes at a time, unless somebody says less.
+
 # From a message that somebody waits for to one that lay over the weekend.
 WAITED_MS: Final = (
     1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000,
@@ -130,6 +132,8 @@ class Consumer:
         self.turn = 0  # The partition to look at first, so that none is starved.
         self.closed = False
         self.takes_batches = False  # It is handed record batches, not messages: a front end's.
+        self.wanted: frozenset[int] | None = None  # Queue groups: only these partitions; None: all.
+        self.bytes_max = BYTES_MAX  # About so many at a time.
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
 
 

@@ -20,6 +20,8 @@ from penstock.frontends.kafka import (
     produce,
     replicas,
     sasl,
+    share,
+    share_groups,
     topics,
     transactions,
 )
@@ -27,7 +29,7 @@ from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
-    offsets, consumer_groups, transactions,
+    offsets, consumer_groups, share_groups, share, transactions,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

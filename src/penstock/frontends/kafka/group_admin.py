@@ -1,7 +1,8 @@
 """Looking at groups, and deleting them: DescribeGroups, ListGroups, DeleteGroups.
 
 What a Kafka client calls a group is a membership over topics, and on each topic the stream
-group of its name.  One without members is there as long as it has come somewhere."""
+group of its name.  One without members is there as long as it has come somewhere.  What it calls a share
+group is, on each topic, the queue group of its name."""
 
 from penstock.broker.at_once import now
 from penstock.errors import PenstockError
@@ -96,7 +97,8 @@ async def _delete(call: Call[DeleteGroupsRequest], name: str) -> int:
     try:
         code = now(call.operations.check_delete_group(name))
         if not code:
-            for topic in now(call.operations.placed_topics(name)):
+            operations = call.operations
+            for topic in now(operations.placed_topics(name)) or now(operations.queued_topics(name)):
                 await call.run(call.operations.delete_group(topic, name))
     except PenstockError as error:
         return group_code(error)

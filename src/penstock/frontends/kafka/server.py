@@ -72,6 +72,7 @@ class KafkaListener:
         while self.open:
             self._empty.clear()
             await self._empty.wait()
+        self.shared.shares.close()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
@@ -99,6 +100,7 @@ class KafkaListener:
         if connection.counted:
             self._connections.leave()
         self.open.discard(connection)
+        self.shared.shares.lost(connection.session)
         self._empty.set()
 
     def _end_stranger(self, connection: Connection) -> None:

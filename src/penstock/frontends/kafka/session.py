@@ -10,6 +10,7 @@ from penstock.clock import Clock
 from penstock.config import TopicSettings
 from penstock.errors import Unauthenticated
 from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, address
+from penstock.frontends.kafka.shares import Shares
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.security.scram import ScramLogin
@@ -36,6 +37,7 @@ class Shared:
         self.settings = settings
         self.clock = clock
         self.defaults = defaults  # What a new topic is like.
+        self.shares = Shares(broker)
         self.publish_bytes = 0  # Of produce requests that were not answered yet.
         # Where all clients are told to come; None: wherever each has reached us.
         self.advertised = None if settings.advertised == AUTO else address("advertised", settings.advertised)

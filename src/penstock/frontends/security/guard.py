@@ -245,6 +245,7 @@ def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
 TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "topics": _visible_names,
     "placed_topics": _visible_names,
+    "queued_topics": _visible_names,
     "member_groups": _visible_groups,
     "waiting": _visible_counts,
     "overview": _visible_lines,

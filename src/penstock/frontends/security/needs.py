@@ -72,6 +72,8 @@ NEEDS: Final = {
     "places": Need("describe", group=1),
     "unsettled_places": Need("describe", group=1),
     "placed_topics": Need("describe", None, group=0),
+    "queued_topics": Need("describe", None, group=0),
+    "check_share_group": Need("consume", None, group=0),
     "forget_places": Need("consume", group=1),
     "member_groups": Need("describe", None),
     "member_group": Need("describe", None, group=0),

@@ -1,0 +1,334 @@
+"""Records that a group shares: ShareFetch, ShareAcknowledge.
+
+    ShareFetch ──> session ──> answers it carries ──> what is there ──> else wait ──> records, who holds them
+
+A fetch takes what the queue groups of its topics lend to its member: up to its records and about its
+bytes.  If there is nothing, it waits on all the topics, and the first that has something ends it.  So does
+a request that comes behind (``hurry``), because its answer would have to wait, too.  The wait is the
+broker's own, which looks and waits in one step: no arrival is missed.
+
+What was lent and cannot be sent, because the connection or the session is gone, is given back, and the
+attempt does not count.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+from penstock.broker.at_once import now
+from penstock.broker.driver import Running
+from penstock.broker.leases import LeasedBatch
+from penstock.broker.queues import NO_LEASE
+from penstock.errors import PenstockError
+from penstock.frontends.kafka.acknowledgements import settle
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.groups import group_code
+from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer, ShareSession
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.share import (
+    AcquiredRecords,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeResponsePartitionData,
+    ShareAcknowledgeTopicResponse,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchResponsePartitionData,
+)
+from penstock.wire.records import decode_batch, read_header
+from penstock.wire.rewriting import encode_records
+
+LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
+COUNT_MAX: Final = 2**15 - 1  # The highest delivery count that the protocol can tell.
+
+Found = tuple[Sharer, ShareSession]
+
+
+class ShareFetch:
+    """One fetch under way."""
+
+    def __init__(self, call: Call[ShareFetchRequest]) -> None:
+        self._call = call
+        self._request = call.request
+        self._records_left = call.request.max_records
+        self._bytes_left = call.request.max_bytes
+        self._lock_ms = 0
+        self._told: dict[tuple[bytes, int], ShareFetchResponsePartitionData] = {}
+        self._got: list[tuple[Share, list[LeasedBatch]]] = []
+        self._waits: dict[Share, Running | None] = {}
+        self._woken = asyncio.Event()
+        self._hurried = False
+        self._over = False  # What still comes is given back.
+
+    def hurry(self) -> None:
+        """Answer now, with what there is."""
+        self._hurried = True
+        self._woken.set()
+
+    async def answer(self) -> ShareFetchResponse:
+        """All of it."""
+        try:
+            found = self._open()
+        except PenstockError as error:
+            return ShareFetchResponse(error_code=group_code(error), error_message=words_of(error))
+        if not isinstance(found, tuple):
+            return ShareFetchResponse(error_code=found)
+        member, session = found
+        self._note(session)
+        await self._settle(member)
+        if self._request.share_session_epoch == CLOSE:
+            self._call.shared.shares.end_session(member)
+        elif not self._request.is_renew_ack:
+            await self._acquire(member, session)
+        return self._response()
+
+    # The session.
+
+    def _open(self) -> Found | Code:
+        call, request = self._call, self._request
+        group, member = request.group_id or "", request.member_id or ""
+        if not group or not member:
+            return Code.INVALID_REQUEST
+        shares, owner = call.shared.shares, call.session
+        if request.share_session_epoch != OPEN:
+            return shares.turn(call.operations, group, member, owner, request.share_session_epoch)
+        if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
+            return Code.INVALID_REQUEST  # Whose would they be?
+        code = now(call.operations.check_share_group(group))
+        return code or shares.open_session(call.operations, group, member, owner)
+
+    def _note(self, session: ShareSession) -> None:
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                session.add(topic.topic_id, part.partition_index)
+        for forgotten in self._request.forgotten_topics_data:
+            session.forget(forgotten.topic_id, forgotten.partitions)
+
+    async def _settle(self, member: Sharer) -> None:
+        for topic in self._request.topics:
+            for part in topic.partitions:
+                if part.acknowledgement_batches:
+                    number, told = part.partition_index, part.acknowledgement_batches
+                    code = await settle(self._call, member, topic.topic_id, number, told)
+                    self._tell(topic.topic_id, number).acknowledge_error_code = code
+
+    # Taking.
+
+    async def _acquire(self, member: Sharer, session: ShareSession) -> None:
+        shares = await self._shares(member, session)
+        take = partial(self._take, member, session)
+        try:
+            for share in shares:
+                if self._records_left > 0 and self._bytes_left > 0:
+                    await self._look(share, take)
+            if shares and not self._got and not self._failed() and self._records_left > 0:
+                await self._wait(shares, take)
+        except BaseException:
+            self._over = True
+            for share in shares:
+                share.release_others()
+            raise
+
+    async def _shares(self, member: Sharer, session: ShareSession) -> list[Share]:
+        """The topics of the session, another one first each time."""
+        found: list[Share] = []
+        for topic_id, numbers in list(session.partitions.items()):
+            try:
+                share = await self._share(member, topic_id, numbers)
+            except PenstockError as error:
+                self._fail(topic_id, numbers, code_of(error))
+                continue
+            if share is not None:
+                found.append(share)
+        turn = session.epoch % len(found) if found else 0
+        self._lock_ms = min((share.consumer.visibility_ms for share in found), default=LOCK_MS)
+        return found[turn:] + found[:turn]
+
+    async def _share(self, member: Sharer, topic_id: bytes, numbers: set[int]) -> Share | None:
+        """The member's part of a topic, from which only the session's partitions are wanted."""
+        call = self._call
+        topic = call.session.names.get(topic_id)
+        if topic is None:
+            self._fail(topic_id, numbers, Code.UNKNOWN_TOPIC_ID)
+            return None
+        there = numbers.intersection(range(now(call.operations.layout(topic)).partitions))
+        self._fail(topic_id, numbers - there, Code.UNKNOWN_TOPIC_OR_PARTITION)
+        share = await member.share(topic)
+        share.wanted = frozenset(there)
+        return share
+
+    async def _look(self, share: Share, take: Any) -> None:
+        share.consumer.want(share.wanted, self._bytes_left)
+        try:
+            batches = await self._call.run(share.consumer.receive(self._records_left, 0))
+        except PenstockError as error:
+            self._refuse(share, error)
+        else:
+            take(share, batches)
+
+    def _take(self, member: Sharer, session: ShareSession, share: Share, batches: list[LeasedBatch]) -> None:
+        if self._over or member.session is not session:
+            share.release_others()
+        elif batches:
+            share.take(batches)
+            self._got.append((share, batches))
+            self._records_left -= sum(batch.end - batch.start for batch in batches)
+            self._bytes_left -= sum(len(batch.data) for batch in batches)
+
+    # Waiting.
+
+    async def _wait(self, shares: list[Share], take: Any) -> None:
+        """Until one of the topics has something, or the time is over, or somebody is in a hurry."""
+        if not self._hurried:
+            self._woken.clear()
+        for share in shares:
+            self._waits[share] = None
+            work = share.consumer.receive(self._records_left, max(self._request.max_wait_ms, 0))
+            running = self._call.start(work, partial(self._came, share, take))
+            if share in self._waits:
+                self._waits[share] = running
+        await self._woken.wait()
+        self._call_off()
+        while self._waits:  # These are about to end.
+            self._woken.clear()
+            await self._woken.wait()
+
+    def _came(self, share: Share, take: Any, batches: Any, error: BaseException | None) -> None:
+        self._waits.pop(share, None)
+        self._woken.set()
+        if error is not None:
+            self._refuse(share, error)
+        else:
+            take(share, batches)
+        if error is not None or batches:
+            self._call_off()  # What others could bring would be too much.
+
+    def _call_off(self) -> None:
+        for share, running in list(self._waits.items()):
+            if running is not None and running.call_off():
+                del self._waits[share]
+
+    # Telling.
+
+    def _tell(self, topic_id: bytes, number: int) -> ShareFetchResponsePartitionData:
+        known = self._told.get((topic_id, number))
+        if known is None:
+            known = ShareFetchResponsePartitionData(partition_index=number)
+            self._told[topic_id, number] = known
+        return known
+
+    def _fail(self, topic_id: bytes, numbers: set[int], code: int) -> None:
+        for number in sorted(numbers):
+            self._tell(topic_id, number).error_code = code
+
+    def _refuse(self, share: Share, error: BaseException) -> None:
+        code = Code.UNKNOWN_TOPIC_ID if share.is_gone else code_of(error)
+        self._fail(share.topic_id, set(share.wanted), code)
+
+    def _failed(self) -> bool:
+        return any(told.error_code or told.acknowledge_error_code for told in self._told.values())
+
+    def _response(self) -> ShareFetchResponse:
+        for share, batches in self._got:
+            for number in sorted({batch.partition for batch in batches}):
+                lent = sorted((one for one in batches if one.partition == number), key=_start)
+                told = self._tell(share.topic_id, number)
+                told.records = joined(lent)
+                told.acquired_records = [line for batch in lent for line in acquired(share, batch)]
+        topics: dict[bytes, ShareFetchableTopicResponse] = {}
+        for (topic_id, _), told in self._told.items():
+            topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[]))
+            topic.partitions.append(told)
+        return ShareFetchResponse(
+            acquisition_lock_timeout_ms=self._lock_ms or LOCK_MS, responses=list(topics.values())
+        )
+
+
+def _start(batch: LeasedBatch) -> int:
+    return batch.start
+
+
+def acquired(share: Share, batch: LeasedBatch) -> list[AcquiredRecords]:
+    """What a lease holds for the member: not what nobody gets."""
+    ranges = [(batch.start, batch.end)]
+    if batch.lease != NO_LEASE:
+        runs = now(share.consumer.unsettled(batch.partition, [batch.lease]))
+        ranges = [(start, end) for _, _, start, end in runs]
+    count = min(batch.attempt, COUNT_MAX)
+    return [
+        AcquiredRecords(first_offset=start, last_offset=end - 1, delivery_count=count)
+        for start, end in ranges
+    ]
+
+
+def joined(lent: list[LeasedBatch]) -> bytes:
+    """The record batches of several leases in order, and each record once.
+
+    Two leases may have parts of one batch, which is whole in both if it is compressed.
+    """
+    if len(lent) == 1:
+        return lent[0].data
+    pieces: dict[tuple[int, int], bytes] = {}
+    for batch in lent:
+        at = 0
+        while at < len(batch.data):
+            header = read_header(batch.data, at)
+            pieces[header.base_offset, header.next_offset] = batch.data[at : at + header.size]
+            at += header.size
+    ordered = sorted(pieces)
+    if all(before[1] <= after[0] for before, after in pairwise(ordered)):
+        return b"".join(pieces[extent] for extent in ordered)
+    records = {record.offset: record for piece in pieces.values() for record in decode_batch(piece)}
+    return encode_records([records[offset] for offset in sorted(records)])
+
+
+def share_fetch(call: Call[ShareFetchRequest]) -> Coroutine[Any, Any, ShareFetchResponse]:
+    """Records for a member of a group, which others do not get meanwhile."""
+    fetch = ShareFetch(call)
+    call.hurry = fetch.hurry
+    return fetch.answer()
+
+
+async def share_acknowledge(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+    """Answers for such records."""
+    request = call.request
+    group, name, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
+    if not group or not name:
+        return ShareAcknowledgeResponse(error_code=Code.INVALID_REQUEST)
+    if epoch == OPEN:
+        return ShareAcknowledgeResponse(error_code=Code.INVALID_SHARE_SESSION_EPOCH)
+    try:
+        found = call.shared.shares.turn(call.operations, group, name, call.session, epoch)
+    except PenstockError as error:
+        return ShareAcknowledgeResponse(error_code=group_code(error), error_message=words_of(error))
+    if not isinstance(found, tuple):
+        return ShareAcknowledgeResponse(error_code=found)
+    member, _ = found
+    responses = [
+        ShareAcknowledgeTopicResponse(
+            topic_id=topic.topic_id,
+            partitions=[
+                ShareAcknowledgeResponsePartitionData(
+                    partition_index=part.partition_index,
+                    error_code=await settle(
+                        call, member, topic.topic_id, part.partition_index, part.acknowledgement_batches
+                    ),
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    if epoch == CLOSE:
+        call.shared.shares.end_session(member)
+    return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=LOCK_MS, responses=responses)
+
+
+APIS = (
+    Api(request=ShareFetchRequest, response=ShareFetchResponse, handler=share_fetch),
+    Api(request=ShareAcknowledgeRequest, response=ShareAcknowledgeResponse, handler=share_acknowledge),
+)
