@@ -72,6 +72,14 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
                 member.working = member.wanted
             member.beat(self.group, self.topics, self.now_ms, lost=lost)
 
+    @rule(name=st.sampled_from(NAMES))
+    def all_but_one_obey(self, name: str) -> None:
+        """That one is alive, and does what it did."""
+        for _ in range(5):
+            for each in self.members:
+                self.beat(each, each != name, lost=False)
+                self.no_partition_is_with_two_members()
+
     @rule(name=st.sampled_from(NAMES), epoch=st.sampled_from([LEAVE, LEAVE_FOR_NOW]))
     def leave(self, name: str, epoch: int) -> None:
         member = self.members.pop(name, None)
