@@ -198,16 +198,21 @@ async def test_a_group_is_described_with_its_members(broker: AsyncTestBroker) ->
     assert [(one.client_id, one.assignment) for one in state.members] == [("a", b"all")]
 
 
-async def test_groups_are_those_with_members_and_those_with_a_place(broker: AsyncTestBroker) -> None:
+async def test_groups_are_those_with_members_those_with_a_place_and_share_groups(
+    broker: AsyncTestBroker,
+) -> None:
     await alone(broker)
     await commit(broker, Committer(), "gone")
     await broker.create_group("orders", "workers")
 
     states = await broker.run(broker.operations.member_groups())
 
-    assert [(state.group, state.state) for state in states] == [("billing", "Stable"), ("gone", "Empty")]
+    assert [(state.group, state.state, state.kind) for state in states] == [
+        ("billing", "Stable", "classic"),
+        ("gone", "Empty", "classic"),
+        ("workers", "Empty", "share"),
+    ]
     assert await broker.run(broker.operations.member_group("nobody")) is None
-    assert await broker.run(broker.operations.member_group("workers")) is None
 
 
 async def test_members_are_the_consumers_of_the_topics_they_read(broker: AsyncTestBroker) -> None:
