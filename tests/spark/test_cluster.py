@@ -4,24 +4,26 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.server.process import Server, environment
+from tests.server.process import Server
+from tests.spark.archived import RECORDS as REPLAYED
+from tests.spark.archived import half_deleted
 from tests.spark.cluster import Cluster, eventually
+from tests.spark.drivers import Driver
 
 import penstock
+from penstock.spark.lake.logged import checked
+from penstock.spark.lake.table import LakeTable
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
-DRIVER = Path(__file__).with_name("driver.py")
 RECORDS = 20_000
-DRIVER_S = 270.0  # The longest that a driver may take: less than a test may.
+ARCHIVED = 8_000
 
 
 @pytest.fixture(scope="module")
@@ -34,42 +36,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """A broker that a test may kill."""
-    with Server(tmp_path) as running:
+    with Server(tmp_path, settings={"PENSTOCK_BROKER__MAINTENANCE": "50ms"}) as running:
         yield running
 
 
-class Driver:
-    """One program on the cluster, in a process of its own."""
-
-    def __init__(self, cluster: Cluster, server: Server, program: str, folder: Path) -> None:
-        self.log = folder / "driver.log"
-        servers = f"127.0.0.1:{server.ports['native']}"
-        own = {"PYSPARK_PYTHON": cluster.python, "SETTINGS": json.dumps(cluster.settings),
-               "SPARK_LOCAL_IP": "127.0.0.1"}  # fmt: skip
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(DRIVER), program, cluster.url, servers, str(folder)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment() | own,
-                start_new_session=True,  # Its JVM goes with it.
-            )
-
-    def finish(self) -> str:
-        """What it printed, when it has ended well."""
-        try:
-            output, _ = self.process.communicate(timeout=DRIVER_S)
-        finally:
-            self.kill()
-        assert self.process.returncode == 0, self.log.read_text()[-5000:]
-        return output
-
-    def kill(self) -> None:
-        """Driver and JVM."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
+def started(cluster: Cluster, server: Server, program: str, folder: Path, **variables: str) -> Driver:
+    """One program on the cluster."""
+    own = {"PYSPARK_PYTHON": cluster.python, "SETTINGS": json.dumps(cluster.settings)}
+    return Driver(program, cluster.url, server, folder, **own, **variables)
 
 
 def everything_in(broker: penstock.Broker, topic: str) -> list[bytes]:
@@ -82,19 +56,26 @@ def everything_in(broker: penstock.Broker, topic: str) -> list[bytes]:
     return found
 
 
-def test_executors_that_have_no_penstock_read_and_write_topics(
-    cluster: Cluster, server: Server, tmp_path: Path
+def test_executors_that_have_no_penstock_and_no_key_read_and_write_topics(
+    cluster: Cluster, tmp_path: Path
 ) -> None:
-    with penstock.connect(server.url) as broker:
-        broker.create_topic("table", partitions=2)
-        broker.create_topic("out", partitions=2)
+    asking = {"PENSTOCK_SECURITY__AUTHENTICATION": "true"}
+    with Server(tmp_path, settings=asking) as server:
+        with penstock.connect(server.url, key=server.facts["key"]) as broker:
+            for topic in ("table", "out"):
+                broker.create_topic(topic, partitions=2)
+            grants = [penstock.Grant(role="producer"), penstock.Grant(role="reader", topics=["table"])]
+            key = broker.create_key("spark", grants).key
 
-        told = Driver(cluster, server, "shipped", tmp_path).finish()
+            told = started(cluster, server, "shipped", tmp_path, KEY=key).finish()
 
-        assert told.splitlines() == [f"1000 {sum(range(1000)):.1f}", "penstock_shipped", "done"]
-        expected = sorted(b"v%d" % number for number in range(1000))
-        assert sorted(everything_in(broker, "table")) == expected
-        assert sorted(everything_in(broker, "out")) == expected
+            assert told.splitlines() == [f"1000 {sum(range(1000)):.1f}", "penstock_shipped", "done"]
+            expected = sorted(b"v%d" % number for number in range(1000))
+            assert sorted(everything_in(broker, "table")) == expected
+            assert sorted(everything_in(broker, "out")) == expected
+    places = [tmp_path / "driver.log", *(tmp_path / "checkpoint").rglob("*"), *cluster.folder.rglob("std*")]
+    kept = "".join(path.read_text(errors="replace") for path in places if path.is_file())
+    assert key.rpartition("_")[2] not in kept
 
 
 def test_whatever_is_killed_every_record_arrives_once(
@@ -102,18 +83,13 @@ def test_whatever_is_killed_every_record_arrives_once(
 ) -> None:
     """Driver, executors, Python workers and broker die by SIGKILL while a query runs from topic to topic."""
     chance = random.Random()  # No seed: other moments every time.
-    with penstock.connect(server.url) as broker:
-        broker.create_topic("in", partitions=2)
-        broker.create_topic("out", partitions=3)
-        for first in range(0, RECORDS, 1000):
-            broker.publish_batch("in", [b"%d" % number for number in range(first, first + 1000)])
-
-    driver = Driver(cluster, server, "stream", tmp_path)
+    publish_in(server, RECORDS)
+    driver = started(cluster, server, "stream", tmp_path)
 
     def kill_driver() -> None:
         nonlocal driver
         driver.kill()
-        driver = Driver(cluster, server, "stream", tmp_path)
+        driver = started(cluster, server, "stream", tmp_path)
 
     def kill_broker() -> None:
         server.kill()
@@ -141,6 +117,60 @@ def test_whatever_is_killed_every_record_arrives_once(
         counts = Counter(everything_in(broker, "out"))
         assert counts == Counter(b"%d" % number for number in range(RECORDS))
     server.check_log()
+
+
+def test_executors_that_are_killed_leave_each_record_in_the_lake_once(
+    cluster: Cluster, server: Server, tmp_path: Path
+) -> None:
+    publish_in(server, ARCHIVED)
+    lake = str(server.data / "lake")
+
+    def archived() -> int:
+        return sum(LakeTable.open(lake, "in").row_counts().values())
+
+    kill_executors(cluster, started(cluster, server, "archive", tmp_path), archived, ARCHIVED)
+
+    assert archived() == ARCHIVED
+    with penstock.connect(server.url) as broker:
+        for check in checked(broker, LakeTable.open(lake, "in")):
+            assert (check.findings, check.next) == ([], check.log_end)
+
+
+def test_executors_that_are_killed_leave_each_record_in_its_replay_once(
+    cluster: Cluster, server: Server, tmp_path: Path
+) -> None:
+    with penstock.connect(server.url) as broker:
+        half_deleted(broker, "in", str(server.data / "lake"))
+        broker.create_topic("out", partitions=2)
+
+    driver = started(cluster, server, "replay", tmp_path)
+    kill_executors(cluster, driver, lambda: arrived(server), REPLAYED)
+
+    with penstock.connect(server.url) as broker:
+        counts = Counter(everything_in(broker, "out"))
+        assert counts == Counter(b"%d" % number for number in range(REPLAYED))
+
+
+def kill_executors(cluster: Cluster, driver: Driver, done: Callable[[], int], records: int) -> None:
+    """Kill two while a driver does its work, each when it has come somewhere; then let it finish."""
+    chance = random.Random()
+    try:
+        for mark in sorted(chance.sample(range(1, records * 3 // 4), 2)):
+            eventually(lambda mark=mark: done() >= mark)  # type: ignore[misc]
+            assert driver.running, driver.log.read_text()[-5000:]
+            kill_one(chance, cluster.executors)
+        driver.finish()
+    finally:
+        driver.kill()
+
+
+def publish_in(server: Server, records: int) -> None:
+    """Numbers in the topic ``in``, and an empty topic ``out``."""
+    with penstock.connect(server.url) as broker:
+        broker.create_topic("in", partitions=2)
+        broker.create_topic("out", partitions=3)
+        for first in range(0, records, 1000):
+            broker.publish_batch("in", [b"%d" % number for number in range(first, first + 1000)])
 
 
 def arrived(server: Server) -> int:

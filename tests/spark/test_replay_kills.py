@@ -12,33 +12,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.server.process import PATIENCE_S, Server, until
+from tests.server.process import PATIENCE_S, Server
 from tests.spark import replay_process
-from tests.spark.archived import archive
+from tests.spark.archived import RECORDS, half_deleted
 
 import penstock
 
 pytestmark = pytest.mark.slow
 
 ROUNDS = 8
-RECORDS = 6000
-LAKE_RECORDS = 4000
-
-
-def half_deleted(broker: penstock.Broker, lake: str) -> None:
-    broker.create_topic("orders", partitions=2, segment_bytes=20_000)
-    publish(broker, 0, LAKE_RECORDS)
-    archive(broker, "orders", lake)
-    broker.alter_topic("orders", retention="1ms")
-    until(lambda: all(each.start == each.end for each in broker.describe_topic("orders").partitions))
-    broker.alter_topic("orders", retention="7d")
-    publish(broker, LAKE_RECORDS, RECORDS)
-
-
-def publish(broker: penstock.Broker, start: int, end: int) -> None:
-    for number in range(start, end, 50):
-        some = range(number, number + 50)
-        broker.publish_batch("orders", [penstock.Message(b"%d" % each, key=str(each % 7)) for each in some])
 
 
 def killed_again_and_again(server: Server, *words: str) -> None:
@@ -74,7 +56,7 @@ def test_a_replay_to_a_topic_is_there_once_whoever_is_killed(tmp_path: Path) -> 
     with Server(tmp_path, settings={"PENSTOCK_BROKER__MAINTENANCE": "50ms"}) as server:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
-            half_deleted(broker, lake)
+            half_deleted(broker, "orders", lake)
 
         killed_again_and_again(server, servers, lake, "to", "copy")
 
@@ -89,7 +71,7 @@ def test_a_group_gets_everything_whoever_is_killed(tmp_path: Path) -> None:
     with Server(tmp_path, settings={"PENSTOCK_BROKER__MAINTENANCE": "50ms"}) as server:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
-            half_deleted(broker, lake)
+            half_deleted(broker, "orders", lake)
 
         killed_again_and_again(server, servers, lake, "group", "audit")
 
