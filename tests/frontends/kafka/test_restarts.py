@@ -21,6 +21,7 @@ def test_messages_times_and_the_topics_id_are_there_after_a_restart(tmp_path: Pa
         for second in (20, 10):
             made.produce("orders", b"%d" % second, partition=0, timestamp=1_700_000_000_000 + second)
         assert made.flush(10) == 0
+        server.run(server.broker.alter_topic("orders", retention=None))
         ids.append(topic_id(server))
 
     for server in serving(str(tmp_path)):
