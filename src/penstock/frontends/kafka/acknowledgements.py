@@ -1,4 +1,4 @@
-"""What a share consumer says of the records it was lent.
+"""What a share consumer says of the records it was lent: ShareAcknowledge, and what a ShareFetch carries.
 
     acknowledgement batches ──> spans: (type, start, end) ──> with the leases that hold them ──> the broker
 
@@ -15,13 +15,18 @@ from typing import Any, Final
 from penstock.broker.queues import Run
 from penstock.errors import PenstockError
 from penstock.failure import describe_error
-from penstock.frontends.kafka.call import Call
-from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.shares import Share, Sharer
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.groups import group_code
+from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.share import (
+    AcknowledgeTopic,
     ShareAcknowledgeRequest,
     ShareAcknowledgeRequestAcknowledgementBatch,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeResponsePartitionData,
+    ShareAcknowledgeTopicResponse,
     ShareFetchRequest,
     ShareFetchRequestAcknowledgementBatch,
 )
@@ -128,3 +133,42 @@ def match(held: list[Run], spans: list[Span]) -> Answers | None:
             answers.setdefault(kind, []).append((partition, lease, position, min(until, end)))
             position = min(until, end)
     return answers
+
+
+async def share_acknowledge(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+    """Answers of a member, without a fetch."""
+    request = call.request
+    group, name, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
+    if not group or not name:
+        return ShareAcknowledgeResponse(error_code=Code.INVALID_REQUEST)
+    if epoch == OPEN:
+        return ShareAcknowledgeResponse(error_code=Code.INVALID_SHARE_SESSION_EPOCH)
+    try:
+        found = call.shared.shares.turn(call.operations, group, name, call.session, epoch)
+    except PenstockError as error:
+        return ShareAcknowledgeResponse(error_code=group_code(error), error_message=words_of(error))
+    if not isinstance(found, tuple):
+        return ShareAcknowledgeResponse(error_code=found)
+    member, _ = found
+    responses = [await _topic(call, member, topic) for topic in request.topics]
+    if epoch == CLOSE:
+        call.shared.shares.end_session(member)
+    return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=member.lock_ms, responses=responses)
+
+
+async def _topic(
+    call: Call[ShareAcknowledgeRequest], member: Sharer, topic: AcknowledgeTopic
+) -> ShareAcknowledgeTopicResponse:
+    parts = [
+        ShareAcknowledgeResponsePartitionData(
+            partition_index=part.partition_index,
+            error_code=await settle(
+                call, member, topic.topic_id, part.partition_index, part.acknowledgement_batches
+            ),
+        )
+        for part in topic.partitions
+    ]
+    return ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=parts)
+
+
+APIS = (Api(request=ShareAcknowledgeRequest, response=ShareAcknowledgeResponse, handler=share_acknowledge),)

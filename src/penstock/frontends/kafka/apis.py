@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.frontends.kafka import (
+    acknowledgements,
     cluster,
     configs,
     consumer_groups,
@@ -29,7 +30,7 @@ from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
-    offsets, consumer_groups, share_groups, share, transactions,
+    offsets, consumer_groups, share_groups, share, acknowledgements, transactions,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

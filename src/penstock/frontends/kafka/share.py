@@ -1,4 +1,4 @@
-"""Records that a group shares: ShareFetch, ShareAcknowledge.
+"""Records that a group shares: ShareFetch.
 
     ShareFetch ──> session ──> answers it carries ──> what is there ──> else wait ──> records, who holds them
 
@@ -30,10 +30,6 @@ from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer, ShareSes
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.share import (
     AcquiredRecords,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareAcknowledgeResponsePartitionData,
-    ShareAcknowledgeTopicResponse,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
@@ -42,7 +38,6 @@ from penstock.wire.kafka.messages.share import (
 from penstock.wire.records import decode_batch, read_header
 from penstock.wire.rewriting import encode_records
 
-LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 COUNT_MAX: Final = 2**15 - 1  # The highest delivery count that the protocol can tell.
 
 Found = tuple[Sharer, ShareSession]
@@ -56,7 +51,6 @@ class ShareFetch:
         self._request = call.request
         self._records_left = call.request.max_records
         self._bytes_left = call.request.max_bytes
-        self._lock_ms = 0
         self._told: dict[tuple[bytes, int], ShareFetchResponsePartitionData] = {}
         self._got: list[tuple[Share, list[LeasedBatch]]] = []
         self._waits: dict[Share, Running | None] = {}
@@ -84,7 +78,7 @@ class ShareFetch:
             self._call.shared.shares.end_session(member)
         elif not self._request.is_renew_ack:
             await self._acquire(member, session)
-        return self._response()
+        return self._response(member.lock_ms)
 
     # The session.
 
@@ -145,7 +139,6 @@ class ShareFetch:
             if share is not None:
                 found.append(share)
         turn = session.epoch % len(found) if found else 0
-        self._lock_ms = min((share.consumer.visibility_ms for share in found), default=LOCK_MS)
         return found[turn:] + found[:turn]
 
     async def _share(self, member: Sharer, topic_id: bytes, numbers: set[int]) -> Share | None:
@@ -232,7 +225,7 @@ class ShareFetch:
     def _failed(self) -> bool:
         return any(told.error_code or told.acknowledge_error_code for told in self._told.values())
 
-    def _response(self) -> ShareFetchResponse:
+    def _response(self, lock_ms: int) -> ShareFetchResponse:
         for share, batches in self._got:
             for number in sorted({batch.partition for batch in batches}):
                 lent = sorted((one for one in batches if one.partition == number), key=_start)
@@ -243,9 +236,7 @@ class ShareFetch:
         for (topic_id, _), told in self._told.items():
             topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[]))
             topic.partitions.append(told)
-        return ShareFetchResponse(
-            acquisition_lock_timeout_ms=self._lock_ms or LOCK_MS, responses=list(topics.values())
-        )
+        return ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))
 
 
 def _start(batch: LeasedBatch) -> int:
@@ -293,42 +284,4 @@ def share_fetch(call: Call[ShareFetchRequest]) -> Coroutine[Any, Any, ShareFetch
     return fetch.answer()
 
 
-async def share_acknowledge(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
-    """Answers for such records."""
-    request = call.request
-    group, name, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
-    if not group or not name:
-        return ShareAcknowledgeResponse(error_code=Code.INVALID_REQUEST)
-    if epoch == OPEN:
-        return ShareAcknowledgeResponse(error_code=Code.INVALID_SHARE_SESSION_EPOCH)
-    try:
-        found = call.shared.shares.turn(call.operations, group, name, call.session, epoch)
-    except PenstockError as error:
-        return ShareAcknowledgeResponse(error_code=group_code(error), error_message=words_of(error))
-    if not isinstance(found, tuple):
-        return ShareAcknowledgeResponse(error_code=found)
-    member, _ = found
-    responses = [
-        ShareAcknowledgeTopicResponse(
-            topic_id=topic.topic_id,
-            partitions=[
-                ShareAcknowledgeResponsePartitionData(
-                    partition_index=part.partition_index,
-                    error_code=await settle(
-                        call, member, topic.topic_id, part.partition_index, part.acknowledgement_batches
-                    ),
-                )
-                for part in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    if epoch == CLOSE:
-        call.shared.shares.end_session(member)
-    return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=LOCK_MS, responses=responses)
-
-
-APIS = (
-    Api(request=ShareFetchRequest, response=ShareFetchResponse, handler=share_fetch),
-    Api(request=ShareAcknowledgeRequest, response=ShareAcknowledgeResponse, handler=share_acknowledge),
-)
+APIS = (Api(request=ShareFetchRequest, response=ShareFetchResponse, handler=share_fetch),)

@@ -32,6 +32,7 @@ from penstock.types import NAME_LENGTH_MAX
 from penstock.wire.kafka.codes import Code
 
 SESSION_S: Final = 45  # A member that says nothing for so long is gone; Kafka's default.
+LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 MEMBERS_MAX: Final = 10_000  # Of all share groups, at a time.
 OPEN, CLOSE = 0, -1  # Epochs of a session, and of a member.
 EPOCH_MAX: Final = 2**31 - 1  # The next one is 1.
@@ -146,6 +147,11 @@ class Sharer:
             return known
         self._shares[topic] = made
         return made
+
+    @property
+    def lock_ms(self) -> int:
+        """How long it may hold what it is lent, on all its topics."""
+        return min((share.consumer.visibility_ms for share in self._shares.values()), default=LOCK_MS)
 
     def _name(self) -> str:
         """The consumer's, in traces and group descriptions; a member id may have any characters."""
