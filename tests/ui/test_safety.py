@@ -46,7 +46,7 @@ async def log_in(http: Place, page: Page, password: str = "correct horse battery
 
 async def test_a_login_is_asked_for_and_lasts(secured: Place, page: Page) -> None:
     await log_in(secured, page, "something else")
-    await expect(page.get_by_role("alert")).to_contain_text("the name or the password is not right")
+    await expect(page.get_by_role("alert")).to_have_text("The name or the password is not right.")
 
     await log_in(secured, page)
     await expect(page.get_by_role("heading", name="Overview")).to_be_visible()

@@ -49,7 +49,7 @@ export function loginPage({ redraw, entered }) {
               }),
             ),
           ],
-      shown.problem && problemNote({ message: shown.problem.message }),
+      shown.problem && problemNote({ message: reason(shown.problem) }),
       h("button", { type: "submit", class: "primary", disabled: shown.busy }, "Log in"),
       button(
         shown.byKey ? "With a user and a password" : "With an API key",
@@ -64,4 +64,10 @@ export function loginPage({ redraw, entered }) {
   }
 
   return { title: "Log in", every: 1e9, refresh: async () => {}, view };
+}
+
+// The rest of the sentence is for programs.
+function reason(problem) {
+  const words = problem.message.split("; ")[0];
+  return `${words[0].toUpperCase()}${words.slice(1)}.`;
 }
