@@ -215,6 +215,28 @@ async def test_groups_are_those_with_members_those_with_a_place_and_share_groups
     assert await broker.run(broker.operations.member_group("nobody")) is None
 
 
+async def test_a_queue_group_is_deleted_when_nobody_consumes(broker: AsyncTestBroker) -> None:
+    consumer = await broker.consumer("orders", group="workers")
+    busy = await broker.run(broker.operations.check_delete_group("workers"))
+    await consumer.close()
+
+    assert busy == Code.NON_EMPTY_GROUP
+    assert await broker.run(broker.operations.check_delete_group("workers")) == Code.NONE
+    assert await broker.run(broker.operations.queued_topics("workers")) == ["orders"]
+
+
+async def test_a_share_group_has_a_name_that_no_other_type_has(broker: AsyncTestBroker) -> None:
+    await alone(broker)
+    await commit(broker, Committer(), "gone")
+    await broker.create_group("orders", "workers")
+
+    async def check(name: str) -> Code:
+        return await broker.run(broker.operations.check_share_group(name))
+
+    assert await check("billing") == await check("gone") == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert await check("workers") == await check("new") == Code.NONE
+
+
 async def test_members_are_the_consumers_of_the_topics_they_read(broker: AsyncTestBroker) -> None:
     joined = await alone(broker)
     await commit(broker, committer(joined))

@@ -4,16 +4,18 @@ from typing import Any, Final
 
 import pytest
 from tests.frontends.kafka.clients import publish
-from tests.frontends.kafka.conftest import PARTITIONS, Server
+from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
+from penstock.access import Grant
 from penstock.frontends.kafka import shares
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import group_admin, share
+from penstock.wire.kafka.messages import group_admin, sasl, share
 from penstock.wire.records import decode_batch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 WAIT_MS: Final = 20_000
+PASSWORD: Final = "correct horse"
 Ack = tuple[int, int, list[int]]  # The first offset, the last one, and what is said of them.
 
 
@@ -26,8 +28,7 @@ def orders(kafka: Server) -> bytes:
 def made(kafka: Server, topic: str = "orders", partitions: int = 1, **options: Any) -> bytes:
     kafka.run(kafka.broker.create_topic(topic, partitions=partitions))
     kafka.run(kafka.broker.create_group(topic, "billing", kind="queue", start="earliest", **options))
-    ids = {name: topic_id for topic_id, name in kafka.listener.session().names.items()}
-    return ids[topic]
+    return kafka.run(kafka.broker.run(kafka.broker.operations.layout(topic))).id
 
 
 def group(kafka: Server, topic: str = "orders") -> Any:
@@ -459,3 +460,46 @@ def test_a_group_that_delivers_at_most_once_needs_no_answers(kafka: Server) -> N
         assert lines(got) == [(0, 1, 1)]
         assert codes(acknowledge(raw, 1, orders, (0, 1, [ACCEPT])))[0] == Code.NONE
     assert group(kafka).lag == 0
+
+
+# Who may.
+
+
+def logged_in(kafka: Server, user: str) -> Raw:
+    raw = Raw(kafka)
+    raw.ask(sasl.SaslHandshakeRequest(mechanism="PLAIN"), sasl.SaslHandshakeResponse, 1)
+    told = sasl.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{PASSWORD}".encode())
+    assert raw.ask(told, sasl.SaslAuthenticateResponse, 2).error_code == Code.NONE
+    return raw
+
+
+def test_a_member_needs_the_right_to_its_group_and_topics_and_is_nobody_elses() -> None:
+    grants = {
+        "anna": Grant(role="consumer", topics=["orders"], groups=["billing"]),
+        "bert": Grant(role="consumer", topics=["orders"], groups=["billing"]),
+        "carl": Grant(role="consumer", topics=["orders"], groups=["other"]),
+        "dora": Grant(role="consumer", topics=["returns"], groups=["billing"]),
+    }
+    for kafka in serving(authentication=True):
+        orders = made(kafka)
+        kafka.run(kafka.broker.publish("orders", b"x"))
+        for user, grant in grants.items():
+            kafka.run(kafka.broker.set_user(user, PASSWORD, [grant]))
+        with (
+            logged_in(kafka, "anna") as anna,
+            logged_in(kafka, "bert") as bert,
+            logged_in(kafka, "carl") as carl,
+            logged_in(kafka, "dora") as dora,
+        ):
+            assert beat(anna, 0, "orders").error_code == Code.NONE
+            assert lines(fetch(anna, 0, orders)) == [(0, 0, 1)]
+            refused = Code.GROUP_AUTHORIZATION_FAILED
+            assert beat(bert, 1).error_code == beat(bert, 0, "orders").error_code == refused
+            assert fetch(bert, 0, orders).error_code == refused
+            assert acknowledge(bert, 1, orders, (0, 0, [ACCEPT])).error_code == refused
+            assert beat(carl, 0, "orders", member="n").error_code == refused
+            assert fetch(carl, 0, orders, member_id="n").error_code == refused
+            assert beat(dora, 0, "orders", member="d").error_code == refused
+            told = fetch(dora, 0, orders, member_id="d")
+            assert codes(told)[0] == Code.TOPIC_AUTHORIZATION_FAILED
+            assert codes(acknowledge(anna, 1, orders, (0, 0, [ACCEPT])))[0] == Code.NONE
