@@ -12,6 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from penstock.testing.broker import TestBroker
+    from penstock.testing.kafka import KafkaServer
 
 
 @pytest.fixture
@@ -21,3 +22,12 @@ def penstock() -> "Iterator[TestBroker]":
 
     with TestBroker.open() as broker:
         yield broker
+
+
+@pytest.fixture
+def penstock_kafka() -> "Iterator[KafkaServer]":
+    """The same behind a Kafka port: give ``penstock_kafka.address`` to a Kafka client."""
+    from penstock.testing.kafka import KafkaServer
+
+    with KafkaServer() as server:
+        yield server

@@ -3,10 +3,11 @@
     open, TestBroker          the broker in memory and in virtual time
     AsyncTestBroker           the same for asyncio
     ManualClock               the clock they use
+    KafkaServer               such a broker behind a Kafka port (penstock.testing.kafka)
     FaultyFiles, CrashDisk    disks that fail, for tests of the broker itself (penstock.testing.files)
 
 The pytest plugin gives every test that asks for it a ``penstock`` fixture: an
-open ``TestBroker``.
+open ``TestBroker``.  ``penstock_kafka`` is a ``KafkaServer``.
 """
 
 from penstock.testing.broker import AsyncTestBroker, TestBroker

@@ -333,20 +333,20 @@ def test_a_fetch_takes_no_more_records_or_bytes_than_it_asks_for(kafka: Server, 
 
 def test_the_records_of_several_leases_are_in_order_and_there_once(kafka: Server, orders: bytes) -> None:
     settings = {"compression.type": "zstd", "linger.ms": 100}
-    publish(kafka, [b"%d" % number for number in range(40)], settings=settings)
+    publish(kafka, [b"%d" % number for number in range(100)], settings=settings)
     with Raw(kafka) as raw:
         beat(raw, 0, "orders")
         fetch(raw, 0, orders, records=30)
         acknowledge(raw, 1, orders, (5, 9, [RELEASE]), (15, 19, [RELEASE]))
         got = fetch(raw, 2, orders)
 
-    assert lines(got) == [(5, 9, 2), (15, 19, 2), (30, 39, 1)]
+    assert lines(got) == [(5, 9, 2), (15, 19, 2), (30, 99, 1)]
     data, offsets, at = bytes(got.responses[0].partitions[0].records or b""), [], 0
     while at < len(data):
         offsets += [record.offset for record in decode_batch(data, at)]
         at += 12 + int.from_bytes(data[at + 8 : at + 12])
     assert offsets == sorted(set(offsets))
-    assert set(offsets) >= {*range(5, 10), *range(15, 20), *range(30, 40)}
+    assert set(offsets) >= {*range(5, 10), *range(15, 20), *range(30, 100)}
 
 
 def test_a_topic_that_is_deleted_is_an_error_of_its_partitions(kafka: Server, orders: bytes) -> None:

@@ -297,6 +297,12 @@ class Connection(asyncio.Protocol):
         self._set_reading()
         self._end_if_drained()
 
+    def hurry(self) -> None:
+        """Answer what waits for messages, but not what waits for other clients."""
+        for call in list(self._begun):
+            if call.hurry is not None and not call.api.waits:
+                call.hurry()
+
     def end(self) -> None:
         """Close, behind what was sent already."""
         self._ending = True
