@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import pytest
-from tests.frontends.kafka.clients import publish
+from tests.frontends.kafka.clients import producer, publish
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
@@ -122,7 +122,7 @@ def test_a_member_joins_stays_and_leaves(kafka: Server, orders: bytes) -> None:
         left = beat(raw, -1)
         gone = beat(raw, 1)
 
-    assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 1, 5000)
+    assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 1, 2000)
     assert joined.assignment is not None
     [topic] = joined.assignment.topic_partitions
     assert (topic.topic_id, topic.partitions) == (orders, [0])
@@ -373,6 +373,52 @@ def test_a_partition_that_is_not_there_is_an_error_of_its_own(kafka: Server, ord
     assert found == {0: Code.NONE, 1: Code.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_what_comes_for_a_fetch_whose_connection_is_lost_is_for_others(kafka: Server, orders: bytes) -> None:
+    with Raw(kafka) as lost, Raw(kafka) as other:
+        beat(other, 0, "orders", member="n")
+        fetch(other, 0, orders, member_id="n")
+        beat(lost, 0, "orders")
+        lost.send(fetching(0, orders, wait_ms=WAIT_MS), 1)
+        lost.__exit__(None, None, None)
+        publish_some(kafka, 1)
+        got = fetch(other, 1, orders, member_id="n", wait_ms=WAIT_MS)
+
+    assert lines(got) == [(0, 0, 1)]
+
+
+def test_what_a_transaction_has_aborted_is_not_acquired(kafka: Server, orders: bytes) -> None:
+    made = producer(kafka, {"transactional.id": "t"})
+    made.init_transactions()
+    for value, ends in ((b"yes", made.commit_transaction), (b"no", made.abort_transaction)):
+        made.begin_transaction()
+        made.produce("orders", value)
+        made.flush()
+        ends()
+    publish_some(kafka, 1)
+    with Raw(kafka) as raw:
+        beat(raw, 0, "orders")
+        got = fetch(raw, 0, orders)
+        offsets = [(first, last) for first, last, _ in lines(got)]
+        answer = acknowledge(raw, 1, orders, *((first, last, [ACCEPT]) for first, last in offsets))
+
+    assert offsets == [(0, 0), (4, 4)]
+    assert codes(answer)[0] == Code.NONE
+    assert group(kafka).lag == 0
+
+
+@pytest.mark.parametrize(("limit", "where"), [("PARTITIONS_MAX", "share"), ("TOPICS_MAX", "share_groups")])
+def test_a_session_and_a_member_have_their_limits(
+    kafka: Server, orders: bytes, monkeypatch: pytest.MonkeyPatch, limit: str, where: str
+) -> None:
+    monkeypatch.setattr(f"penstock.frontends.kafka.{where}.{limit}", 1)
+    with Raw(kafka) as raw:
+        if limit == "TOPICS_MAX":
+            assert beat(raw, 0, "orders", "returns").error_code == Code.INVALID_REQUEST
+        else:
+            assert fetch(raw, 0, orders, partitions=2).error_code == Code.INVALID_REQUEST
+            assert fetch(raw, 1, orders).error_code == Code.SHARE_SESSION_NOT_FOUND
+
+
 # Answers.
 
 
@@ -499,7 +545,7 @@ def test_a_member_needs_the_right_to_its_group_and_topics_and_is_nobody_elses() 
             assert acknowledge(bert, 1, orders, (0, 0, [ACCEPT])).error_code == refused
             assert beat(carl, 0, "orders", member="n").error_code == refused
             assert fetch(carl, 0, orders, member_id="n").error_code == refused
-            assert beat(dora, 0, "orders", member="d").error_code == refused
-            told = fetch(dora, 0, orders, member_id="d")
-            assert codes(told)[0] == Code.TOPIC_AUTHORIZATION_FAILED
+            not_the_topic = Code.TOPIC_AUTHORIZATION_FAILED
+            assert beat(dora, 0, "orders", member="d").error_code == not_the_topic
+            assert codes(fetch(dora, 0, orders, member_id="d"))[0] == not_the_topic
             assert codes(acknowledge(anna, 1, orders, (0, 0, [ACCEPT])))[0] == Code.NONE

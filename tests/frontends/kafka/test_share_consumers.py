@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 from tests.frontends.kafka.clients import publish, values
-from tests.frontends.kafka.conftest import Server
+from tests.frontends.kafka.conftest import Server, serving
 
 WAIT_S: Final = 20
 POLLS_MAX: Final = 200
@@ -256,3 +257,21 @@ def test_a_stream_group_of_that_name_is_a_clear_error(kafka: Server) -> None:
     with sharing(kafka) as consumer, pytest.raises(KafkaException, match="INCONSISTENT_GROUP_PROTOCOL"):
         for _ in range(POLLS_MAX):
             consumer.poll(1)
+
+
+def test_what_was_said_is_known_after_a_restart(tmp_path: Path) -> None:
+    contents = [b"%d" % number for number in range(10)]
+    for kafka in serving(str(tmp_path)):
+        kafka.run(kafka.broker.create_topic("orders", partitions=1))
+        from_the_beginning(kafka)
+        publish(kafka, contents)
+        with sharing(kafka) as consumer:
+            for message in consumer.poll(WAIT_S):
+                is_even = (message.offset() or 0) % 2 == 0
+                consumer.acknowledge(message, AcknowledgeType.RELEASE if is_even else AcknowledgeType.ACCEPT)
+    for kafka in serving(str(tmp_path)):
+        with sharing(kafka) as consumer:
+            again = take(consumer, 5)
+
+    assert values(again) == contents[::2]
+    assert {message.delivery_count() for message in again} == {2}

@@ -26,7 +26,7 @@ from penstock.frontends.kafka.acknowledgements import settle
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups import group_code
-from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer, ShareSession
+from penstock.frontends.kafka.shares import CLOSE, OPEN, PARTITIONS_MAX, Share, Sharer, ShareSession
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.share import (
     AcquiredRecords,
@@ -73,6 +73,9 @@ class ShareFetch:
             return ShareFetchResponse(error_code=found)
         member, session = found
         self._note(session)
+        if session.size > PARTITIONS_MAX:
+            self._call.shared.shares.end_session(member)
+            return ShareFetchResponse(error_code=Code.INVALID_REQUEST)
         await self._settle(member)
         if self._request.share_session_epoch == CLOSE:
             self._call.shared.shares.end_session(member)

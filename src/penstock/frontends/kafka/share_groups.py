@@ -6,9 +6,9 @@ which partitions there are.  All of them are for every member."""
 from collections.abc import Mapping
 
 from penstock.broker.at_once import now
-from penstock.errors import PenstockError
+from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.call import Api, Call
-from penstock.frontends.kafka.errors import words_of
+from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups import group_code
 from penstock.frontends.kafka.shares import CLOSE, OPEN, Assignment, Sharer
 from penstock.wire.kafka.codes import Code
@@ -25,7 +25,8 @@ from penstock.wire.kafka.messages.share import (
     ShareGroupHeartbeatResponseTopicPartitions,
 )
 
-INTERVAL_MS = 5000  # Between heartbeats; Kafka's default.
+TOPICS_MAX = 10_000  # Of one member.
+INTERVAL_MS = 2000  # Between heartbeats: so soon a member hears of a change.
 
 
 async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -35,6 +36,8 @@ async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> Share
         return _refused(Code.INVALID_REQUEST, "a member has a group, an id and an epoch")
     if request.member_epoch == OPEN and not request.subscribed_topic_names:
         return _refused(Code.INVALID_REQUEST, "whoever joins says for which topics")
+    if len(request.subscribed_topic_names or ()) > TOPICS_MAX:
+        return _refused(Code.INVALID_REQUEST, f"a member has {TOPICS_MAX} topics at most")
     try:
         code = now(call.operations.check_share_group(request.group_id))
         if code:
@@ -59,7 +62,11 @@ async def _beat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatRe
         return _refused(Code.FENCED_MEMBER_EPOCH, f"the member is in epoch {member.epoch}; join again")
     shares.heard(member)
     _note(call, member)
-    if await member.assign() or not member.epoch:
+    try:
+        changed = await member.assign()
+    except Forbidden as error:  # The group is its own; so it is a topic.
+        return _refused(code_of(error), words_of(error))
+    if changed or not member.epoch:
         member.advance()
     news = member.epoch != epoch or request.subscribed_topic_names is not None
     return ShareGroupHeartbeatResponse(

@@ -35,6 +35,7 @@ SESSION_S: Final = 45  # A member that says nothing for so long is gone; Kafka's
 LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 MEMBERS_MAX: Final = 10_000  # Of all share groups, at a time.
 OPEN, CLOSE = 0, -1  # Epochs of a session, and of a member.
+PARTITIONS_MAX: Final = 100_000  # Of one session.
 EPOCH_MAX: Final = 2**31 - 1  # The next one is 1.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -93,6 +94,11 @@ class ShareSession:
         self.connection = connection  # Its owner, by identity.
         self.epoch = OPEN  # Of the last request.
         self.partitions: dict[bytes, set[int]] = {}  # By topic id.
+
+    @property
+    def size(self) -> int:
+        """How many partitions that are."""
+        return sum(map(len, self.partitions.values()))
 
     def add(self, topic_id: bytes, partition: int) -> None:
         """From now on this, too."""
