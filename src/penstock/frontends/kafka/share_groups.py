@@ -39,7 +39,7 @@ async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> Share
     if len(request.subscribed_topic_names or ()) > TOPICS_MAX:
         return _refused(Code.INVALID_REQUEST, f"a member has {TOPICS_MAX} topics at most")
     try:
-        code = now(call.operations.check_share_group(request.group_id))
+        code = now(call.operations.check_share_group(request.group_id)) if request.member_epoch == OPEN else 0
         if code:
             return _refused(code, f"{request.group_id} is a group of another type; take another name")
         return await _beat(call)

@@ -27,7 +27,7 @@ from penstock.broker.leases import LeasedBatch
 from penstock.broker.operations import LocalOperations
 from penstock.broker.queues import NO_LEASE, Run
 from penstock.config import GroupOptions
-from penstock.errors import Forbidden, GroupNotFound, Overloaded, TopicNotFound
+from penstock.errors import Closed, Forbidden, GroupNotFound, Overloaded, TopicNotFound
 from penstock.types import NAME_LENGTH_MAX
 from penstock.wire.kafka.codes import Code
 
@@ -132,6 +132,7 @@ class Sharer:
         self.session: ShareSession | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._broker = broker
+        self._closed = False
         self._shares: dict[str, Share] = {}
 
     async def share(self, topic: str) -> Share:
@@ -147,6 +148,9 @@ class Sharer:
             options["start"] = "latest"  # Kafka's rule for a share group that is new.
         opening = self.operations.batch_consumer(topic, self.group, self._name(), None, options)
         made = Share(self._broker, layout.id, await self._broker.run(opening))
+        if self._closed:  # Meanwhile.
+            made.close()
+            raise Closed(what="consumer")
         known = self._shares.get(topic)
         if known is not None and known is not found:  # Another request was quicker.
             made.close()
@@ -198,6 +202,7 @@ class Sharer:
 
     def close(self) -> None:
         """It is gone."""
+        self._closed = True
         self.session = None
         for share in self._shares.values():
             share.close()
@@ -243,7 +248,9 @@ class Shares:
 
     def remove(self, member: Sharer) -> None:
         """It is gone, or silent."""
-        self._members.pop((member.group, member.member), None)
+        place = member.group, member.member
+        if self._members.get(place) is member:  # Else somebody has come after it.
+            del self._members[place]
         member.close()
 
     def members(self, group: str) -> list[Sharer]:
