@@ -1,8 +1,10 @@
 """Share groups with confluent-kafka's ShareConsumer, alone and beside Penstock's own consumers."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -275,3 +277,43 @@ def test_what_was_said_is_known_after_a_restart(tmp_path: Path) -> None:
 
     assert values(again) == contents[::2]
     assert {message.delivery_count() for message in again} == {2}
+
+
+@pytest.mark.slow
+def test_members_come_and_go_and_everything_is_accepted_once(kafka: Server) -> None:
+    from_the_beginning(kafka, max_attempts=100)
+    contents = [b"%d" % number for number in range(3000)]
+    accepted: list[bytes] = []
+    all_done = threading.Event()
+
+    def work(seed: int) -> None:
+        random = Random(seed)
+        while not all_done.is_set():
+            with sharing(kafka, max_poll_records=20) as consumer:
+                for _ in range(random.randrange(5, 20)):
+                    accepted.extend(some(consumer, random))
+                    if len(accepted) >= len(contents):
+                        all_done.set()
+                        return
+
+    def some(consumer: ShareConsumer, random: Random) -> list[bytes]:
+        """A poll, of which most is accepted, and the rest is released."""
+        good: list[bytes] = []
+        for message in consumer.poll(0.2):
+            is_good = random.random() < 0.8
+            consumer.acknowledge(message, AcknowledgeType.ACCEPT if is_good else AcknowledgeType.RELEASE)
+            good += [message.value() or b""] * is_good
+        told = consumer.commit_sync(WAIT_S)
+        assert all(error is None for error in told.values())
+        return good
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    publish(kafka, contents)
+    assert all_done.wait(30)
+    for worker in workers:
+        worker.join(WAIT_S)
+
+    assert sorted(accepted) == sorted(contents)
+    assert (described(kafka).lag, described(kafka).timed_out) == (0, 0)
