@@ -279,6 +279,31 @@ def test_rolling_makes_all_before_durable() -> None:
     assert (log.high, log.durable) == (1, log.written)
 
 
+def test_a_roll_that_finds_no_room_is_finished_before_anything_is_appended() -> None:
+    rolled = FaultyFiles(MemoryFiles())
+    log = Log.open(rolled, "d", SMALL)
+    publish(log, b"a")
+    begun = len(rolled.operations)
+    log.roll()
+    names = rolled.operations[begun:]
+    assert names[-1] == "sync_directory d"
+
+    for at, name in enumerate(names, begun + 1):
+        if name.startswith("sync d/"):
+            continue  # A disk that is full does not fail that.
+        files = FaultyFiles(MemoryFiles(), at=at, fault=Fault.FULL)
+        log = Log.open(files, "d", SMALL)
+        publish(log, b"a")
+        with pytest.raises(DiskFull):
+            log.roll()
+
+        publish(log, b"b")
+        log.sync()
+
+        assert values_of(log) == [b"a", b"b"]
+        assert values_of(Log.open(files.inner, "d", SMALL)) == [b"a", b"b"], name  # After a kill.
+
+
 def test_whole_sealed_segments_below_an_offset_are_deleted() -> None:
     files = MemoryFiles()
     log = Log.open(files, "d", SMALL)

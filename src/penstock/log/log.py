@@ -124,6 +124,7 @@ class Log(LogReader):
         self._segment_bytes = config.segment_bytes
         self._seen_at_once = config.durability != "fsync"
         self._never_synced = config.durability == "memory"
+        self._rolling = False  # A new segment was begun, and may or may not be there.
         self._averaged = -1  # How many segments _sealed_average was worked out for.
         self._sealed_average = 1
         # Held while a sync runs, and to change which file is the active one.
@@ -146,7 +147,13 @@ class Log(LogReader):
         active = self._active
         file = active.file
         position = active.size
-        if file is None or file.size != position or position + size > self._segment_bytes or self.failed:
+        if (
+            file is None
+            or file.size != position
+            or position + size > self._segment_bytes
+            or self._rolling
+            or self.failed
+        ):
             active, file = self._make_ready(size)
             position = active.size
         length, attributes, delta, timestamp = _unpack_head(batch, 8)
@@ -221,7 +228,7 @@ class Log(LogReader):
             raise Closed(what=f"log {self.path}")
         if active.file.size != active.size:
             self._take_back()
-        if active.size and active.size + size > self._segment_bytes:
+        if active.size and (active.size + size > self._segment_bytes or self._rolling):
             self.roll()
         file = self._active.file
         assert file is not None
@@ -279,12 +286,16 @@ class Log(LogReader):
             return
         with self._syncing:
             self._sync()
+            # A disk that is full may leave a new, empty segment behind: whoever appends must go on there, or
+            # the next recovery would find it in the middle of the log.
+            self._rolling = True
             try:
                 self._store_index(active)
                 segment = create_segment(self._files, self.path, self.end)
             except StorageFailed as error:
                 self.failed = error
                 raise
+            self._rolling = False
             active.sealed = True
             self._segments.append(segment)
             self._bases.append(segment.base_offset)
