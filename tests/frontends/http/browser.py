@@ -117,6 +117,7 @@ class Place:
         self.listener = listener
         self.port = port
         self._open: list[Browser] = []
+        self._idle: Browser | None = None  # For ``turn``.
 
     @property
     def url(self) -> str:
@@ -134,6 +135,11 @@ class Place:
     ) -> Answer:
         """One request on a connection of its own."""
         return await (await self.browser()).ask(method, path, body, headers)
+
+    async def turn(self) -> None:
+        """Let the server have a turn or two, on one connection however often that is."""
+        self._idle = self._idle or await self.browser()
+        assert (await self._idle.ask("GET", "/livez")).status == 200
 
     async def close(self) -> None:
         for browser in self._open:

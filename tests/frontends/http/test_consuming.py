@@ -188,7 +188,7 @@ async def test_a_wait_ends_with_nothing(timed: tuple[Place, AsyncTestBroker]) ->
     http, broker = timed
     waiting = asyncio.ensure_future(receive(http, wait="20s"))
     while not http.listener.shared.consumers._waits:
-        await http.ask("GET", "/livez")
+        await http.turn()
 
     await broker.advance("21s")
 
@@ -200,11 +200,11 @@ async def test_nothing_is_taken_for_a_client_that_has_left(http: Place) -> None:
     browser = await http.browser()
     waiting = asyncio.ensure_future(browser.ask("POST", f"{GROUP}/receive", {"wait": 60}))
     while not consumers._waits:
-        await http.ask("GET", "/livez")
+        await http.turn()
     waiting.cancel()
     await browser.close()
     while consumers._waits:
-        await http.ask("GET", "/livez")
+        await http.turn()
 
     await fill(http, 1)
 
@@ -217,7 +217,7 @@ async def test_the_end_of_the_server_ends_waits_and_gives_back_what_is_held(http
     [_] = await receive(http)
     waiting = asyncio.ensure_future(receive(http, wait=60))
     while not http.listener.shared.consumers._waits:
-        await http.ask("GET", "/livez")
+        await http.turn()
 
     await asyncio.wait_for(http.listener.drain(), 5)
 
@@ -310,7 +310,7 @@ async def waiting(http: Place, header: dict[str, str]) -> "asyncio.Future[Answer
     before = len(consumers._waits)
     asked = asyncio.ensure_future(http.ask("POST", f"{GROUP}/receive", {"wait": 60}, header))
     while len(consumers._waits) == before:
-        await http.ask("GET", "/livez")
+        await http.turn()
     return asked
 
 

@@ -85,7 +85,7 @@ async def test_a_client_that_is_gone_gives_back_what_it_held_at_once(http: Place
 
     cut(events.browser, way)
     while (await http.broker.describe_group("orders", "billing")).consumers:
-        await http.ask("GET", "/livez")
+        await http.turn()
 
     [again] = (await http.ask("POST", f"{GROUP}/receive", {})).json["messages"]
     assert (again["id"], again["attempt"]) == (message["id"], 1)
@@ -107,7 +107,7 @@ async def test_a_client_that_reads_nothing_is_cut_and_gives_back_what_it_held(
 
         async with asyncio.timeout(PATIENCE_S):
             while (await http.broker.describe_group("orders", "billing")).consumers:
-                await http.ask("GET", "/livez")
+                await http.turn()
 
         assert (await http.broker.describe_group("orders", "billing")).in_flight == 0
 
@@ -117,7 +117,7 @@ async def test_a_comment_comes_when_nothing_else_does() -> None:
     async with place(broker=broker) as http:
         events = await listen(http)
         while not http.listener.shared.consumers._waits:
-            await http.ask("GET", "/livez")
+            await http.turn()
 
         await broker.advance("16s")
 

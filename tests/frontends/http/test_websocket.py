@@ -75,7 +75,7 @@ async def until_given_back(http: Place) -> None:
     """Every consumer is gone, and nothing is held."""
     async with asyncio.timeout(PATIENCE_S):
         while (await http.broker.describe_group("orders", "billing")).consumers:
-            await http.ask("GET", "/livez")
+            await http.turn()
     assert (await http.broker.describe_group("orders", "billing")).in_flight == 0
     assert not http.listener.shared.consumers._by_number
 
@@ -270,7 +270,7 @@ async def test_a_client_that_does_not_read_is_sent_no_more_than_fits_and_cut_in_
         [connection] = http.listener.state.connections
         browser.writer.transport.pause_reading()  # type: ignore[attr-defined]
         while not connection.transport.get_write_buffer_size():
-            await http.ask("GET", "/livez")
+            await http.turn()
 
         kept = connection.transport.get_write_buffer_size()
         await until_given_back(http)
@@ -452,7 +452,7 @@ async def test_a_socket_asked_for_behind_a_request_that_waits_is_cut(http: Place
     head = f"POST {GROUP}/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     browser.send(head.encode() + body)
     while not http.listener.shared.consumers._waits:
-        await http.ask("GET", "/livez")
+        await http.turn()
 
     browser.send(f"GET {GROUP}/ws HTTP/1.1\r\nhost: localhost\r\n{HANDSHAKE}{KEY}\r\n".encode())
 
