@@ -1,7 +1,7 @@
 """Settings every test shares.
 
 The environment variable HYPOTHESIS_PROFILE says how hard the property tests
-try: dev (50 examples, the default), ci (500) or soak (20,000).  The option
+try: dev (50 examples, the default), ci (200) or soak (20,000).  The option
 ``--rewrite`` writes the expected output of the scenario files anew.
 """
 
@@ -18,7 +18,7 @@ SLOW_IS_FINE = [HealthCheck.too_slow]
 # No deadline: the machine is shared, and a slow example is not a wrong one.
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=SLOW_IS_FINE)
 settings.register_profile(
-    "ci", max_examples=500, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True
+    "ci", max_examples=200, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True
 )
 settings.register_profile(
     "soak", max_examples=20_000, deadline=None, suppress_health_check=SLOW_IS_FINE, print_blob=True

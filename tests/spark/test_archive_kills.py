@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 15
+ROUNDS = 10
 PARTITIONS = 2
 MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
 

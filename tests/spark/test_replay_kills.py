@@ -20,7 +20,7 @@ import penstock
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 8
+ROUNDS = 5
 
 
 def killed_again_and_again(server: Server, *words: str) -> None:

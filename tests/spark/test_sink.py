@@ -135,7 +135,7 @@ def test_columns_that_a_topic_does_not_take_are_told_at_once(
     [
         ("nowhere", {}, "there is no topic 'nowhere'"),
         ("strict", {"mode": "overwrite"}, "a topic only grows"),
-        ("strict", {"colour": "red"}, "there are servers, topic, write_id"),
+        ("strict", {"colour": "red"}, "there are servers, key, user, password, topic, write_id"),
         ("strict", {"write_id": ""}, "it is text of 1 to 150 characters"),
         ("strict", {"servers": "127.0.0.1:1"}, "127.0.0.1:1 cannot be reached"),
     ],
