@@ -38,6 +38,7 @@ logger = logging.getLogger("penstock")
 HERE_LOGS_MAX: Final = 2  # A log and a journal.
 HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has better to do.
 HERE_S_MAX: Final = 0.001
+SLOW_MAX: Final = 8  # A slow sync counts so much, a quick one takes one off: a few are slow by chance.
 PAUSE_S_MIN: Final = 0.01  # After a slow one, the disk thread has the work for this long ...
 PAUSE_S_MAX: Final = 1.0  # ... and for twice as long after each more, up to this.
 
@@ -321,6 +322,7 @@ class LoopDriver:
         self._kick_coming = False
         self._thread_until = 0.0  # On the loop's clock: until then the disk counts as slow ...
         self._pause_s = PAUSE_S_MIN  # ... and for so long if it is slow again.
+        self._slow = 0  # How slow it was of late.
         self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
         self._active = 0
         self._closing = False
@@ -472,7 +474,7 @@ class LoopDriver:
             self._state.commit.kick()
 
     def _sync_here(self) -> bool:
-        """Sync in place if there is little to do and the disk is quick; after a slow sync, not for a while.
+        """Sync in place if there is little to do and the disk is quick; after slow syncs, not for a while.
 
         While it lasts, nothing is read; what arrives meanwhile shares the next sync.
         """
@@ -484,6 +486,9 @@ class LoopDriver:
         ended = self._loop.time()
         if ended - started <= HERE_S_MAX:
             self._pause_s = PAUSE_S_MIN
+            self._slow = max(self._slow - 1, 0)
+        elif self._slow < SLOW_MAX:
+            self._slow += SLOW_MAX
         else:
             self._thread_until = ended + self._pause_s
             self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
