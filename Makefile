@@ -86,6 +86,7 @@ bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and 
 
 soak: compile    ## property tests with 20,000 examples each, compiled; prints the seed
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property
+	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) tests/spark/test_cluster.py
 
 clean:           ## remove everything that make made
 	rm -rf .venv .compiled .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

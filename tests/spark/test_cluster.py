@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 RECORDS = 20_000
 ARCHIVED = 8_000
+soak = pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="it takes minutes; `make soak` runs it"
+)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +122,7 @@ def test_whatever_is_killed_every_record_arrives_once(
     server.check_log()
 
 
+@soak
 def test_executors_that_are_killed_leave_each_record_in_the_lake_once(
     cluster: Cluster, server: Server, tmp_path: Path
 ) -> None:
@@ -136,6 +140,7 @@ def test_executors_that_are_killed_leave_each_record_in_the_lake_once(
             assert (check.findings, check.next) == ([], check.log_end)
 
 
+@soak
 def test_executors_that_are_killed_leave_each_record_in_its_replay_once(
     cluster: Cluster, server: Server, tmp_path: Path
 ) -> None:
