@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.frontends.kafka.acknowledgements import GAP, RENEW, Answers, Span, match, read_spans
-from penstock.wire.kafka.messages.share import ShareFetchRequestAcknowledgementBatch
+from penstock.wire.kafka.messages.share import AcknowledgementBatch
 
 Run = tuple[int, int, int, int]
 
@@ -24,24 +24,22 @@ def holdings(draw: st.DrawFn) -> list[Run]:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> list[ShareFetchRequestAcknowledgementBatch]:
+def batches(draw: st.DrawFn) -> list[AcknowledgementBatch]:
     """Answers in order, each for a range as a whole or for each of its offsets."""
-    told: list[ShareFetchRequestAcknowledgementBatch] = []
+    told: list[AcknowledgementBatch] = []
     at = 0
     for is_told, length in draw(lengths):
         if is_told:
             count = draw(st.sampled_from([1, length]))
             types = draw(st.lists(st.integers(GAP, RENEW), min_size=count, max_size=count))
             told.append(
-                ShareFetchRequestAcknowledgementBatch(
-                    first_offset=at, last_offset=at + length - 1, acknowledge_types=types
-                )
+                AcknowledgementBatch(first_offset=at, last_offset=at + length - 1, acknowledge_types=types)
             )
         at += length
     return told
 
 
-def by_offset(told: list[ShareFetchRequestAcknowledgementBatch]) -> dict[int, int]:
+def by_offset(told: list[AcknowledgementBatch]) -> dict[int, int]:
     return {
         offset: batch.acknowledge_types[(offset - batch.first_offset) % len(batch.acknowledge_types)]
         for batch in told
@@ -62,7 +60,7 @@ def flat(answers: Answers) -> dict[int, tuple[int, int]]:
 
 
 @given(batches())
-def test_every_offset_has_the_type_that_was_said(told: list[ShareFetchRequestAcknowledgementBatch]) -> None:
+def test_every_offset_has_the_type_that_was_said(told: list[AcknowledgementBatch]) -> None:
     spans: list[Span] | None = read_spans(told, RENEW)
 
     assert spans is not None
@@ -71,7 +69,7 @@ def test_every_offset_has_the_type_that_was_said(told: list[ShareFetchRequestAck
 
 @given(holdings(), batches())
 def test_all_that_is_held_is_answered_by_its_lease_or_nothing_is(
-    held: list[Run], told: list[ShareFetchRequestAcknowledgementBatch]
+    held: list[Run], told: list[AcknowledgementBatch]
 ) -> None:
     leases = {offset: lease for _, lease, start, end in held for offset in range(start, end)}
     wanted = by_offset(told)

@@ -55,7 +55,7 @@ def fetching(
     **fields: Any,
 ) -> share.ShareFetchRequest:
     batches = [
-        share.ShareFetchRequestAcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=types)
+        share.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=types)
         for a, b, types in acks
     ]
     parts = [share.FetchPartition(partition_index=number) for number in range(partitions)]
@@ -78,9 +78,7 @@ def acknowledge(
     raw: Raw, epoch: int, topic_id: bytes, *acks: Ack, version: int = 1, renew: bool = False
 ) -> Any:
     batches = [
-        share.ShareAcknowledgeRequestAcknowledgementBatch(
-            first_offset=a, last_offset=b, acknowledge_types=types
-        )
+        share.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=types)
         for a, b, types in acks
     ]
     part = share.AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)

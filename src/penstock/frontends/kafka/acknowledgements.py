@@ -21,21 +21,20 @@ from penstock.frontends.kafka.groups import group_code
 from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.share import (
+    AcknowledgementBatch,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
-    ShareAcknowledgeRequestAcknowledgementBatch,
     ShareAcknowledgeResponse,
     ShareAcknowledgeResponsePartitionData,
     ShareAcknowledgeTopicResponse,
     ShareFetchRequest,
-    ShareFetchRequestAcknowledgementBatch,
 )
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 RELEASED: Final = describe_error("released by a Kafka share consumer")
 REJECTED: Final = "rejected by a Kafka share consumer"
 
-Told = Sequence[ShareFetchRequestAcknowledgementBatch | ShareAcknowledgeRequestAcknowledgementBatch]
+Told = Sequence[AcknowledgementBatch]
 Span = tuple[int, int, int]  # A type, and the offsets from start up to end.
 Answers = dict[int, list[Run]]  # By type.
 

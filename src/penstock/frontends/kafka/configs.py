@@ -16,8 +16,8 @@ from penstock.frontends.kafka.topic_configs import BOOLEAN, CONFIGS, INT, LIST, 
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.configs import (
     AlterConfigsRequest,
+    AlterConfigsResourceResponse,
     AlterConfigsResponse,
-    AlterConfigsResponseAlterConfigsResourceResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -27,7 +27,6 @@ from penstock.wire.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsResponse,
-    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
 
 TOPIC: Final = 2  # Kafka's numbers for what may have settings ...
@@ -126,14 +125,7 @@ def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
         code, words = _altered(
             call, asked.resource_type, asked.resource_name, wanted, call.request.validate_only
         )
-        answers.append(
-            AlterConfigsResponseAlterConfigsResourceResponse(
-                error_code=code,
-                error_message=words,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-            )
-        )
+        answers.append(AlterConfigsResourceResponse(code, words, asked.resource_type, asked.resource_name))
     return AlterConfigsResponse(responses=answers)
 
 
@@ -150,14 +142,7 @@ def incremental_alter_configs(call: Call[IncrementalAlterConfigsRequest]) -> Inc
         else:
             kind, name = asked.resource_type, asked.resource_name
             code, words = _altered(call, kind, name, wanted, call.request.validate_only)
-        answers.append(
-            IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
-                error_code=code,
-                error_message=words,
-                resource_type=asked.resource_type,
-                resource_name=asked.resource_name,
-            )
-        )
+        answers.append(AlterConfigsResourceResponse(code, words, asked.resource_type, asked.resource_name))
     return IncrementalAlterConfigsResponse(responses=answers)
 
 

@@ -13,7 +13,7 @@ and 47 (a wrong epoch) to the others, who would not know what to do.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from penstock.errors import Forbidden, InvalidValue, PartitionNotFound, PenstockError, ProducerFenced
@@ -85,7 +85,7 @@ async def _add_topic(
     call: Call[AddPartitionsToTxnRequest], topic: AddPartitionsToTxnTopic
 ) -> AddPartitionsToTxnTopicResult:
     asked = call.request
-    codes: dict[int, int] = {}
+    codes = dict.fromkeys(topic.partitions, 0)
     try:
         work = call.operations.enlist(
             topic.name,
@@ -97,8 +97,12 @@ async def _add_topic(
         await call.run(work)
     except PenstockError as error:
         codes = _codes(call, topic.partitions, error)
+    return _added(topic, codes)
+
+
+def _added(topic: AddPartitionsToTxnTopic, codes: Mapping[int, int]) -> AddPartitionsToTxnTopicResult:
     results = [
-        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=codes.get(number, 0))
+        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=codes[number])
         for number in topic.partitions
     ]
     return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results)
@@ -108,14 +112,7 @@ def partitions_refused(request: AddPartitionsToTxnRequest, code: int) -> AddPart
     """The answer that refuses every partition."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
-                    for number in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
+            _added(topic, dict.fromkeys(topic.partitions, code)) for topic in request.v3_and_below_topics
         ]
     )
 
@@ -169,29 +166,24 @@ async def _commit_topic(
         codes = dict.fromkeys(numbers, int(await call.run(work)))
     except PenstockError as error:
         codes = _codes(call, numbers, error)
+    return _committed(topic.name, numbers, codes)
+
+
+def _committed(name: str, numbers: list[int], codes: Mapping[int, int]) -> TxnOffsetCommitResponseTopic:
     results = [
         TxnOffsetCommitResponsePartition(partition_index=number, error_code=codes[number])
         for number in numbers
     ]
-    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=results)
+    return TxnOffsetCommitResponseTopic(name=name, partitions=results)
 
 
 def commits_refused(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetCommitResponse:
     """The answer that refuses every partition."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    answers = []
+    for topic in request.topics:
+        numbers = [partition.partition_index for partition in topic.partitions]
+        answers.append(_committed(topic.name, numbers, dict.fromkeys(numbers, code)))
+    return TxnOffsetCommitResponse(topics=answers)
 
 
 async def end(call: Call[EndTxnRequest]) -> EndTxnResponse:

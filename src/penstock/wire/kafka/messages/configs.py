@@ -93,7 +93,7 @@ class AlterConfigsRequest(Message):
     validate_only: Bool = False
 
 
-class AlterConfigsResponseAlterConfigsResourceResponse(Part):
+class AlterConfigsResourceResponse(Part):
     """The responses for each resource."""
 
     error_code: Int16 = 0
@@ -110,7 +110,7 @@ class AlterConfigsResponse(Message):
     FLEXIBLE: ClassVar = 2
 
     throttle_time_ms: Int32 = 0
-    responses: list[AlterConfigsResponseAlterConfigsResourceResponse] = []
+    responses: list[AlterConfigsResourceResponse] = []
 
 
 class IncrementalAlterConfigsRequestAlterableConfig(Part):
@@ -140,15 +140,6 @@ class IncrementalAlterConfigsRequest(Message):
     validate_only: Bool = False
 
 
-class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Part):
-    """The responses for each resource."""
-
-    error_code: Int16 = 0
-    error_message: String | None = ""
-    resource_type: Int8 = 0
-    resource_name: String = ""
-
-
 class IncrementalAlterConfigsResponse(Message):
     """IncrementalAlterConfigs: what is answered."""
 
@@ -157,4 +148,4 @@ class IncrementalAlterConfigsResponse(Message):
     FLEXIBLE: ClassVar = 1
 
     throttle_time_ms: Int32 = 0
-    responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse] = []
+    responses: list[AlterConfigsResourceResponse] = []

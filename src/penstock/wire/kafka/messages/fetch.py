@@ -17,6 +17,7 @@ from penstock.wire.kafka.fields import (
     Uuid,
     Versions,
 )
+from penstock.wire.kafka.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 
 
 class ReplicaState(Part):
@@ -83,13 +84,6 @@ class EpochEndOffset(Part):
     end_offset: Int64 = -1
 
 
-class LeaderIdAndEpoch(Part):
-    """The current leader of the partition."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
-
-
 class SnapshotId(Part):
     """In the case of fetching an offset less than the LogStartOffset, this is the end offset and epoch that
     should be used in the FetchSnapshot request."""
@@ -127,16 +121,6 @@ class FetchableTopicResponse(Part):
     topic: Annotated[String, Versions(0, 12)] = ""
     topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
     partitions: list[PartitionData] = []
-
-
-class NodeEndpoint(Part):
-    """Endpoints for all current-leaders enumerated in PartitionData, with errors NOT_LEADER_OR_FOLLOWER &
-    FENCED_LEADER_EPOCH."""
-
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 class FetchResponse(Message):

@@ -16,6 +16,7 @@ from penstock.wire.kafka.fields import (
     Uuid,
     Versions,
 )
+from penstock.wire.kafka.messages.leaders import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(Part):
@@ -53,13 +54,6 @@ class BatchIndexAndErrorMessage(Part):
     batch_index_error_message: String | None = None
 
 
-class LeaderIdAndEpoch(Part):
-    """The leader broker that the producer should use for future requests."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
-
-
 class PartitionProduceResponse(Part):
     """Each partition that we produced to within the topic."""
 
@@ -79,16 +73,6 @@ class TopicProduceResponse(Part):
     name: Annotated[String, Versions(0, 12)] = ""
     topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
     partition_responses: list[PartitionProduceResponse] = []
-
-
-class NodeEndpoint(Part):
-    """Endpoints for all current-leaders enumerated in PartitionProduceResponses, with errors
-    NOT_LEADER_OR_FOLLOWER."""
-
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 class ProduceResponse(Message):

@@ -21,6 +21,7 @@ from penstock.wire.kafka.fields import (
     Uuid,
     Versions,
 )
+from penstock.wire.kafka.messages.leaders import NodeEndpoint
 
 
 class ShareGroupHeartbeatRequest(Message):
@@ -130,7 +131,7 @@ class ShareGroupDescribeResponse(Message):
     groups: list[DescribedGroup] = []
 
 
-class ShareFetchRequestAcknowledgementBatch(Part):
+class AcknowledgementBatch(Part):
     """Record batches to acknowledge."""
 
     first_offset: Int64 = 0
@@ -142,7 +143,7 @@ class FetchPartition(Part):
     """The partitions to fetch."""
 
     partition_index: Int32 = 0
-    acknowledgement_batches: list[ShareFetchRequestAcknowledgementBatch] = []
+    acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class FetchTopic(Part):
@@ -180,8 +181,8 @@ class ShareFetchRequest(Message):
     forgotten_topics_data: list[ForgottenTopic] = []
 
 
-class ShareFetchResponseLeaderIdAndEpoch(Part):
-    """The current leader of the partition."""
+class ShareLeader(Part):
+    """The current leader of the partition; unlike elsewhere, nothing said is 0."""
 
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
@@ -203,9 +204,7 @@ class ShareFetchResponsePartitionData(Part):
     error_message: String | None = None
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
-    current_leader: ShareFetchResponseLeaderIdAndEpoch = field(
-        default_factory=ShareFetchResponseLeaderIdAndEpoch
-    )
+    current_leader: ShareLeader = field(default_factory=ShareLeader)
     records: Records = b""
     acquired_records: list[AcquiredRecords] = []
 
@@ -215,15 +214,6 @@ class ShareFetchableTopicResponse(Part):
 
     topic_id: Uuid = NO_UUID
     partitions: list[ShareFetchResponsePartitionData] = []
-
-
-class ShareFetchResponseNodeEndpoint(Part):
-    """Endpoints for all current leaders enumerated in PartitionData with error NOT_LEADER_OR_FOLLOWER."""
-
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 class ShareFetchResponse(Message):
@@ -238,22 +228,14 @@ class ShareFetchResponse(Message):
     error_message: String | None = None
     acquisition_lock_timeout_ms: Int32 = 0
     responses: list[ShareFetchableTopicResponse] = []
-    node_endpoints: list[ShareFetchResponseNodeEndpoint] = []
-
-
-class ShareAcknowledgeRequestAcknowledgementBatch(Part):
-    """Record batches to acknowledge."""
-
-    first_offset: Int64 = 0
-    last_offset: Int64 = 0
-    acknowledge_types: list[Int8] = []
+    node_endpoints: list[NodeEndpoint] = []
 
 
 class AcknowledgePartition(Part):
     """The partitions containing records to acknowledge."""
 
     partition_index: Int32 = 0
-    acknowledgement_batches: list[ShareAcknowledgeRequestAcknowledgementBatch] = []
+    acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class AcknowledgeTopic(Part):
@@ -277,22 +259,13 @@ class ShareAcknowledgeRequest(Message):
     topics: list[AcknowledgeTopic] = []
 
 
-class ShareAcknowledgeResponseLeaderIdAndEpoch(Part):
-    """The current leader of the partition."""
-
-    leader_id: Int32 = 0
-    leader_epoch: Int32 = 0
-
-
 class ShareAcknowledgeResponsePartitionData(Part):
     """The topic partitions."""
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
-    current_leader: ShareAcknowledgeResponseLeaderIdAndEpoch = field(
-        default_factory=ShareAcknowledgeResponseLeaderIdAndEpoch
-    )
+    current_leader: ShareLeader = field(default_factory=ShareLeader)
 
 
 class ShareAcknowledgeTopicResponse(Part):
@@ -300,15 +273,6 @@ class ShareAcknowledgeTopicResponse(Part):
 
     topic_id: Uuid = NO_UUID
     partitions: list[ShareAcknowledgeResponsePartitionData] = []
-
-
-class ShareAcknowledgeResponseNodeEndpoint(Part):
-    """Endpoints for all current leaders enumerated in PartitionData with error NOT_LEADER_OR_FOLLOWER."""
-
-    node_id: Int32 = 0
-    host: String = ""
-    port: Int32 = 0
-    rack: String | None = None
 
 
 class ShareAcknowledgeResponse(Message):
@@ -323,4 +287,4 @@ class ShareAcknowledgeResponse(Message):
     error_message: String | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, Versions(2)] = 0
     responses: list[ShareAcknowledgeTopicResponse] = []
-    node_endpoints: list[ShareAcknowledgeResponseNodeEndpoint] = []
+    node_endpoints: list[NodeEndpoint] = []
