@@ -75,7 +75,7 @@ class VirtualServer:
         """Break every connection, without a word; the server goes on."""
 
         async def abort() -> None:
-            for connection in list(self.listener.open):
+            for connection in list(self.listener.guests.open):
                 connection.abort()
 
         self.run(abort())

@@ -10,10 +10,11 @@ them, accepts, and calls ``drain`` and then ``abort`` at the end.
 ``Connections`` counts what is open over all listeners.  A protocol enters
 itself in ``connection_made`` and leaves in ``connection_lost``; where ``enter``
 says no, it answers with its front end's words for "too many" and closes.
+``Guests`` are the connections of one listener that end themselves when asked.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from penstock.errors import Overloaded
 
@@ -54,3 +55,59 @@ class Connections:
         """One less."""
         self.count -= 1
         assert self.count >= 0
+
+
+class Guest(Protocol):
+    """A connection, to its listener."""
+
+    def drain(self) -> None:
+        """Answer what was read, then close."""
+        ...
+
+    def abort(self) -> None:
+        """Cut it."""
+        ...
+
+
+GuestT = TypeVar("GuestT", bound=Guest)
+
+
+class Guests(Generic[GuestT]):
+    """The open connections of one listener, from the first to the last."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.open: set[GuestT] = set()  # Also one that is refused: it must be ended, too.
+        self._counted: set[GuestT] = set()
+        self._connections = connections
+        self._draining = False
+        self._left = asyncio.Event()
+
+    def enter(self, guest: GuestT) -> None:
+        """Count a connection in, or raise."""
+        self.open.add(guest)
+        self._connections.enter()
+        self._counted.add(guest)
+        if self._draining:
+            guest.drain()
+
+    def leave(self, guest: GuestT) -> None:
+        """Count it out."""
+        if guest in self._counted:
+            self._counted.discard(guest)
+            self._connections.leave()
+        self.open.discard(guest)
+        self._left.set()
+
+    async def drain(self) -> None:
+        """Let every connection answer what it has read, and close; return when the last is gone."""
+        self._draining = True
+        for guest in list(self.open):
+            guest.drain()
+        while self.open:
+            self._left.clear()
+            await self._left.wait()
+
+    def abort(self) -> None:
+        """Cut whatever is still open."""
+        for guest in list(self.open):
+            guest.abort()

@@ -491,7 +491,7 @@ async def test_a_client_that_comes_back_before_its_loss_is_noticed_has_its_consu
         with pytest.raises(Closed):
             await peer.receive(opened.consumer)
         peer.cut()
-        await until(lambda: len(place.listener.open) == 1)
+        await until(lambda: len(place.listener.guests.open) == 1)
         assert place.listener.shared.lobby.detached == 0
         assert await back.receive(again.consumer) == []
 

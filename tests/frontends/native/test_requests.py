@@ -534,7 +534,7 @@ async def test_a_client_that_closes_its_side_gets_its_answers_first(tmp_path: Pa
         answers = dict([await answer(peer), await answer(peer)])
         assert native.decode_published(answers[2])[0][0].offset == 0
         assert await peer.rest() == b""
-        await until(lambda: not place.listener.open)
+        await until(lambda: not place.listener.guests.open)
 
 
 @both_loops
@@ -554,7 +554,7 @@ async def test_draining_answers_what_was_read_and_closes(tmp_path: Path) -> None
         assert native.decode_published(answers[2])[0][0].offset == 0
         assert 1 in answers
         assert await peer.rest() == b""
-        assert not place.listener.open
+        assert not place.listener.guests.open
 
 
 @both_loops

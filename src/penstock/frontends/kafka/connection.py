@@ -70,7 +70,6 @@ class Connection(asyncio.Protocol):
     """The protocol object of one connection."""
 
     def __init__(self, host: Host) -> None:
-        self.counted = False  # Among the connections that there may be.
         self.session = host.session()
         self.apis = host.apis
         self._host = host

@@ -18,7 +18,7 @@ from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.kafka.call import Api
 from penstock.frontends.kafka.connection import Connection
 from penstock.frontends.kafka.session import Session, Shared
-from penstock.frontends.listener import Connections
+from penstock.frontends.listener import Connections, Guests
 from penstock.frontends.security.doors import Doors
 
 STRANGER_BYTES_MAX: Final = 64 * 1024  # Of a frame before the login; a password is short.
@@ -53,10 +53,7 @@ class KafkaListener:
         self.write_buffer_bytes_max = limits.write_buffer_bytes_max
         self.half_frame_bytes = 0
         self.half_frame_bytes_max = limits.publish_bytes_max
-        self.open: set[Connection] = set()
-        self._connections = connections
-        self._draining = False
-        self._empty = asyncio.Event()
+        self.guests: Guests[Connection] = Guests(connections)
 
     # The server's calls.
 
@@ -66,23 +63,17 @@ class KafkaListener:
 
     async def drain(self) -> None:
         """Answer what was read, and close every connection."""
-        self._draining = True
-        for connection in list(self.open):
-            connection.drain()
-        while self.open:
-            self._empty.clear()
-            await self._empty.wait()
+        await self.guests.drain()
         self.shared.shares.close()
 
     def hurry(self) -> None:
         """Answer what waits for messages with what there is; for a clock that stands."""
-        for connection in list(self.open):
+        for connection in list(self.guests.open):
             connection.hurry()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
-        for connection in list(self.open):
-            connection.abort()
+        self.guests.abort()
 
     # A connection's calls.
 
@@ -92,21 +83,14 @@ class KafkaListener:
 
     def enter(self, connection: Connection) -> None:
         """Count a connection in, or raise."""
-        self.open.add(connection)  # Also one that is refused: it must be ended, too.
-        self._connections.enter()
-        connection.counted = True
-        if self._draining:
-            connection.drain()
+        self.guests.enter(connection)
         if self.shared.doors.required:
             asyncio.get_running_loop().call_later(LOGIN_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:
         """Count it out."""
-        if connection.counted:
-            self._connections.leave()
-        self.open.discard(connection)
         self.shared.shares.lost(connection.session)
-        self._empty.set()
+        self.guests.leave(connection)
 
     def _end_stranger(self, connection: Connection) -> None:
         if not connection.session.known:

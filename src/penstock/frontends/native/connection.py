@@ -107,7 +107,6 @@ class Connection(asyncio.Protocol):
     def __init__(self, host: Host) -> None:
         self.in_flight = 0  # Requests that were handed to the speaker and not answered.
         self.writable = True
-        self.counted = False  # Among the connections that there may be.
         self.peer = ""
         self.address = ""  # The peer's, without the port.
         self.known = False  # Whoever is at the other end has said hello, and logged in if that is asked for.

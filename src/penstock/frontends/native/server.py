@@ -15,7 +15,7 @@ from typing import Final
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.config import LimitSettings
-from penstock.frontends.listener import Connections
+from penstock.frontends.listener import Connections, Guests
 from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.connection import Connection, Speaker
 from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
@@ -56,10 +56,7 @@ class NativeListener:
             receive_messages_max=RECEIVE_MESSAGES_MAX,
         )
         self.kqueue = KQueueShared(broker, self._doors)
-        self.open: set[Connection] = set()
-        self._connections = connections
-        self._draining = False
-        self._empty = asyncio.Event()
+        self.guests: Guests[Connection] = Guests(connections)
 
     # The server's calls.
 
@@ -69,38 +66,25 @@ class NativeListener:
 
     async def drain(self) -> None:
         """Answer what was read, close every connection, give back what consumers hold."""
-        self._draining = True
-        for connection in list(self.open):
-            connection.drain()
-        while self.open:
-            self._empty.clear()
-            await self._empty.wait()
+        await self.guests.drain()
         self.shared.lobby.close_all()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
-        for connection in list(self.open):
-            connection.abort()
+        self.guests.abort()
         self.shared.lobby.close_all()
 
     # A connection's calls.
 
     def enter(self, connection: Connection) -> None:
         """Count a connection in, or raise."""
-        self.open.add(connection)  # Also one that is refused: it must be ended, too.
-        self._connections.enter()
-        connection.counted = True
-        if self._draining:
-            connection.drain()
+        self.guests.enter(connection)
         if self._doors.required:
             asyncio.get_running_loop().call_later(HELLO_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:
         """Count it out."""
-        if connection.counted:
-            self._connections.leave()
-        self.open.discard(connection)
-        self._empty.set()
+        self.guests.leave(connection)
 
     def speaker(self, opcode: int, connection: Connection) -> Speaker | None:
         """Who answers a connection that begins with this opcode."""
