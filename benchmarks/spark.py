@@ -196,10 +196,11 @@ def replay(size: int) -> Rounds:
 def micro_batch(size: int) -> Rounds:
     """A micro-batch of a few rows, from a topic to nowhere, the median of ``size``; ms."""
     with filled(BATCH) as place:
-        stream = session().readStream.format("penstock").options(servers=place.server.url, topic=TOPIC).load()
+        topic = _new_topic(place)
+        stream = session().readStream.format("penstock").options(servers=place.server.url, topic=topic).load()
         rate = session().readStream.format("rate").option("rowsPerSecond", 100).load()
         while True:
-            measured = _batch_ms(stream, place, size, lambda: place.broker.publish_batch(TOPIC, [b"x", b"y"]))
+            measured = _batch_ms(stream, place, size, lambda: place.broker.publish_batch(topic, [b"x", b"y"]))
             limit = _batch_ms(rate, place, size, lambda: None)
             yield Round(measured=measured, limit=limit)
 
