@@ -25,8 +25,9 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.retelling import retold
 from penstock.clock import Clock
-from penstock.errors import CorruptionError, PenstockError
+from penstock.errors import CorruptionError
 from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
 from penstock.wire.records import BatchBuilder, Record
@@ -156,20 +157,16 @@ class Intents:
         if self.log.written - self._summarised > SEGMENT_BYTES:
             self._summarise()
 
-    def _append(self, told: Intent | Finished | Summary) -> None:
+    def _append(self, told: Intent | Finished) -> None:
+        self.log.append(self._batch(told))
+
+    def _batch(self, told: Intent | Finished | Summary) -> bytearray:
         builder = BatchBuilder()
         builder.add(None, _encode(told), [])
         now_ms = max(self._clock.wall_ms(), self.log.last_timestamp)
-        self.log.append(builder.build(now_ms, now_ms))
+        return builder.build(now_ms, now_ms)
 
     def _summarise(self) -> None:
-        """Say everything once more, in a new segment, and let the others go."""
-        try:
-            self.log.roll()
-            first = self.log.end
-            self._append(Summary(self.applications, list(self.pending.values())))
-            self.log.sync()
-            self.log.delete_before(first)
-        except PenstockError:
-            return  # A full disk, most likely: what is there still says it all.
-        self._summarised = self.log.written
+        summary = Summary(self.applications, list(self.pending.values()))
+        if retold(self.log, [self._batch(summary)]):
+            self._summarised = self.log.written

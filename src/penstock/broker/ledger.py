@@ -12,12 +12,14 @@ costs about 500 bytes in memory; the one that was not used for longest is forgot
 when there are too many.  ``docs/format/transactions.md`` has the records.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
+from penstock.broker.retelling import retold
 from penstock.clock import Clock
-from penstock.errors import CorruptionError, PenstockError
+from penstock.errors import CorruptionError
 from penstock.groups.transactions import Transaction
 from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
@@ -50,7 +52,7 @@ class Ledger:
 
     def put(self, name: str, known: Transaction) -> None:
         """Write down what is known from now on."""
-        self._append([(name, known)])
+        self.log.append(self._batch([(name, known)]))
         self._apply(name, known)
         self._make_room()
         if self.log.written - self._summarised > max(SEGMENT_BYTES, 2 * self._summary_bytes):
@@ -58,7 +60,7 @@ class Ledger:
 
     def forget(self, name: str) -> None:
         """Nobody uses the id any more."""
-        self._append([(name, None)])
+        self.log.append(self._batch([(name, None)]))
         self._apply(name, None)
 
     def _make_room(self) -> None:
@@ -95,25 +97,17 @@ class Ledger:
             self.by_name[name] = known
             self.by_producer[known.producer_id] = name
 
-    def _append(self, told: list[tuple[str, Transaction | None]]) -> None:
+    def _batch(self, told: Sequence[tuple[str, Transaction | None]]) -> bytearray:
         builder = BatchBuilder()
         for name, known in told:
             builder.add(name.encode(), None if known is None else _encode(known), [])
         now_ms = max(self._clock.wall_ms(), self.log.last_timestamp)
-        self.log.append(builder.build(now_ms, now_ms))
+        return builder.build(now_ms, now_ms)
 
     def _summarise(self) -> None:
-        """Say everything once more, in new segments, and let the others go."""
         begun = self.log.written
-        try:
-            self.log.roll()
-            first = self.log.end
-            told: list[tuple[str, Transaction | None]] = list(self.by_name.items())
-            for start in range(0, len(told), SUMMARY_RECORDS):
-                self._append(told[start : start + SUMMARY_RECORDS])
-            self.log.sync()
-            self.log.delete_before(first)
-        except PenstockError:
-            return  # A full disk, most likely: what is there still says it all.
-        self._summarised = self.log.written
-        self._summary_bytes = self.log.written - begun
+        told = list(self.by_name.items())
+        starts = range(0, len(told), SUMMARY_RECORDS)
+        if retold(self.log, (self._batch(told[start : start + SUMMARY_RECORDS]) for start in starts)):
+            self._summarised = self.log.written
+            self._summary_bytes = self.log.written - begun
