@@ -119,9 +119,9 @@ def imported(path: Path) -> Iterator[Path]:
             case _:
                 names = []
         for name in names:
-            candidate = Path(*name.split(".")).with_suffix(".py")
-            if (SOURCE / candidate).exists():
-                yield candidate
+            place = Path(*name.split("."))
+            candidates = (place.with_suffix(".py"), place / "__init__.py")
+            yield from (each for each in candidates if (SOURCE / each).exists())
 
 
 def copy_sources() -> None:

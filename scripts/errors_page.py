@@ -1,11 +1,12 @@
 """Write docs/errors.md from the error tree; ``tests/unit/test_errors.py`` compares the two.
 
-The source of every word is ``src/penstock/errors.py``: the first line of a
+The source of every word is ``src/penstock/errors``: the first line of a
 class's docstring is what the error means, then ``Cause:`` and ``Do:``; its
 sentence and the arguments of its constructor give the message and the facts.
 """
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 
 from penstock import errors
@@ -15,7 +16,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 HEAD = """\
 # Errors
 
-*Written by `make docs` from `src/penstock/errors.py`; change it there.*
+*Written by `make docs` from `src/penstock/errors`; change it there.*
 
 Every error that Penstock raises on purpose is a `penstock.errors.PenstockError`. It has
 
@@ -31,12 +32,17 @@ An `AssertionError` is a bug in Penstock: please report it.
 """
 
 
-def error_classes(
-    kind: type[errors.PenstockError] = errors.PenstockError,
-) -> list[type[errors.PenstockError]]:
-    """The tree, each class before its children, in the order of the source."""
-    ours = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
-    return [kind, *(each for child in ours for each in error_classes(child))]
+def error_classes() -> list[type[errors.PenstockError]]:
+    """The classes in the order of the tree that the package's docstring draws."""
+    tree = (errors.__doc__ or "").split()
+    return sorted(_walk(errors.PenstockError), key=lambda kind: tree.index(kind.__name__))
+
+
+def _walk(kind: type[errors.PenstockError]) -> Iterator[type[errors.PenstockError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from _walk(child)
 
 
 def story(kind: type[errors.PenstockError]) -> tuple[str, str, str]:

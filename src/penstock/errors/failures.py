@@ -1,0 +1,51 @@
+"""What neither the caller nor time mends: a lost answer, a failed disk, damaged bytes."""
+
+from penstock.errors.base import PenstockError
+
+
+class OutcomeUnknown(PenstockError):
+    """The connection to the server broke after the call was sent and before its answer came.
+
+    Cause: the server or the network failed at that moment, and the call is not one that the client may
+        repeat without doing it twice, or its time ran out before the server came back.
+    Do: look whether it was done (``topics``, ``scheduled``, ``read``), and call again if it was not.
+    """
+
+    code = "OUTCOME_UNKNOWN"
+    sentence = "{operation} was sent to {server} and not answered; look whether it was done, then call again"
+
+    def __init__(self, *, operation: str, server: str) -> None:
+        super().__init__(operation=operation, server=server)
+
+
+class StorageFailed(PenstockError):
+    """A write or a sync failed, so what is on disk is not known; the partition takes no more writes.
+
+    Cause: the disk or the file system reported an error.
+    Do: look at the system log and the disk, then reopen the broker: recovery keeps everything that was
+        acknowledged.
+    """
+
+    code = "STORAGE_FAILED"
+    sentence = (
+        "{path!r} failed: {why}; it takes no more writes until the broker is reopened and has recovered it"
+    )
+
+    def __init__(self, *, path: str, why: str) -> None:
+        super().__init__(path=path, why=why)
+
+
+class CorruptionError(PenstockError):
+    """Bytes on disk do not match their checksum.
+
+    Cause: the disk returned other bytes than were written, or something else changed the file.
+    Do: restore the file from a copy or a replica, or seek past the damage; then check the disk.
+    """
+
+    code = "CORRUPTION"
+    sentence = (
+        "{path!r} is damaged at byte {position}: {why}; restore the file from a copy, or skip with a seek"
+    )
+
+    def __init__(self, *, path: str, position: int, why: str) -> None:
+        super().__init__(path=path, position=position, why=why)

@@ -1,0 +1,92 @@
+"""Topics, partitions and offsets that are not there, or not as the call needs them."""
+
+from penstock.errors.base import RequestError
+
+
+class TopicNotFound(RequestError):
+    """The topic does not exist.
+
+    Cause: a misspelt name, or the topic was deleted or never created.
+    Do: create it with ``create_topic``, or correct the name.
+    """
+
+    code = "TOPIC_NOT_FOUND"
+    sentence = "there is no topic {topic!r}; create it first with create_topic({topic!r})"
+
+    def __init__(self, *, topic: str) -> None:
+        super().__init__(topic=topic)
+
+
+class TopicExists(RequestError):
+    """A topic of that name exists already.
+
+    Cause: two programs create the same topic, or one does so at each start.
+    Do: use the topic as it is, or change its settings with ``alter_topic``.
+    """
+
+    code = "TOPIC_EXISTS"
+    sentence = "topic {topic!r} exists already; use alter_topic to change its settings"
+
+    def __init__(self, *, topic: str) -> None:
+        super().__init__(topic=topic)
+
+
+class PartitionNotFound(RequestError):
+    """The topic has fewer partitions than that.
+
+    Cause: the partition number is not below the topic's partition count.
+    Do: ask the topic for its partitions; leave the partition out to let the key choose.
+    """
+
+    code = "PARTITION_NOT_FOUND"
+    sentence = "topic {topic!r} has partitions 0 to {last}, not {partition}"
+
+    def __init__(self, *, topic: str, partition: int, last: int) -> None:
+        super().__init__(topic=topic, partition=partition, last=last)
+
+
+class OffsetOutOfRange(RequestError):
+    """The offset is below the log's start or above its end.
+
+    Cause: retention has deleted the offset since it was noted, or it was never written.
+    Do: seek to earliest, to latest or to a time; lengthen the retention if readers fall behind.
+    """
+
+    code = "OFFSET_OUT_OF_RANGE"
+    sentence = "offset {offset} is outside the log, which holds {start} up to {end}"
+
+    def __init__(self, *, offset: int, start: int, end: int) -> None:
+        super().__init__(offset=offset, start=start, end=end)
+
+
+class RestoreRefused(RequestError):
+    """Deleted offsets cannot be put back below the log's start.
+
+    Cause: they do not reach up to where the log begins, somebody else has begun to restore the same
+        partition, or the topic is compacted.
+    Do: read where the log begins and restore everything up to there, in one go; replay what is in a
+        compacted topic's past to another topic.
+    """
+
+    code = "RESTORE_REFUSED"
+    sentence = "offsets {start} up to {end} cannot be put back: {why}"
+
+    def __init__(self, *, start: int, end: int, why: str) -> None:
+        super().__init__(start=start, end=end, why=why)
+
+
+class StagedMissing(RequestError):
+    """What a job staged is not there any more, so it cannot be published; nothing was.
+
+    Cause: more than a day passed between staging and publishing; the power went before it was synced; or the
+        topic ``__staging`` was deleted.
+    Do: run the job again; it stages anew.
+    """
+
+    code = "STAGED_MISSING"
+    sentence = (
+        "what {token!r} staged at offsets {start} to {end} cannot be published: {why}; run the job again"
+    )
+
+    def __init__(self, *, token: str, start: int, end: int, why: str) -> None:
+        super().__init__(token=token, start=start, end=end, why=why)
