@@ -130,7 +130,7 @@ def test_a_message_is_to_the_byte_what_others_write_and_read(message: type[Messa
 def test_all_messages_are_there() -> None:
     names = {each.__name__ for each in message_classes()}
 
-    assert len(names) == 2 * 43
+    assert len(names) == 2 * 56
     assert all(
         each.removesuffix("Request") + "Response" in names for each in names if each.endswith("Request")
     )

@@ -1,8 +1,21 @@
-"""What a server is and speaks: ApiVersions, DescribeCluster."""
+"""What a server is and speaks: ApiVersions, DescribeCluster, DescribeQuorum."""
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, Message, Part, String, Versions
+from penstock.wire.kafka.fields import (
+    NO_UUID,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    Part,
+    String,
+    UInt16,
+    Uuid,
+    Versions,
+)
 
 
 class ApiVersionsRequest(Message):
@@ -93,3 +106,84 @@ class DescribeClusterResponse(Message):
     controller_id: Int32 = -1
     brokers: list[DescribeClusterBroker] = []
     cluster_authorized_operations: Int32 = -2147483648
+
+
+class DescribeQuorumPartition(Part):
+    """The partitions to describe."""
+
+    partition_index: Int32 = 0
+
+
+class DescribeQuorumTopic(Part):
+    """The topics to describe."""
+
+    topic_name: String = ""
+    partitions: list[DescribeQuorumPartition] = []
+
+
+class DescribeQuorumRequest(Message):
+    """DescribeQuorum: what is asked."""
+
+    KEY: ClassVar = 55
+    VERSIONS: ClassVar = (0, 2)
+    FLEXIBLE: ClassVar = 0
+
+    topics: list[DescribeQuorumTopic] = []
+
+
+class QuorumReplica(Part):
+    """The current voters of the partition."""
+
+    replica_id: Int32 = 0
+    replica_directory_id: Annotated[Uuid, Versions(2)] = NO_UUID
+    log_end_offset: Int64 = 0
+    last_fetch_timestamp: Annotated[Int64, Versions(1)] = -1
+    last_caught_up_timestamp: Annotated[Int64, Versions(1)] = -1
+
+
+class QuorumPartition(Part):
+    """The partition data."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions(2)] = ""
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    high_watermark: Int64 = 0
+    current_voters: list[QuorumReplica] = []
+    observers: list[QuorumReplica] = []
+
+
+class QuorumTopic(Part):
+    """The response from the describe quorum API."""
+
+    topic_name: String = ""
+    partitions: list[QuorumPartition] = []
+
+
+class QuorumListener(Part):
+    """The listeners of this controller."""
+
+    name: Annotated[String, Versions(2)] = ""
+    host: Annotated[String, Versions(2)] = ""
+    port: Annotated[UInt16, Versions(2)] = 0
+
+
+class QuorumNode(Part):
+    """The nodes in the quorum."""
+
+    node_id: Annotated[Int32, Versions(2)] = 0
+    listeners: Annotated[list[QuorumListener], Versions(2)] = []
+
+
+class DescribeQuorumResponse(Message):
+    """DescribeQuorum: what is answered."""
+
+    KEY: ClassVar = 55
+    VERSIONS: ClassVar = (0, 2)
+    FLEXIBLE: ClassVar = 0
+
+    error_code: Int16 = 0
+    error_message: Annotated[String | None, Versions(2)] = ""
+    topics: list[QuorumTopic] = []
+    nodes: Annotated[list[QuorumNode], Versions(2)] = []

@@ -1,4 +1,4 @@
-"""Settings of topics and of the broker: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""Settings of topics, groups and the broker: DescribeConfigs, AlterConfigs, ListConfigResources."""
 
 from typing import Annotated, ClassVar
 
@@ -149,3 +149,32 @@ class IncrementalAlterConfigsResponse(Message):
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse] = []
+
+
+class ListConfigResourcesRequest(Message):
+    """ListConfigResources: what is asked."""
+
+    KEY: ClassVar = 74
+    VERSIONS: ClassVar = (0, 1)
+    FLEXIBLE: ClassVar = 0
+
+    resource_types: Annotated[list[Int8], Versions(1)] = []
+
+
+class ConfigResource(Part):
+    """Each config resource in the response."""
+
+    resource_name: String = ""
+    resource_type: Annotated[Int8, Versions(1)] = 16
+
+
+class ListConfigResourcesResponse(Message):
+    """ListConfigResources: what is answered."""
+
+    KEY: ClassVar = 74
+    VERSIONS: ClassVar = (0, 1)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: list[ConfigResource] = []

@@ -1,6 +1,6 @@
 """Replicas, and where they are.
 
-DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
+DescribeLogDirs, AlterReplicaLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
 """
 
 from typing import Annotated, ClassVar
@@ -208,3 +208,52 @@ class ListPartitionReassignmentsResponse(Message):
     error_code: Int16 = 0
     error_message: String | None = ""
     topics: list[OngoingTopicReassignment] = []
+
+
+class AlterReplicaLogDirTopic(Part):
+    """The topics to add to the directory."""
+
+    name: String = ""
+    partitions: list[Int32] = []
+
+
+class AlterReplicaLogDir(Part):
+    """The alterations to make for each directory."""
+
+    path: String = ""
+    topics: list[AlterReplicaLogDirTopic] = []
+
+
+class AlterReplicaLogDirsRequest(Message):
+    """AlterReplicaLogDirs: what is asked."""
+
+    KEY: ClassVar = 34
+    VERSIONS: ClassVar = (1, 2)
+    FLEXIBLE: ClassVar = 2
+
+    dirs: list[AlterReplicaLogDir] = []
+
+
+class AlterReplicaLogDirPartitionResult(Part):
+    """The results for each partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class AlterReplicaLogDirTopicResult(Part):
+    """The results for each topic."""
+
+    topic_name: String = ""
+    partitions: list[AlterReplicaLogDirPartitionResult] = []
+
+
+class AlterReplicaLogDirsResponse(Message):
+    """AlterReplicaLogDirs: what is answered."""
+
+    KEY: ClassVar = 34
+    VERSIONS: ClassVar = (1, 2)
+    FLEXIBLE: ClassVar = 2
+
+    throttle_time_ms: Int32 = 0
+    results: list[AlterReplicaLogDirTopicResult] = []
