@@ -61,6 +61,10 @@ class BatchConsumer(BrokerConsumer):
         """Keep these leases (partition, lease) for so long from now; returns those that are lost."""
         return self._core.queues.extend_leases(self._state, leases, duration_ms)
 
+    def want_records(self) -> None:
+        """Queue groups: receive records, not the batches they lie in; for who writes them in another way."""
+        self._state.takes_records = True
+
     def want(self, partitions: frozenset[int], bytes_max: int) -> None:
         """Queue groups: receive from these partitions only, and about so many bytes at a time."""
         self._state.wanted = partitions

@@ -41,9 +41,12 @@ _unpack_timestamp: Final[Callable[[bytes, int], tuple[int]]] = Struct(">q").unpa
 
 
 class LeasedBatch:
-    """A lease as a front end passes it on: offsets, and record batches that hold them, and maybe more."""
+    """A lease as a front end passes it on: offsets, and record batches that hold them, and maybe more.
 
-    __slots__ = ("attempt", "data", "end", "lease", "partition", "start")
+    One that makes something else of the records is handed these, and no batches.
+    """
+
+    __slots__ = ("attempt", "data", "end", "lease", "partition", "records", "start")
 
     def __init__(self, partition: int, lease: int, attempt: int, start: int, end: int, data: bytes) -> None:
         self.partition = partition
@@ -52,11 +55,15 @@ class LeasedBatch:
         self.start = start
         self.end = end
         self.data = data
+        self.records: list[Record] = []  # In place of the data; see ``Consumer.takes_records``.
 
 
-def lent(partition: int, lease: Lease, data: bytes) -> LeasedBatch:
+def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None = None) -> LeasedBatch:
     """What a lease hands out."""
-    return LeasedBatch(partition, lease.number, lease.attempt, lease.start, lease.end, data)
+    batch = LeasedBatch(partition, lease.number, lease.attempt, lease.start, lease.end, data)
+    if records is not None:
+        batch.records = records
+    return batch
 
 
 class Haul:
@@ -126,7 +133,8 @@ class Leases:
     ) -> int:
         """Add what the lease holds for the consumer; return how many messages that are."""
         partition = member.partition
-        if consumer.takes_batches and partition.topic.settings.ttl_ms is None and member.gate is None:
+        plain_topic = partition.topic.settings.ttl_ms is None and member.gate is None
+        if consumer.takes_batches and not consumer.takes_records and plain_topic:
             data = self._batches(partition, lease)
             if data:
                 haul.messages.append(lent(partition.number, lease, data))
@@ -136,14 +144,16 @@ class Leases:
         if not records:
             return 0
         haul.published_ms = records[0].timestamp
-        if consumer.takes_batches:
+        if consumer.takes_records:
+            haul.messages.append(lent(partition.number, lease, b"", records))
+        elif consumer.takes_batches:
             haul.messages.append(lent(partition.number, lease, encode_records(records)))
-            return len(records)
-        delivery = Delivery(
-            partition.topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
-            lease.attempt, consumer.settler,
-        )  # fmt: skip
-        haul.messages += consumer.wrap(delivery, records)
+        else:
+            delivery = Delivery(
+                partition.topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
+                lease.attempt, consumer.settler,
+            )  # fmt: skip
+            haul.messages += consumer.wrap(delivery, records)
         return len(records)
 
     def _batches(self, partition: Partition, lease: Lease) -> bytes:

@@ -32,6 +32,7 @@ from penstock.delivery.ordering import KeyGate
 from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
+from penstock.groups.configs import GroupConfig
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.coordinator import Coordinator
 from penstock.groups.rounds import Ticket
@@ -132,6 +133,7 @@ class Consumer:
         self.turn = 0  # The partition to look at first, so that none is starved.
         self.closed = False
         self.takes_batches = False  # It is handed record batches, not messages: a front end's.
+        self.takes_records = False  # Queue groups: then these as they are, and no bytes of them.
         self.wanted: frozenset[int] | None = None  # Queue groups: only these partitions; None: all.
         self.bytes_max = BYTES_MAX  # About so many at a time.
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
@@ -299,6 +301,7 @@ class State:
         self.topics: dict[str, Topic] = {}
         self.member_groups: dict[str, MemberGroup] = {}
         self.awaited: set[Ticket[Any]] = set()  # Answers that members of those groups wait for.
+        self.group_configs: dict[str, GroupConfig] = {}  # What was said about Kafka's groups.
         self.ledger: Ledger | None = None  # Begun with the first transactional id.
         self.jobs: deque[Steps[None]] = deque()
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.

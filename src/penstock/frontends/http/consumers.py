@@ -161,6 +161,7 @@ class Consumers:
         if inner.kind == "stream":
             await self._broker.run(inner.close())
             raise GroupKindMismatch(operation="receive", kind="stream", group=group)
+        inner.want_records()
         return Consumer(inner, number, key)
 
     def _add(self, consumer: Consumer) -> Consumer:

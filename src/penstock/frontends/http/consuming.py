@@ -6,17 +6,16 @@ lease go to the broker as one run, which it takes or refuses as a whole; a run
 that is refused is tried again message by message, so each has its own result.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from penstock.api.operations import Work
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.leases import LeasedBatch
 from penstock.broker.queues import Run
-from penstock.client.records import records_between
 from penstock.errors import (
     InvalidValue,
     LeaseLost,
@@ -27,10 +26,10 @@ from penstock.errors import (
 )
 from penstock.failure import describe_error
 from penstock.frontends.http.call import Call
-from penstock.frontends.http.messages import As, Stored, content
+from penstock.frontends.http.messages import As, Stored, text_of, value_fields
 from penstock.frontends.http.problems import Problem, problem
 from penstock.frontends.http.publishing import Duration
-from penstock.frontends.http.receipts import Place
+from penstock.frontends.http.receipts import Held
 from penstock.types import LANE_NAMES, duration_ms, extension_ms
 from penstock.wire.records import Record, lane_of
 
@@ -38,8 +37,9 @@ WAIT_MS_MAX: Final = 60_000
 MESSAGES_MAX: Final = 1000  # Of one receive.
 RECEIPTS_MAX: Final = 10_000  # Of one answer.
 
+SHOWN_LENGTH_MAX: Final = 100  # Of a receipt that is none, in the error.
+
 Act = Callable[[BatchConsumer, list[Run]], Work[Any]]
-Held = tuple[Place, str]  # What a receipt stands for, and the receipt.
 
 
 class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
@@ -51,7 +51,7 @@ class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     way: As = "base64"
 
 
-class Lent(Stored, frozen=True, kw_only=True):
+class Lent(Stored, frozen=True, kw_only=True, gc=False):
     """A message on loan."""
 
     attempt: int
@@ -134,22 +134,38 @@ def lent(call: Call, consumer: int, batches: list[LeasedBatch], way: As) -> list
     topic = call.topic
     found: list[Lent] = []
     for batch in batches:
-        receipt = call.shared.receipts.writer(consumer, batch.partition, batch.lease)
+        partition, records = batch.partition, batch.records
+        receipts: Sequence[str | None] = [None] * len(records)
+        if batch.lease >= 0:
+            offsets = [record.offset for record in records]
+            receipts = call.shared.receipts.write(consumer, partition, batch.lease, offsets)
         found += [
-            Lent(
-                id=f"{topic}:{batch.partition}:{record.offset}",
-                topic=topic,
-                partition=batch.partition,
-                offset=record.offset,
-                timestamp=record.timestamp,
-                priority=LANE_NAMES[lane_of(record.attributes)],
-                attempt=batch.attempt,
-                receipt=receipt(record.offset) if batch.lease >= 0 else None,
-                **content(record.key, record.value, _headers(record), way),
-            )
-            for record in records_between(batch.data, batch.start, batch.end)
+            _lent(topic, batch, record, receipt, way)
+            for record, receipt in zip(records, receipts, strict=True)
         ]
     return found
+
+
+def _lent(topic: str, batch: LeasedBatch, record: Record, receipt: str | None, way: As) -> Lent:
+    key = record.key
+    text = None if key is None else text_of(key)
+    value, shown, document = value_fields(record.value, way)
+    return Lent(
+        key=text,
+        key_base64=UNSET if key is None or text is not None else key,
+        headers=_headers(record) if record.headers else {},
+        value=value,
+        text=shown,
+        json=document,
+        id=f"{topic}:{batch.partition}:{record.offset}",
+        topic=topic,
+        partition=batch.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        priority=LANE_NAMES[lane_of(record.attributes)],
+        attempt=batch.attempt,
+        receipt=receipt,
+    )
 
 
 def _headers(record: Record) -> dict[str, str]:
@@ -200,93 +216,67 @@ async def _answer(call: Call, act: Act) -> Answered:
     if (told.receipt is None) == (told.receipts is None):
         raise RequestInvalid(part="body", why="give either a receipt, or a list of receipts")
     if told.receipt is not None:
-        place = call.shared.receipts.read(told.receipt)
-        await call.run(act(_holder(call, place, told.receipt), [_run([(place, told.receipt)])]))
-        return Answered([Result(told.receipt, ok=True)])
+        held, unknown = call.shared.receipts.read([told.receipt])
+        if unknown:
+            raise _unknown(told.receipt)
+        await call.run(act(_holder(call, held[0]), [_run(held[0])]))
+        return Answered([Result(told.receipt, True)])
     outcomes = await _answer_all(call, list(dict.fromkeys(told.receipts or [])), act)
-    return Answered(
-        [
-            Result(receipt, ok=error is None, problem=None if error is None else problem(error))
-            for receipt, error in outcomes.items()
-        ]
-    )
+    return Answered([_result(receipt, error) for receipt, error in outcomes.items()])
+
+
+def _result(receipt: str, error: PenstockError | None) -> Result:
+    return Result(receipt, True) if error is None else Result(receipt, False, problem(error))
 
 
 async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
     outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
-    runs: list[tuple[BatchConsumer, list[Held]]] = []
-    for run in _runs(sorted(_known(call, receipts, outcomes))):
-        try:
-            runs.append((_holder(call, *run[0]), run))
-        except PenstockError:
-            outcomes.update((receipt, _missed(call, place, receipt)) for place, receipt in run)
-    again: list[tuple[BatchConsumer, Held]] = []
-    tried = await _try_all(call, [act(consumer, [_run(run)]) for consumer, run in runs])
-    for (consumer, run), missed in zip(runs, tried, strict=True):
-        if missed is not None and len(run) > 1:
-            again += [(consumer, held) for held in run]
-        elif missed is not None:
-            outcomes[run[0][1]] = missed
-    tried = await _try_all(call, [act(consumer, [_run([held])]) for consumer, held in again])
-    outcomes.update((receipt, missed) for (_, (_, receipt)), missed in zip(again, tried, strict=True))
+    runs, unknown = call.shared.receipts.read(receipts)
+    outcomes.update((receipt, _unknown(receipt)) for receipt in unknown)
+    again: list[Held] = []
+    for run, error in await _try_all(call, runs, act):
+        if error is not None and len(run.receipts) == 1:
+            outcomes[run.receipts[0]] = error
+        elif error is not None:
+            again += run.singly()
+    for run, error in await _try_all(call, again, act):
+        outcomes[run.receipts[0]] = error
     return outcomes
 
 
-def _known(
-    call: Call, receipts: list[str], outcomes: dict[str, PenstockError | None]
-) -> Iterator[tuple[Place, str]]:
-    """What receipts stand for; those that stand for nothing have their outcome."""
-    read = call.shared.receipts.read
-    for receipt in receipts:
-        try:
-            yield read(receipt), receipt
-        except ReceiptUnknown as error:
-            outcomes[receipt] = error
-
-
-def _runs(held: list[Held]) -> Iterator[list[Held]]:
-    """Neighbours of one lease, together."""
-    run: list[Held] = []
-    following: tuple[int, ...] = ()
-    for place, receipt in held:
-        if run and place != following:
-            yield run
-            run = []
-        run.append((place, receipt))
-        consumer, partition, lease, offset = place
-        following = consumer, partition, lease, offset + 1
-    if run:
-        yield run
-
-
-def _run(held: list[Held]) -> Run:
-    """Neighbours as the broker has them."""
-    first, last = held[0][0], held[-1][0]
-    return first.partition, first.lease, first.offset, last.offset + 1
-
-
-async def _try_all(call: Call, works: list[Work[Any]]) -> list[PenstockError | None]:
+async def _try_all(call: Call, runs: list[Held], act: Act) -> list[tuple[Held, PenstockError | None]]:
     """What each was refused with, if it was."""
-    return [ended if isinstance(ended, PenstockError) else None for ended in await call.run_all(works)]
+    tried: list[tuple[Held, PenstockError | None]] = []
+    works: list[Work[Any]] = []
+    begun: list[Held] = []
+    for run in runs:
+        try:
+            works.append(act(_holder(call, run), [_run(run)]))
+            begun.append(run)
+        except PenstockError as error:
+            tried.append((run, error))
+    for run, ended in zip(begun, await call.run_all(works), strict=True):
+        tried.append((run, ended if isinstance(ended, PenstockError) else None))
+    return tried
 
 
-def _holder(call: Call, place: Place, receipt: str) -> BatchConsumer:
-    """The consumer that holds what a receipt stands for; it may have lost it since."""
-    consumer = call.shared.consumers.get(place.consumer)
+def _run(held: Held) -> Run:
+    """Neighbours as the broker has them."""
+    return held.partition, held.lease, held.start, held.end
+
+
+def _holder(call: Call, held: Held) -> BatchConsumer:
+    """The consumer that holds what receipts stand for; it may have lost it since."""
+    consumer = call.shared.consumers.get(held.consumer)
     if consumer is None:
-        raise LeaseLost(topic=call.topic, partition=place.partition, offset=place.offset)
+        raise LeaseLost(topic=call.topic, partition=held.partition, offset=held.start)
     if consumer.key[:3] != (call.operations, call.topic, call.group):
-        raise ReceiptUnknown(receipt=receipt)
+        raise _unknown(held.receipts[0])
     return consumer.inner
 
 
-def _missed(call: Call, place: Place, receipt: str) -> PenstockError:
-    """Why nobody holds it."""
-    try:
-        _holder(call, place, receipt)
-    except PenstockError as error:
-        return error
-    raise AssertionError("it was asked before")
+def _unknown(receipt: str) -> ReceiptUnknown:
+    return ReceiptUnknown(receipt=receipt[:SHOWN_LENGTH_MAX])
 
 
 def permit(call: Call) -> None:

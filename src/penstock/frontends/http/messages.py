@@ -55,39 +55,33 @@ def stored(message: StoredMessage, way: As = "base64") -> Stored:
 
 def content(key: bytes | None, value: bytes | None, headers: dict[str, str], way: As) -> dict[str, Any]:
     """The fields of ``Content``."""
-    fields = key_fields(key)
-    fields["headers"] = headers
-    if value is None or way == "base64":
-        fields["value"] = value
-    else:
-        name, shown = _shown(value, way)
-        fields[name] = shown
-    return fields
+    bare, text, document = value_fields(value, way)
+    return {**key_fields(key), "headers": headers, "value": bare, "text": text, "json": document}
 
 
 def key_fields(key: bytes | None) -> dict[str, Any]:
     """A key, as text if it is some."""
-    if key is None:
-        return {"key": None}
-    text = _text(key)
-    return {"key": None, "key_base64": key} if text is None else {"key": text}
+    text = None if key is None else text_of(key)
+    return {"key": text, "key_base64": UNSET if key is None or text is not None else key}
 
 
-def _shown(value: bytes, way: As) -> tuple[str, Any]:
-    """The name and the value of a field: in the way that was asked for, if it can be."""
-    text = _text(value)
+def value_fields(value: bytes | None, way: As) -> tuple[Any, Any, Any]:
+    """The fields ``value``, ``text``, ``json``: one of them, in the way that was asked for if it can be."""
+    text = None if value is None or way == "base64" else text_of(value)
     if text is None:
-        return "value", value
+        return value, UNSET, UNSET
+    assert value is not None
     if way == "json":
         try:
             msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
-            return "text", text
-        return "json", msgspec.Raw(value)
-    return "text", text
+            return UNSET, text, UNSET
+        return UNSET, UNSET, msgspec.Raw(value)
+    return UNSET, text, UNSET
 
 
-def _text(data: bytes) -> str | None:
+def text_of(data: bytes) -> str | None:
+    """What bytes say, if they are UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
