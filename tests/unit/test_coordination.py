@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from penstock.errors import Closed, InvalidName, InvalidValue, NotAssigned, TopicNotFound
+from penstock.errors import Closed, GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, TopicNotFound
+from penstock.groups.beats import JOIN, Beat, Beaten
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer, Joined, Joining, Synced, Syncing
+from penstock.log.files import MemoryFiles
 from penstock.testing import AsyncTestBroker
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.subscriptions import subscribed
@@ -182,6 +185,114 @@ async def test_members_of_the_two_protocols_do_not_share_a_group(broker: AsyncTe
 
     with pytest.raises(NotAssigned):
         await commit(broker, Committer())
+
+
+# Groups of another kind.
+
+
+async def beaten(broker: AsyncTestBroker, group: str, **told: Any) -> Beaten:
+    """The answer to a first heartbeat in the newer protocol."""
+    asked = Beat(member="m", epoch=JOIN, rebalance_timeout_ms=60_000, **told)
+    return await broker.run(broker.operations.beat_group(group, asked))
+
+
+async def test_nobody_joins_to_read_what_a_queue_group_of_that_name_works_on(broker: AsyncTestBroker) -> None:
+    await broker.create_topic("invoices")
+    await broker.create_group("orders", "workers")
+
+    assert (await join(broker, "a", group="workers")).error == Code.INCONSISTENT_GROUP_PROTOCOL
+    by_name = await beaten(broker, "workers", topics=frozenset({"orders"}))
+    by_pattern = await beaten(broker, "workers", pattern="ord.*")
+    elsewhere = await beaten(broker, "workers", topics=frozenset({"invoices"}))
+
+    assert by_name.error == by_pattern.error == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert "take another" in by_name.why
+    assert elsewhere.error == Code.NONE
+
+
+async def test_a_member_does_not_take_up_a_topic_that_a_queue_group_of_that_name_works_on(
+    broker: AsyncTestBroker,
+) -> None:
+    await broker.create_topic("invoices")
+    await broker.create_group("orders", "workers")
+    joined = await beaten(broker, "workers", topics=frozenset({"invoices"}))
+
+    more = Beat(member="m", epoch=joined.epoch, topics=frozenset({"invoices", "orders"}))
+    answer = await broker.run(broker.operations.beat_group("workers", more))
+
+    assert answer.error == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_nobody_begins_a_group_of_that_name_while_a_queue_group_is_at_work_elsewhere(
+    broker: AsyncTestBroker,
+) -> None:
+    await broker.create_topic("invoices")
+    consumer = await broker.consumer("invoices", group="workers")
+
+    assert (await join(broker, "a", group="workers")).error == Code.INCONSISTENT_GROUP_PROTOCOL
+    await consumer.close()
+    assert (await join(broker, "a", group="workers")).error == Code.NONE
+
+
+@pytest.mark.parametrize("pattern", [None, "ord.*"])
+async def test_no_queue_group_is_made_on_a_topic_that_members_of_that_name_read(
+    broker: AsyncTestBroker, pattern: str | None
+) -> None:
+    await (
+        join(broker, "a", group="workers") if pattern is None else beaten(broker, "workers", pattern=pattern)
+    )
+    await broker.create_topic("ordinary")
+
+    with pytest.raises(GroupKindMismatch):
+        await broker.create_group("orders", "workers")
+    with pytest.raises(GroupKindMismatch):
+        await broker.consumer("orders", group="workers")
+    await broker.create_topic("invoices")
+    await broker.create_group("invoices", "workers")
+    if pattern is not None:  # It matches, though the members have not heard of it yet.
+        with pytest.raises(GroupKindMismatch):
+            await broker.create_group("ordinary", "workers")
+
+
+# Generations.
+
+
+async def test_generations_rise_over_restarts_and_when_a_group_begins_anew() -> None:
+    files = MemoryFiles()
+    generations: list[int] = []
+    epochs: list[int] = []
+    for _ in range(3):
+        broker = await AsyncTestBroker.open("data", files=files)
+        if not generations:
+            await broker.create_topic("orders", partitions=2)
+        for _ in range(2):
+            joined = await alone(broker)
+            generations.append(joined.generation)
+            await broker.run(broker.operations.leave_group("billing", [(joined.member, None)]))
+            answer = await beaten(broker, "newer", topics=frozenset({"orders"}))
+            epochs.append(answer.epoch)
+            await broker.run(broker.operations.leave_group("newer", [("m", None)]))
+        await broker.close()
+
+    assert generations == sorted(set(generations))
+    assert epochs == sorted(set(epochs))
+    assert generations[0] == 1
+
+
+async def test_a_commit_from_before_a_restart_is_refused_whatever_the_group_is_at() -> None:
+    files = MemoryFiles()
+    broker = await AsyncTestBroker.open("data", files=files)
+    await broker.create_topic("orders", partitions=2)
+    before = await beaten(broker, "billing", topics=frozenset({"orders"}))
+    await broker.close()
+
+    broker = await AsyncTestBroker.open("data", files=files)
+    zombie = Committer(member="m", generation=before.epoch)
+    assert await commit(broker, zombie) == Code.ILLEGAL_GENERATION
+    await beaten(broker, "billing", topics=frozenset({"orders"}))
+
+    assert await commit(broker, zombie) == Code.STALE_MEMBER_EPOCH
+    await broker.close()
 
 
 # What operators see.

@@ -2,7 +2,8 @@
 
     data/
       LOCK                      held while a broker has the directory open
-      penstock.json             format version, next producer id; sealed by a checksum, as is
+      penstock.json             format version, next producer id, Kafka groups' generations; sealed by a
+                                checksum, as is
       topics/orders/topic.json  settings, and the topic's id
       topics/orders/0/          partition 0: its log, and below it journal/ and schedule/
 
@@ -25,6 +26,8 @@ from penstock.types import check_name
 
 FORMAT_VERSION = 1
 PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
+GENERATION_BLOCK = 1000  # Generations of Kafka's groups, too ...
+GENERATIONS_NEAR = 100  # ... and so many before the last is given, or groups would wait for the disk.
 
 
 class Manifest(msgspec.Struct):
@@ -32,6 +35,7 @@ class Manifest(msgspec.Struct):
 
     format: int = FORMAT_VERSION
     next_producer_id: int = 1
+    generations: int = 0  # No group of Kafka's had a later one.
 
 
 class StoredTopic(TopicSettings, frozen=True, kw_only=True):
@@ -170,11 +174,25 @@ class Catalogue:
     def new_producer_id(self) -> int:
         """An id that no producer of this directory had before."""
         if self._next_producer_id >= self._manifest.next_producer_id:
-            manifest = Manifest(next_producer_id=self._next_producer_id + PRODUCER_BLOCK)
-            self._save_manifest(manifest)
-            self._manifest = manifest  # Only now: an id that is not reserved would be given again.
+            # An id that is not reserved would be given again.
+            self._change_manifest(next_producer_id=self._next_producer_id + PRODUCER_BLOCK)
         self._next_producer_id += 1
         return self._next_producer_id - 1
+
+    @property
+    def generations(self) -> int:
+        """No group of Kafka's had a later generation, in any life of the broker."""
+        return self._manifest.generations
+
+    def reserve_generations(self, latest: int) -> None:
+        """Groups have come to this generation: after a restart they begin behind it."""
+        if latest + GENERATIONS_NEAR > self._manifest.generations:
+            self._change_manifest(generations=latest + GENERATION_BLOCK)
+
+    def _change_manifest(self, **changes: int) -> None:
+        manifest = msgspec.structs.replace(self._manifest, **changes)
+        self._save_manifest(manifest)
+        self._manifest = manifest  # Only now: what is not on disk is not promised.
 
     def close(self) -> None:
         """Let another broker have the directory."""

@@ -59,6 +59,12 @@ class Commits:
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
         yield from self._commit(group, commits)
 
+    def check_kind(self, name: str, group_name: str) -> None:
+        """Refuse places for a group that is a queue group on the topic."""
+        group = self._state.topic(name).groups.get(group_name)
+        if group is not None and group.settings.kind != "stream":
+            raise GroupKindMismatch(operation="commit", kind="queue", group=group_name)
+
     def _commit(self, group: Group, commits: Mapping[int, Commit]) -> Steps[None]:
         topic = group.topic
         for number in commits:

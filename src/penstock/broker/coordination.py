@@ -9,17 +9,25 @@ A Kafka group spans topics.  Its members are known here, and only while there ar
 any; where it has come is kept by the stream group of its name on each topic, and
 outlives them.  So ``group describe`` shows a Kafka group like any other.
 
+A name is of one kind on a topic.  Where it is a queue group, whose consumers are lent message by
+message, nobody joins who would read the same messages by position; and the other way round
+(``Groups.ensure``).  Kafka's answer to mixed types is ``INCONSISTENT_GROUP_PROTOCOL``.
+
+Generations rise over restarts, too: groups begin behind all that any group had before, so that a commit
+from an earlier life is never taken for one of the present.  They are reserved on disk by the block.
+
 Every group has one alarm, for its sessions and for its meetings.  Who waits in a
 meeting waits for an answer of its own, so a member that comes wakes nobody else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 from uuid import UUID
 
+from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Commits, check_group_id
-from penstock.broker.readers import readers
+from penstock.broker.readers import covers, joins_for, readers
 from penstock.broker.state import MemberGroup, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.config import Kind
@@ -40,10 +48,16 @@ LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody
 class Coordination:
     """The members of all Kafka groups."""
 
-    def __init__(self, state: State, commits: Commits) -> None:
+    def __init__(self, state: State, catalogue: Catalogue, commits: Commits) -> None:
         self._state = state
         self._commits = commits
+        self._catalogue = catalogue
         self._known: Topics = {}  # As they were at the stamp.
+        self._floor = (
+            -1
+        )  # The generation behind which groups begin; -1: none has since the broker was opened.
+        self._latest = 0  # Of all groups.
+        self._ended: dict[str, int] = {}  # Where groups were that nobody is in any more.
         self._stamp = (-1, -1)
 
     # What members say.
@@ -51,6 +65,9 @@ class Coordination:
     def join(self, name: str, told: Joining) -> Steps[Joined]:
         """Be in the next generation of a group; waits until all its members are there."""
         group = self._open(name, ClassicGroup)
+        wanted = joins_for(told)
+        if self._is_lent(name, lambda topic: topic in wanted):
+            return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
         if not isinstance(group.machine, ClassicGroup):
             return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
         told = replace(told, new_member=f"{told.instance or told.client_id}-{self._new_id()}")
@@ -81,6 +98,9 @@ class Coordination:
         if told.epoch != JOIN and name not in self._state.member_groups:
             return Beaten(Code.UNKNOWN_MEMBER_ID, told.member, why="join again")
         group = self._open(name, ConsumerGroup)
+        if self._beats_for_lent(name, told):
+            why = "there is a queue group, or a share group, of that name; take another"
+            return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
         if not isinstance(group.machine, ConsumerGroup):
             why = "the group has members of the classic protocol"
             return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
@@ -124,6 +144,28 @@ class Coordination:
 
     def groups(self) -> list[GroupState]:
         """All groups, with their members or without; also those that only have a place."""
+    # Groups of another kind.
+
+    def _is_lent(self, name: str, wanted: Callable[[str], bool]) -> bool:
+        """Whether messages of a topic that is wanted are lent to a queue group of that name.
+
+        The first member is also refused while that group is at work elsewhere: a share group of Kafka's
+        has one name for all its topics.
+        """
+        if any(wanted(topic) for topic in self.topics(name, "queue")):
+            return True
+        return name not in self._state.member_groups and self._is_at_work(name)
+
+    def _beats_for_lent(self, name: str, told: Beat) -> bool:
+        """The same for a heartbeat, if it says what is read."""
+        if told.topics is None and told.pattern is None:
+            return False
+        pattern = told.pattern if told.pattern and is_safe(told.pattern) else ""  # Else it is refused anyway.
+        return self._is_lent(name, lambda topic: covers(told.topics or (), pattern, topic))
+
+    def _is_at_work(self, name: str) -> bool:
+        return any(self._state.topics[topic].groups[name].consumers for topic in self.topics(name, "queue"))
+
         placed = {
             group.name
             for topic in self._state.topics.values()
@@ -147,11 +189,9 @@ class Coordination:
 
     def _share_group(self, name: str) -> GroupState | None:
         """What Kafka calls a share group are queue groups, whoever consumes."""
-        topics = self.topics(name, "queue")
-        if not topics:
+        if not self.topics(name, "queue"):
             return None
-        busy = any(self._state.topics[topic].groups[name].consumers for topic in topics)
-        return GroupState(name, "share", "Stable" if busy else "Empty", "share")
+        return GroupState(name, "share", "Stable" if self._is_at_work(name) else "Empty", "share")
 
     def check_share(self, name: str) -> Code:
         """Whether a group of that name may be a share group."""
@@ -231,17 +271,34 @@ class Coordination:
             check_group_id(name)
             if len(self._state.member_groups) >= GROUPS_MAX:
                 raise Overloaded(what="groups with members", limit=GROUPS_MAX)
-            group = self._state.member_groups[name] = MemberGroup(name, kind())
+            begun = kind(self._generation_before(name))
+            group = self._state.member_groups[name] = MemberGroup(name, begun)
         return group
 
     def _look_again(self, group: MemberGroup) -> None:
         """Be woken when it is time; a group that nobody is in is not kept."""
         if group.machine.idle:
             self._state.member_groups.pop(group.name, None)
+    def _generation_before(self, name: str) -> int:
+        if self._floor < 0:
+            self._floor = self._latest = self._catalogue.generations
+        self._catalogue.reserve_generations(self._latest)
+        if len(self._ended) > GROUPS_MAX:
+            self._floor = self._latest
+            self._ended.clear()
+        return max(self._floor, self._ended.pop(name, 0))
+
+    def _note_generation(self, group: MemberGroup) -> None:
+        """It may have come to another one, which was reserved long before."""
+        self._latest = max(self._latest, group.machine.generation)
+        self._catalogue.reserve_generations(self._latest)
+
         else:
             self._state.alarms.set(group, group.machine.next_deadline_ms())
+        self._note_generation(group)
 
     def _answer(self, ticket: Ticket[T]) -> Steps[T]:
+            self._ended[group.name] = group.machine.generation
         self._state.awaited.add(ticket)
         try:
             while ticket.answer is None:

@@ -7,7 +7,7 @@ before anyone hears that it exists.
 
 import msgspec
 
-from penstock.broker.readers import readers
+from penstock.broker.readers import reads
 from penstock.broker.recovery import open_journal, rebuild_gate
 from penstock.broker.replay import change_settings, new_engine
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
@@ -37,6 +37,8 @@ class Groups:
         settings = settings_with(group.settings if group is not None else usual, options)
         _check_backoff(settings)
         if group is None:
+            if settings.kind == "queue" and self._is_read_by_kafka(topic, name):
+                raise GroupKindMismatch(operation="kind='queue'", kind="stream", group=name)
             group = Group(topic, name, settings)
             self._write(topic, group)
             topic.groups[name] = group
@@ -108,7 +110,9 @@ class Groups:
         ):
             why = "the group has a consumer of that name, and a partition has one owner"
             raise InvalidValue(name="consumer_id", value=identity, why=why)
-        self._check_not_read_by_kafka(group)
+        if group.settings.kind == "stream" and self._is_read_by_kafka(topic, group_name):
+            why = "members of a Kafka group of that name read the topic; take another name, or stop them"
+            raise InvalidValue(name="group", value=group_name, why=why)
         self._state.consumer_numbers += 1
         number = self._state.consumer_numbers
         consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)
@@ -118,12 +122,10 @@ class Groups:
         group.consumers[number] = consumer
         return consumer
 
-    def _check_not_read_by_kafka(self, group: Group) -> None:
-        """A partition has one owner: the members of one protocol do not know those of another."""
-        kafka = self._state.member_groups.get(group.name)
-        if group.settings.kind == "stream" and kafka is not None and group.topic.name in readers(kafka):
-            why = "members of a Kafka group of that name read the topic; take another name, or stop them"
-            raise InvalidValue(name="group", value=group.name, why=why)
+    def _is_read_by_kafka(self, topic: Topic, name: str) -> bool:
+        """Whether members of a Kafka group have the topic: those of one protocol do not know of another's."""
+        kafka = self._state.member_groups.get(name)
+        return kafka is not None and reads(kafka, topic.name)
 
     def create(self, name: str, group_name: str, options: GroupOptions) -> Steps[None]:
         """Make a group, or change one, without consuming."""

@@ -4,9 +4,16 @@ In the newer protocol members say so to the broker.  In the classic one they say
 other, in bytes whose beginning is known (``wire/kafka/subscriptions.py``).
 """
 
+import re
+from collections.abc import Iterable
+from typing import Final
+
 from penstock.broker.state import MemberGroup
 from penstock.groups.consumers import ConsumerGroup
+from penstock.groups.rounds import Joining
 from penstock.wire.kafka.subscriptions import subscribed
+
+CONSUMERS: Final = "consumer"  # The type of protocol whose members read topics; Connect has another.
 
 
 def readers(group: MemberGroup) -> dict[str, list[str]]:
@@ -17,8 +24,28 @@ def readers(group: MemberGroup) -> dict[str, list[str]]:
         for consumer in machine.describe():
             for topic in machine.topics_of(consumer.member):
                 found.setdefault(topic, []).append(consumer.client_id or consumer.member)
-    elif machine.protocol_type == "consumer":
-        for member in machine.describe():
-            for topic in subscribed(member.metadata):
-                found.setdefault(topic, []).append(member.client_id or member.member)
+    elif machine.protocol_type == CONSUMERS:
+        for client, metadata in machine.subscriptions():
+            for topic in subscribed(metadata):
+                found.setdefault(topic, []).append(client)
     return found
+
+
+def reads(group: MemberGroup, topic: str) -> bool:
+    """Whether a member has subscribed to a topic, also to one that has just come."""
+    machine = group.machine
+    if isinstance(machine, ConsumerGroup):
+        return any(covers(member.topics, member.pattern, topic) for member in machine.describe())
+    return topic in readers(group)
+
+
+def covers(topics: Iterable[str], pattern: str, topic: str) -> bool:
+    """Whether a subscription by names, or by a pattern that is safe, is one to this topic."""
+    return topic in topics or (pattern != "" and re.fullmatch(pattern, topic) is not None)
+
+
+def joins_for(told: Joining) -> set[str]:
+    """The topics for which a member of the classic protocol comes; none if it is no consumer."""
+    if told.protocol_type != CONSUMERS:
+        return set()
+    return {topic for _, metadata in told.protocols for topic in subscribed(metadata)}

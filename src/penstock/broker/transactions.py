@@ -163,6 +163,7 @@ class Transactions:
         for number, commit in commits.items():
             self._state.topic(topic).partition(number)
             check_commit(commit)
+        self._commits.check_kind(topic, group)
         refusal = self._coordination.check(group, by)
         if refusal:
             return refusal

@@ -35,8 +35,8 @@ Costs: a heartbeat is O(1); a join or a sync O(protocols of the member), the end
 round O(members); memory what the members brought along.
 
 Left out: persistence, as in ``coordinator.py``: after a restart members are unknown,
-and join again.  And the pause before a group's first round: the first member of a
-group begins at once.
+and join again, in a generation after all that were before (``broker/coordination.py``).
+And the pause before a group's first round: the first member of a group begins at once.
 """
 
 from typing import Final, TypeVar
@@ -62,9 +62,9 @@ NEW_MEMBER_MS: Final = 5 * 60 * 1000  # A new member cannot say that it is alive
 class ClassicGroup:
     """The members of one group, and the round they are in."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: int = 0) -> None:
         self.state: str = EMPTY
-        self.generation = 0
+        self.generation = generation  # The first round makes the next one.
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
@@ -183,6 +183,10 @@ class ClassicGroup:
         times += self._promised.values()
         times.append(self._meeting_ends_ms)
         return min((time for time in times if time >= 0), default=-1)
+
+    def subscriptions(self) -> list[tuple[str, bytes]]:
+        """What each member brought along for the protocol it likes best, with the name of its client."""
+        return [(m.told.client_id or m.identity, m.told.protocols[0][1]) for m in self.members]
 
     def describe(self) -> list[MemberState]:
         """The members, in the order in which they came."""

@@ -25,7 +25,7 @@ Invariants (asserted where they could break):
 Costs: a heartbeat is O(partitions of that member), and one that changes the group what its
 assignor costs; memory O(partitions + members).
 
-Left out: persistence; after a restart members are unknown and join again.  Racks.
+Left out: persistence; after a restart members are unknown and join again, at a later epoch.  Racks.
 """
 
 import re
@@ -79,6 +79,11 @@ class ConsumerGroup:
 
     @property
     def idle(self) -> bool:
+    @property
+    def generation(self) -> int:
+        """Its epoch, where groups of both kinds are meant."""
+        return self.epoch
+
         """Whether nobody is in it."""
         return not self._members
 
