@@ -3,40 +3,27 @@
 One fixed workload does everything a broker can do: topics, publishing of every
 kind, leases and all their answers, dead letters, redrive, an atomic ack, seek,
 stream commits, schedules, retention, compaction, snapshots, closing, reopening.
-It runs once undisturbed to count its file operations.  Then it runs once for
-every operation and every fault.  A step that fails must raise a
-``PenstockError``; the workload goes on with the next one, as a program would.
-Then the process is killed or the power is cut, the directory is opened on
-healthy files, and what is there is compared with what was answered.
-
-Trying every operation with every fault takes five minutes.  Each fault takes
-every twelfth operation, and each begins with another one, so that together
-they try all of them; with HYPOTHESIS_PROFILE=ci each takes every fourth, and
-with soak every one.
+It runs once for each of its file operations and each fault.  Then the directory
+is opened on healthy files, and what is there is compared with what was answered.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from random import Random
 
 import pytest
+from tests.crash.faults import CONFIG, CRASHES, ERRORS, either_end, try_each_operation
 
-from penstock.config import BrokerConfig, TopicOptions
+from penstock.config import TopicOptions
 from penstock.errors import PenstockError
 from penstock.log.files import Files
 from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
 from penstock.testing import ManualClock, TestBroker
-from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
+from penstock.testing.files import CrashDisk, Fault
 
-# A snapshot at every upkeep, so that snapshots and replay both happen.
-CONFIG = BrokerConfig(snapshot_bytes=1, clock_check_ms=24 * 3600 * 1000)
 ATTEMPTS = 2
-STRIDE = {"ci": 4, "soak": 1}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 12)
-ERRORS = [Fault.FULL, Fault.FAIL, Fault.STUCK]
-CRASHES = [Fault.TEAR, Fault.BEFORE, Fault.AFTER]
+STRIDE = 12
 
 Place = tuple[str, int, int]
 
@@ -64,7 +51,6 @@ class Ledger:
     sought: int = -1  # Seek answered.
     seeking: bool = False
     topics: set[str] = field(default_factory=set)
-    failures: list[PenstockError] = field(default_factory=list)
 
 
 class Workload:
@@ -74,6 +60,7 @@ class Workload:
         self.files = files
         self.clock = ManualClock()
         self.ledger = Ledger()
+        self.failures: list[PenstockError] = []
         self.broker: TestBroker | None = None
         self.held: list[ReceivedMessage] = []
 
@@ -93,7 +80,7 @@ class Workload:
         try:
             yield
         except PenstockError as error:
-            self.ledger.failures.append(error)
+            self.failures.append(error)
 
     def open(self) -> None:
         for _ in range(2):  # A second try, as an operator would.
@@ -374,19 +361,6 @@ def go_on(broker: TestBroker, disk: CrashDisk, work: Workload) -> None:
     reopened.close()
 
 
-def count_operations() -> list[str]:
-    files = FaultyFiles(CrashDisk())
-    work = Workload(files)
-    work.run()
-    assert work.ledger.failures == []
-    return files.operations
-
-
-def places(fault: Fault, power: bool) -> range:
-    first = (2 * [*ERRORS, *CRASHES].index(fault) + power) % STRIDE
-    return range(1 + first, len(count_operations()) + 1, STRIDE)
-
-
 def test_the_workload_does_what_it_should() -> None:
     """Undisturbed, everything is answered; so the faults below hit what they are meant to hit."""
     disk = CrashDisk()
@@ -394,7 +368,7 @@ def test_the_workload_does_what_it_should() -> None:
     work.run()
 
     ledger = work.ledger
-    assert ledger.failures == []
+    assert work.failures == []
     assert len(ledger.published) == 12
     assert len(ledger.scheduled) == 3
     assert len(ledger.acked) == 5
@@ -405,41 +379,7 @@ def test_the_workload_does_what_it_should() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ERRORS)
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
-def test_an_error_at_any_file_operation_breaks_no_promise(fault: Fault, power: bool) -> None:
-    for at in places(fault, power):
-        disk = CrashDisk()
-        work = Workload(FaultyFiles(disk, at=at, fault=fault))
-        work.run()
-        end(disk, at, power=power)
-        check_at(disk, work, at)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", CRASHES)
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
-def test_a_crash_at_any_file_operation_breaks_no_promise(fault: Fault, power: bool) -> None:
-    for at in places(fault, power):
-        disk = CrashDisk()
-        work = Workload(FaultyFiles(disk, at=at, fault=fault))
-        with pytest.raises(Crash):
-            work.run()
-        end(disk, at, power=power)
-        check_at(disk, work, at)
-
-
-def end(disk: CrashDisk, seed: int, *, power: bool) -> None:
-    if power:
-        disk.power_cut(Random(seed))
-    else:
-        disk.kill()
-
-
-def check_at(disk: CrashDisk, work: Workload, at: int) -> None:
-    try:
-        check(disk, work)
-    except BaseException as error:
-        assert isinstance(work.files, FaultyFiles)
-        error.add_note(f"operation {at}: {work.files.operations[at - 1]}; answered: {work.ledger.failures}")
-        raise
+@pytest.mark.parametrize("fault", [*ERRORS, *CRASHES])
+@either_end
+def test_a_fault_at_any_file_operation_breaks_no_promise(fault: Fault, power: bool) -> None:
+    try_each_operation(Workload, check, fault, power=power, stride=STRIDE)

@@ -4,35 +4,26 @@ The workload does what a job of Spark does: stage, publish, and if anything
 fails, or the process ends, stage anew and publish again under the same
 version.  Three versions go to two partitions, with delays and times to live,
 in segments so small that they are full, and the broker is opened anew between
-them.  It runs once undisturbed to count its file operations, then once for each
-of them and each fault.  Afterwards the job is run again as a whole, and every
-row must be there exactly once.
-
-Each fault takes every sixth operation, and each begins with another one; with
-HYPOTHESIS_PROFILE=ci every second, and with soak every one.
+them.  It runs once for each of its file operations and each fault.  Afterwards
+the job is run again as a whole, and every row must be there exactly once.
 """
 
-import os
 from collections import Counter
-from random import Random
 
 import pytest
+from tests.crash import faults
+from tests.crash.faults import CRASHES, ERRORS, either_end, try_each_operation
 from tests.staged import batch, stage, values_of
 
 from penstock.broker import intents, staging
-from penstock.config import BrokerConfig
-from penstock.errors import PenstockError, TopicExists
+from penstock.errors import PenstockError
 from penstock.log.files import Files
-from penstock.testing import ManualClock, TestBroker
-from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
+from penstock.testing.files import CrashDisk, Fault
 from penstock.wire.records import EXPIRES, SCHEDULED
 from penstock.wire.staged import STAGING
 
-CONFIG = BrokerConfig(snapshot_bytes=1, clock_check_ms=24 * 3600 * 1000)
 VERSIONS = range(3)
-STRIDE = {"ci": 2, "soak": 1}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 6)
-ERRORS = [Fault.FULL, Fault.FAIL, Fault.STUCK]
-CRASHES = [Fault.TEAR, Fault.BEFORE, Fault.AFTER]
+STRIDE = 6
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +32,12 @@ def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "TURN_BYTES", 1)
 
 
-class Job:
+class Job(faults.Job):
     """A job that is run again until it has succeeded."""
 
     def __init__(self, files: Files) -> None:
-        self.files = files
-        self.clock = ManualClock()
-        self.broker: TestBroker | None = None
+        super().__init__(files)
         self.answered: set[int] = set()
-        self.failures: list[PenstockError] = []
 
     def run(self) -> None:
         for version in VERSIONS:
@@ -64,34 +52,14 @@ class Job:
 
     def attempt(self, version: int) -> None:
         broker = self.broker = self.broker or self.open()
-        for name, durability in (("orders", "fsync"), (STAGING, "os")):
-            try:
-                broker.create_topic(
-                    name,
-                    partitions=2 if name == "orders" else 1,
-                    durability=durability,  # type: ignore[arg-type]
-                    segment_bytes=4096,
-                    retention=None,
-                )
-            except TopicExists:
-                continue
+        self.create("orders", 2, "fsync")
+        self.create(STAGING, 1, "os")
         staged: dict[str, list[tuple[int, int]]] = {}
         for task in range(2):
             staged |= stage(broker, f"{version}-{task}", *parts(version, task))
         broker.publish_staged("orders", "job", version, staged)
         self.answered.add(version)
         broker.advance("2s")
-
-    def open(self) -> TestBroker:
-        return TestBroker.open("data", config=CONFIG, files=self.files, clock=self.clock)
-
-    def end(self) -> None:
-        broker, self.broker = self.broker, None
-        if broker is not None:
-            try:
-                broker.close()
-            except PenstockError as error:
-                self.failures.append(error)
 
 
 def parts(version: int, task: int) -> list[tuple[int, bytes]]:
@@ -132,26 +100,6 @@ def check(disk: CrashDisk, job: Job) -> None:
     broker.close()
 
 
-def operations() -> int:
-    files = FaultyFiles(CrashDisk())
-    job = Job(files)
-    job.run()
-    assert job.failures == []
-    return len(files.operations)
-
-
-def places(fault: Fault, power: bool) -> range:
-    first = (2 * [*ERRORS, *CRASHES].index(fault) + power) % STRIDE
-    return range(1 + first, operations() + 1, STRIDE)
-
-
-def end(disk: CrashDisk, seed: int, *, power: bool) -> None:
-    if power:
-        disk.power_cut(Random(seed))
-    else:
-        disk.kill()
-
-
 def test_undisturbed_every_row_is_there_once() -> None:
     disk = CrashDisk()
     job = Job(disk)
@@ -166,19 +114,6 @@ def test_undisturbed_every_row_is_there_once() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*ERRORS, *CRASHES])
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@either_end
 def test_a_fault_at_any_file_operation_leaves_every_row_once(fault: Fault, power: bool) -> None:
-    for at in places(fault, power):
-        disk = CrashDisk()
-        files = FaultyFiles(disk, at=at, fault=fault)
-        job = Job(files)
-        try:
-            job.run()
-        except Crash:
-            assert fault in CRASHES
-        end(disk, at, power=power)
-        try:
-            check(disk, job)
-        except BaseException as error:
-            error.add_note(f"operation {at}: {files.operations[at - 1]}; answered: {job.answered}")
-            raise
+    try_each_operation(Job, check, fault, power=power, stride=STRIDE)

@@ -4,38 +4,30 @@ The workload is a producer that reads, writes to two partitions and to a second 
 flushed every second: with a transaction that makes no difference), and commits the group's place with
 it; every second transaction it aborts.  What fails is tried again as Kafka's clients do: by a new
 producer of the same name, which fences the one before.  Segments are so small that they are full, and
-the broker is opened anew in between.  It runs once undisturbed to count its file operations, then once
-for each of them and each fault.  Afterwards, on healthy files:
+the broker is opened anew in between.  It runs once for each of its file operations and each fault.
+Afterwards, on healthy files:
 
     what was answered as committed is there, once for each answer, in every partition
     a transaction is in all of its partitions, or in none; and so is the place of the group
     nothing that was aborted is there
     the log goes on: nothing is left open
-
-Each fault takes every sixth operation, and each begins with another one; with
-HYPOTHESIS_PROFILE=ci every second, and with soak every one.
 """
 
-import os
-from random import Random
-
 import pytest
+from tests.crash import faults
+from tests.crash.faults import CRASHES, ERRORS, either_end, try_each_operation
 from tests.transactional import Producer, committed
 
 from penstock.broker import ledger
 from penstock.broker.state import Partition
-from penstock.config import BrokerConfig
-from penstock.errors import PenstockError, TopicExists
+from penstock.errors import PenstockError
 from penstock.log.files import Files
-from penstock.testing import ManualClock, TestBroker
-from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
+from penstock.testing import TestBroker
+from penstock.testing.files import CrashDisk, Fault
 
-CONFIG = BrokerConfig(snapshot_bytes=1, clock_check_ms=24 * 3600 * 1000)
 ROUNDS = range(1, 5)
 PLACES = [("orders", 0), ("orders", 1), ("audit", 0)]
-STRIDE = {"ci": 2, "soak": 1}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 6)
-ERRORS = [Fault.FULL, Fault.FAIL, Fault.STUCK]
-CRASHES = [Fault.TEAR, Fault.BEFORE, Fault.AFTER]
+STRIDE = 6
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +35,13 @@ def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "SEGMENT_BYTES", 1024)
 
 
-class Job:
+class Job(faults.Job):
     """Transactions one after the other; each has a number, and is tried twice."""
 
     def __init__(self, files: Files) -> None:
-        self.files = files
-        self.clock = ManualClock()
-        self.broker: TestBroker | None = None
+        super().__init__(files)
         self.answered: set[bytes] = set()  # Committed, and told so.
         self.aborted: set[bytes] = set()  # Aborted, or never ended.
-        self.failures: list[PenstockError] = []
 
     def run(self) -> None:
         for number in ROUNDS:
@@ -69,17 +58,8 @@ class Job:
 
     def attempt(self, number: int, name: bytes) -> None:
         broker = self.broker = self.broker or self.open()
-        for topic, durability in (("orders", "fsync"), ("audit", "os")):
-            try:
-                broker.create_topic(
-                    topic,
-                    partitions=2,
-                    durability=durability,  # type: ignore[arg-type]
-                    segment_bytes=4096,
-                    retention=None,
-                )
-            except TopicExists:
-                continue
+        self.create("orders", 2, "fsync")
+        self.create("audit", 2, "os")
         producer = Producer(broker)
         for topic, partition in PLACES:
             producer.write(topic, name, name + bytes(600), partition=partition)
@@ -90,17 +70,6 @@ class Job:
         else:
             producer.commit()
             self.answered.add(name)
-
-    def open(self) -> TestBroker:
-        return TestBroker.open("data", config=CONFIG, files=self.files, clock=self.clock)
-
-    def end(self) -> None:
-        broker, self.broker = self.broker, None
-        if broker is not None:
-            try:
-                broker.close()
-            except PenstockError as error:
-                self.failures.append(error)
 
 
 def check(disk: CrashDisk, job: Job) -> None:
@@ -133,26 +102,6 @@ def partitions(broker: TestBroker) -> list[Partition]:
     return [partition for topic in broker._core.state.topics.values() for partition in topic.partitions]
 
 
-def operations() -> int:
-    files = FaultyFiles(CrashDisk())
-    job = Job(files)
-    job.run()
-    assert job.failures == []
-    return len(files.operations)
-
-
-def places(fault: Fault, power: bool) -> range:
-    first = (2 * [*ERRORS, *CRASHES].index(fault) + power) % STRIDE
-    return range(1 + first, operations() + 1, STRIDE)
-
-
-def end(disk: CrashDisk, seed: int, *, power: bool) -> None:
-    if power:
-        disk.power_cut(Random(seed))
-    else:
-        disk.kill()
-
-
 def test_undisturbed_every_committed_transaction_is_there_once() -> None:
     disk = CrashDisk()
     job = Job(disk)
@@ -167,19 +116,6 @@ def test_undisturbed_every_committed_transaction_is_there_once() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*ERRORS, *CRASHES])
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@either_end
 def test_a_fault_at_any_file_operation_leaves_every_transaction_whole(fault: Fault, power: bool) -> None:
-    for at in places(fault, power):
-        disk = CrashDisk()
-        files = FaultyFiles(disk, at=at, fault=fault)
-        job = Job(files)
-        try:
-            job.run()
-        except Crash:
-            assert fault in CRASHES
-        end(disk, at, power=power)
-        try:
-            check(disk, job)
-        except BaseException as error:
-            error.add_note(f"operation {at}: {files.operations[at - 1]}; answered: {job.answered}")
-            raise
+    try_each_operation(Job, check, fault, power=power, stride=STRIDE)
