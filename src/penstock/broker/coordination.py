@@ -36,6 +36,7 @@ from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
 from penstock.groups.consumers import ConsumerGroup
+from penstock.groups.patterns import is_safe
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
 from penstock.wire.kafka.codes import Code
 
@@ -50,24 +51,22 @@ class Coordination:
 
     def __init__(self, state: State, catalogue: Catalogue, commits: Commits) -> None:
         self._state = state
-        self._commits = commits
         self._catalogue = catalogue
-        self._known: Topics = {}  # As they were at the stamp.
-        self._floor = (
-            -1
-        )  # The generation behind which groups begin; -1: none has since the broker was opened.
+        self._commits = commits
+        self._floor = -1  # The generation behind which groups begin; -1: none has yet.
         self._latest = 0  # Of all groups.
         self._ended: dict[str, int] = {}  # Where groups were that nobody is in any more.
+        self._known: Topics = {}  # As they were at the stamp.
         self._stamp = (-1, -1)
 
     # What members say.
 
     def join(self, name: str, told: Joining) -> Steps[Joined]:
         """Be in the next generation of a group; waits until all its members are there."""
-        group = self._open(name, ClassicGroup)
         wanted = joins_for(told)
         if self._is_lent(name, lambda topic: topic in wanted):
             return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
+        group = self._open(name, ClassicGroup)
         if not isinstance(group.machine, ClassicGroup):
             return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
         told = replace(told, new_member=f"{told.instance or told.client_id}-{self._new_id()}")
@@ -97,10 +96,10 @@ class Coordination:
             told = replace(told, member=str(self._new_id()))  # An old client, which has none of its own.
         if told.epoch != JOIN and name not in self._state.member_groups:
             return Beaten(Code.UNKNOWN_MEMBER_ID, told.member, why="join again")
-        group = self._open(name, ConsumerGroup)
         if self._beats_for_lent(name, told):
             why = "there is a queue group, or a share group, of that name; take another"
             return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+        group = self._open(name, ConsumerGroup)
         if not isinstance(group.machine, ConsumerGroup):
             why = "the group has members of the classic protocol"
             return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
@@ -140,10 +139,6 @@ class Coordination:
             return Code.NONE  # Its members do not say.
         return group.machine.check_commit(Committer(member=member, generation=epoch), self._now())
 
-    # What operators ask.
-
-    def groups(self) -> list[GroupState]:
-        """All groups, with their members or without; also those that only have a place."""
     # Groups of another kind.
 
     def _is_lent(self, name: str, wanted: Callable[[str], bool]) -> bool:
@@ -166,6 +161,10 @@ class Coordination:
     def _is_at_work(self, name: str) -> bool:
         return any(self._state.topics[topic].groups[name].consumers for topic in self.topics(name, "queue"))
 
+    # What operators ask.
+
+    def groups(self) -> list[GroupState]:
+        """All groups, with their members or without; also those that only have a place."""
         placed = {
             group.name
             for topic in self._state.topics.values()
@@ -275,10 +274,6 @@ class Coordination:
             group = self._state.member_groups[name] = MemberGroup(name, begun)
         return group
 
-    def _look_again(self, group: MemberGroup) -> None:
-        """Be woken when it is time; a group that nobody is in is not kept."""
-        if group.machine.idle:
-            self._state.member_groups.pop(group.name, None)
     def _generation_before(self, name: str) -> int:
         if self._floor < 0:
             self._floor = self._latest = self._catalogue.generations
@@ -293,12 +288,16 @@ class Coordination:
         self._latest = max(self._latest, group.machine.generation)
         self._catalogue.reserve_generations(self._latest)
 
+    def _look_again(self, group: MemberGroup) -> None:
+        """Be woken when it is time; a group that nobody is in is not kept."""
+        self._note_generation(group)
+        if group.machine.idle:
+            self._state.member_groups.pop(group.name, None)
+            self._ended[group.name] = group.machine.generation
         else:
             self._state.alarms.set(group, group.machine.next_deadline_ms())
-        self._note_generation(group)
 
     def _answer(self, ticket: Ticket[T]) -> Steps[T]:
-            self._ended[group.name] = group.machine.generation
         self._state.awaited.add(ticket)
         try:
             while ticket.answer is None:

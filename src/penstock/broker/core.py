@@ -100,7 +100,7 @@ class Core:
         self.partitions = Partitions(self.state, self.catalogue)
         self.fetching = Fetching(self.state)
         self.commits = Commits(self.state, self.groups)
-        self.coordination = Coordination(self.state, self.commits)
+        self.coordination = Coordination(self.state, self.catalogue, self.commits)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
         self.transactions = Transactions(

@@ -67,8 +67,8 @@ class Consumer:
 class ConsumerGroup:
     """The members of one group, and where each is on its way to the target."""
 
-    def __init__(self) -> None:
-        self.epoch = 0
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch  # The first change makes the next one.
         self.assignor = ASSIGNORS[0]
         self._members: dict[str, Consumer] = {}
         self._target: Shares = {}
@@ -78,12 +78,12 @@ class ConsumerGroup:
         self._now_ms = 0
 
     @property
-    def idle(self) -> bool:
-    @property
     def generation(self) -> int:
         """Its epoch, where groups of both kinds are meant."""
         return self.epoch
 
+    @property
+    def idle(self) -> bool:
         """Whether nobody is in it."""
         return not self._members
 
