@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.spark.reader import TableReader
-from penstock.spark.slices import Slice
+from penstock.spark.slices import Task
 from penstock.spark.source import PenstockSource
 
 TYPES = {
@@ -46,9 +46,10 @@ class Table:
         """What the tasks read: lake or log, partition, from, to."""
         found = []
         for each in self.plan():
-            if isinstance(each, Slice):
-                span = each.span
-                found.append(("lake" if each.files else "log", span.partition, span.start, span.end))
+            assert isinstance(each, Task)
+            for work in each.slices:
+                span = work.span
+                found.append(("lake" if work.files else "log", span.partition, span.start, span.end))
         return found
 
     def rows(self, plan: list[InputPartition] | None = None) -> list[tuple[Any, ...]]:

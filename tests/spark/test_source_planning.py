@@ -1,6 +1,7 @@
 """Planning without a broker: where offsets are, how they are split, how far a micro-batch goes."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,17 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
 from penstock.spark.filters import Bounds, Interval, narrowed
-from penstock.spark.planning import Reached, Span, admitted, archived, parts, records_for, spans, split
+from penstock.spark.planning import (
+    Reached,
+    Span,
+    admitted,
+    archived,
+    parts,
+    records_for,
+    spans,
+    split,
+    together,
+)
 
 
 def places(start: int, end: int, log_start: int, *lake: tuple[int, int]) -> list[tuple[str, int, int]]:
@@ -70,6 +81,18 @@ def test_pieces_are_equal_and_not_too_large(size: int, records: int) -> None:
     assert [offset for each in pieces for offset in range(each.start, each.end)] == list(range(17, 17 + size))
     assert all(1 <= len(each) <= records for each in pieces)
     assert max(map(len, pieces), default=0) - min(map(len, pieces), default=0) <= 1
+
+
+@given(st.lists(st.integers(1, 20)), st.integers(1, 30))
+def test_small_pieces_are_together_and_in_order(sizes: list[int], records: int) -> None:
+    pieces = [Span("orders", number, 0, size) for number, size in enumerate(sizes)]
+
+    groups = list(together(pieces, records))
+
+    assert [each for group in groups for each in group] == pieces
+    assert all(len(group) == 1 or sum(map(len, group)) <= records for group in groups)
+    for group, following in pairwise(groups):
+        assert sum(map(len, group)) + len(following[0]) > records, "it would have had room"
 
 
 def test_every_partition_is_read_by_its_share_of_what_waits() -> None:

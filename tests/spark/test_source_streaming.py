@@ -10,7 +10,7 @@ from tests.spark.sources import schema_of
 import penstock
 from penstock.errors import OffsetOutOfRange
 from penstock.spark import connections
-from penstock.spark.slices import Slice
+from penstock.spark.slices import Task
 from penstock.spark.source import PenstockSource
 from penstock.spark.stream import StreamReader
 
@@ -32,7 +32,6 @@ def read(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> li
     """The rows of a micro-batch."""
     found: list[tuple[str, int, int]] = []
     for work in reader.partitions(start, end):
-        assert isinstance(work, Slice)
         for batch in reader.read(work):
             found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     return found
@@ -75,6 +74,23 @@ def test_batches_follow_each_other_without_overlap(broker: penstock.Broker, serv
     assert limit == ReadMaxRows(3)
     assert sizes == [3, 3, 3, 3]
     assert sorted(rows) == [("steps", p, o) for p, n in ((0, 8), (1, 4)) for o in range(n)]
+
+
+def test_a_few_records_are_one_task_however_many_partitions_they_are_in(
+    broker: penstock.Broker, servers: str
+) -> None:
+    broker.create_topic("few", partitions=8)
+    fill(broker, "few", *[2] * 8)
+    reader = stream(servers, topic="few", starting="earliest")
+    end = reader.reportLatestOffset()
+
+    [task] = reader.partitions(reader.initialOffset(), end)
+    cautious = stream(servers, topic="few", partition_records=4)
+
+    assert isinstance(task, Task)
+    assert [each.span.partition for each in task.slices] == list(range(8))
+    assert len(read(reader, reader.initialOffset(), end)) == 16
+    assert len(cautious.partitions(reader.initialOffset(), end)) == 4
 
 
 def test_all_that_waits_is_one_batch_if_spark_says_so(broker: penstock.Broker, servers: str) -> None:

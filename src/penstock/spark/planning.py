@@ -15,13 +15,14 @@ Invariant: the parts of a span, gaps among them, follow each other without
 overlap and are the span.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 Where = Literal["log", "lake", "gap"]
 Reached = dict[str, dict[int, int]]  # By topic and partition: the next offset.
+Piece = TypeVar("Piece", bound=Sized)  # Whose length is its offsets.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,20 @@ def split(span: Span, records: int) -> Iterator[Span]:
     for number in range(count):
         start = span.start + len(span) * number // count
         yield span.part(start, span.start + len(span) * (number + 1) // count)
+
+
+def together(pieces: Iterable[Piece], records: int) -> Iterator[list[Piece]]:
+    """Neighbours in groups of at most so many offsets; a piece that has more is by itself."""
+    group: list[Piece] = []
+    total = 0
+    for piece in pieces:
+        if group and total + len(piece) > records:
+            yield group
+            group, total = [], 0
+        group.append(piece)
+        total += len(piece)
+    if group:
+        yield group
 
 
 def admitted(start: Reached, end: Reached, records: float) -> Reached:

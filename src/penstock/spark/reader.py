@@ -11,7 +11,7 @@ from penstock.spark.filters import Bounds, narrowed
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import spans
 from penstock.spark.scan import Scan
-from penstock.spark.slices import Slice, SliceReader
+from penstock.spark.slices import SliceReader, Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,11 +39,11 @@ class TableReader(DataSourceReader):
         """The tasks; one with nothing to do if there are none, for Spark wants some."""
         scan = Scan(self._options, broker_at(self._options.address))
         start = scan.starting(self._options.starting or "earliest")
-        return list(scan.slices(spans(start, scan.ending()), self._bounds)) or [InputPartition(None)]
+        return [*scan.tasks(spans(start, scan.ending()), self._bounds)] or [Task([])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a task."""
-        return self._slices.read(partition) if isinstance(partition, Slice) else iter(())
+        return self._slices.read_task(partition)
 
 
 class _Pushing:

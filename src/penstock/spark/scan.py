@@ -5,18 +5,22 @@ decided in ``planning.py``.
 """
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidValue
 from penstock.spark.filters import Bounds
 from penstock.spark.gaps import tell_gap
 from penstock.spark.history import History
 from penstock.spark.options import Place, SourceOptions
-from penstock.spark.planning import Reached, Span, split
-from penstock.spark.slices import Slice
+from penstock.spark.planning import Reached, Span, split, together
+from penstock.spark.slices import Slice, Task
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
+
+# Read in half a millisecond, where a task by itself takes some twenty.  No more of them: what a query does
+# with a record may take long, and then many tasks are better.
+TOGETHER_RECORDS: Final = 500
 
 
 class Scan:
@@ -78,8 +82,13 @@ class Scan:
         earliest = self._earliest(topic) if any(begins[each] <= starts[each] for each in starts) else starts
         return {each: begins[each] if begins[each] > starts[each] else earliest[each] for each in starts}
 
+    def tasks(self, spans: list[Span], bounds: Bounds | None = None) -> list[Task]:
+        """Who reads the spans: small slices together, since a task costs more than they do."""
+        records = min(self.options.partition_records, TOGETHER_RECORDS)
+        return [Task(each) for each in together(self.slices(spans, bounds), records)]
+
     def slices(self, spans: list[Span], bounds: Bounds | None = None) -> list[Slice]:
-        """The tasks that read the spans, and of them what the bounds leave."""
+        """Where the spans are, in pieces for a task; of them what the bounds leave."""
         bounds = bounds or Bounds()
         starts = {topic: self._broker.offsets(topic, "earliest") for topic in {span.topic for span in spans}}
         found: list[Slice] = []

@@ -1,4 +1,4 @@
-"""What a task does: the rows of its slice, from the log or the lake, in the columns that are wanted.
+"""What a task does: the rows of its slices, from the log or the lake, in the columns that are wanted.
 
     fetch │ decode  yield │ decode  yield │ ...        the thread of the task
           └─ fetch ───────┴─ fetch ───────┴─ ...       another one, so that the next bytes are there in time
@@ -10,7 +10,7 @@ what is nowhere is a gap, as in planning.
 Only the wanted columns are decoded, or read from files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
 from typing import TYPE_CHECKING, Final
@@ -47,8 +47,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema)  # UTC always.
 
 
-class Slice(InputPartition):
-    """One task's work: offsets of one partition, in the log, or in files of the lake."""
+class Slice:
+    """Offsets of one partition, in the log, or in files of the lake."""
 
     def __init__(
         self,
@@ -62,6 +62,19 @@ class Slice(InputPartition):
         self.from_ms = from_ms  # Of rows from the lake; those of the log are chosen by offsets.
         self.to_ms = to_ms
 
+    def __len__(self) -> int:
+        return len(self.span)
+
+
+class Task(InputPartition):
+    """One task's work: a slice, or several small ones.
+
+    None is for a table without rows: Spark wants some task.
+    """
+
+    def __init__(self, slices: Iterable[Slice]) -> None:
+        self.slices = tuple(slices)
+
 
 class SliceReader:
     """Reads slices; Spark carries it to where the tasks run."""
@@ -70,6 +83,12 @@ class SliceReader:
         self._options = options
         self._schema = schema
         self._names = [field.name for field in schema.fields]
+
+    def read_task(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, slice after slice."""
+        assert isinstance(task, Task)
+        for work in task.slices:
+            yield from self.read(work)
 
     def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in the order of their offsets."""
@@ -97,19 +116,19 @@ class SliceReader:
     def _log(self, span: Span) -> Iterator[pa.RecordBatch]:
         broker = broker_at(self._options.address)
         needed = self._needed()
-        with ThreadPoolExecutor(1) as pool:
-            coming = pool.submit(_fetch, broker, span, span.start)
-            reached = span.start
-            while reached < span.end:
-                found = coming.result()
+        with ThreadPoolExecutor(1) as pool:  # Its thread begins with the second fetch; few slices need one.
+            found = _fetch(broker, span, span.start)
+            while True:
                 reached = found.end if isinstance(found, Span) else found.next_offset
-                if reached < span.end:
-                    coming = pool.submit(_fetch, broker, span, reached)
+                coming = pool.submit(_fetch, broker, span, reached) if reached < span.end else None
                 if isinstance(found, Span):
                     yield from self._older(broker, found)
                 else:
                     place = (span.topic, span.partition, span.start, span.end)
                     yield from rows_of(found.batches, *place, needed)
+                if coming is None:
+                    return
+                found = coming.result()
 
     def _older(self, broker: "RemoteBroker", span: Span) -> Iterator[pa.RecordBatch]:
         """What was in the log when the query was planned, and is no longer."""

@@ -29,7 +29,7 @@ from penstock.spark.connections import broker_at
 from penstock.spark.options import STATE_COLUMNS, SourceOptions
 from penstock.spark.planning import Reached, admitted, records_for, spans
 from penstock.spark.scan import Scan
-from penstock.spark.slices import Slice, SliceReader
+from penstock.spark.slices import SliceReader
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -95,12 +95,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Told, end: Told) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         self._reached = self._reached or _reached(end)  # One that was planned before a restart.
-        return list(self._scan().slices(spans(_reached(start), _reached(end))))
+        return [*self._scan().tasks(spans(_reached(start), _reached(end)))]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a task."""
-        assert isinstance(partition, Slice)
-        return self._slices.read(partition)
+        return self._slices.read_task(partition)
 
     def commit(self, end: Told) -> None:
         """What Spark will not ask for again."""
