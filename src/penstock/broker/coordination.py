@@ -35,7 +35,7 @@ from penstock.errors import Closed, Overloaded
 from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
-from penstock.groups.consumers import ConsumerGroup
+from penstock.groups.consumers import BEAT_MS, SESSION_MS, ConsumerGroup
 from penstock.groups.patterns import is_safe
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
 from penstock.wire.kafka.codes import Code
@@ -103,6 +103,9 @@ class Coordination:
         if not isinstance(group.machine, ConsumerGroup):
             why = "the group has members of the classic protocol"
             return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+        said = self._state.group_configs.get(name)
+        group.machine.session_ms = (said and said.consumer_session_ms) or SESSION_MS
+        group.machine.beat_ms = (said and said.consumer_heartbeat_ms) or BEAT_MS
         answer = group.machine.heartbeat(told, self._topics(), self._now())
         self._look_again(group)
         return answer

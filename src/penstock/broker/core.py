@@ -11,6 +11,7 @@
     fetching       logs as they are         deliveries     what became of messages
     partitions     the same for other protocols
     commits        where stream groups are  coordination   who is in Kafka's groups
+    group_configs  what was said about those
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
     transactions   messages and places that count together
@@ -38,6 +39,7 @@ from penstock.broker.deliveries import Deliveries
 from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.facts import Facts
 from penstock.broker.fetching import Fetching
+from penstock.broker.group_configs import GroupConfigs
 from penstock.broker.groups import Groups
 from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
@@ -101,6 +103,7 @@ class Core:
         self.fetching = Fetching(self.state)
         self.commits = Commits(self.state, self.groups)
         self.coordination = Coordination(self.state, self.catalogue, self.commits)
+        self.group_configs = GroupConfigs(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
         self.transactions = Transactions(
@@ -125,6 +128,7 @@ class Core:
                 self._revive(topic)
             self.transactions.open()
             self.access.open()
+            self.group_configs.open()
         except BaseException:
             self._abandon()
             raise

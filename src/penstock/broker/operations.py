@@ -25,6 +25,7 @@ from penstock.config import Compression, GroupOptions, Start, TopicOptions, Topi
 from penstock.errors import PenstockError
 from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
+from penstock.groups.configs import GroupConfig, GroupRules
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
 from penstock.info import (
     BrokerInfo,
@@ -376,6 +377,20 @@ class LocalOperations:
     def member_group(self, group: str) -> GroupState | None:
         """One of them."""
         return self._core.coordination.describe(group)
+
+    @at_once
+    def group_config(self, group: str) -> tuple[GroupConfig, GroupRules]:
+        """What was said about one of them, and what counts."""
+        return self._core.group_configs.said(group), self._core.group_configs.counting(group)
+
+    def alter_group_config(self, group: str, said: GroupConfig) -> Steps[None]:
+        """Say something else."""
+        return self._core.group_configs.alter(group, said)
+
+    @at_once
+    def configured_groups(self) -> list[str]:
+        """The groups about which something was said."""
+        return self._core.group_configs.names()
 
     @at_once
     def check_delete_group(self, group: str) -> Code:

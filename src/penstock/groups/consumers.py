@@ -68,6 +68,8 @@ class ConsumerGroup:
     """The members of one group, and where each is on its way to the target."""
 
     def __init__(self, epoch: int = 0) -> None:
+        self.session_ms = SESSION_MS  # These two may be set by operators.
+        self.beat_ms = BEAT_MS
         self.epoch = epoch  # The first change makes the next one.
         self.assignor = ASSIGNORS[0]
         self._members: dict[str, Consumer] = {}
@@ -261,7 +263,7 @@ class ConsumerGroup:
 
     def _update(self, member: Consumer, told: Beat) -> bool:
         """Note what the member says of itself; True: it changes the group."""
-        member.deadline_ms = self._now_ms + SESSION_MS
+        member.deadline_ms = self._now_ms + self.session_ms
         if told.rebalance_timeout_ms > 0:
             member.rebalance_timeout_ms = told.rebalance_timeout_ms
         before = (member.topics, member.pattern, member.assignor)
@@ -319,7 +321,7 @@ class ConsumerGroup:
             Code.NONE,
             member.identity,
             member.epoch,
-            SOON_MS if waits else BEAT_MS,
+            min(SOON_MS, self.beat_ms) if waits else self.beat_ms,
             now if all_told or now != was else None,
         )
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from penstock.frontends.kafka.apis import APIS
+from penstock.frontends.kafka.group_configs import GROUP_CONFIGS
 from penstock.frontends.kafka.topic_configs import CONFIGS
 from penstock.wire.kafka.codes import Code
 
@@ -28,6 +29,13 @@ def test_every_setting_is_in_the_page() -> None:
     told = re.findall(r"^\| `([a-z.]+)` \|", section, re.MULTILINE)
 
     assert told == sorted(CONFIGS)
+
+
+def test_every_setting_of_a_group_is_in_the_page() -> None:
+    section = PAGE.partition("### Settings of groups")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `([a-z.]+)` \|", section, re.MULTILINE)
+
+    assert told == sorted(GROUP_CONFIGS)
 
 
 def test_codes_are_kafkas() -> None:

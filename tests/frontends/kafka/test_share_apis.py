@@ -8,7 +8,7 @@ from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
 from penstock.access import Grant
-from penstock.frontends.kafka import shares
+from penstock.groups.configs import GroupConfig
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import group_admin, sasl, share
 from penstock.wire.records import decode_batch
@@ -171,16 +171,18 @@ def test_a_heartbeat_that_does_not_fit_is_refused(
         assert beat(raw, epoch, *topics, member=member).error_code == code
 
 
-def test_a_silent_member_is_gone_and_what_it_had_is_for_others(
-    kafka: Server, orders: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shares, "SESSION_S", 0.2)
+def test_a_silent_member_is_gone_and_what_it_had_is_for_others(kafka: Server, orders: bytes) -> None:
+    def set_session(session_ms: int | None) -> None:
+        said = GroupConfig(share_session_ms=session_ms, share_heartbeat_ms=50)
+        kafka.run(kafka.broker.run(kafka.broker.operations.alter_group_config("billing", said)))
+
+    set_session(200)
     publish_some(kafka, 1)
     with Raw(kafka) as silent, Raw(kafka) as other:
         beat(silent, 0, "orders")
         assert lines(fetch(silent, 0, orders)) == [(0, 0, 1)]
 
-        monkeypatch.setattr(shares, "SESSION_S", 45)
+        set_session(None)
         beat(other, 0, "orders", member="n")
         got = fetch(other, 0, orders, member_id="n", wait_ms=WAIT_MS)
 

@@ -1,5 +1,11 @@
-"""What this server is and speaks: ApiVersions, DescribeCluster."""
+"""What this server is and speaks: ApiVersions, DescribeCluster, DescribeQuorum.
 
+There is one broker, which has nobody to agree with.  Tools that look at Kafka's log of metadata are told of
+a quorum of one that has always been led by it."""
+
+from typing import Final
+
+from penstock.broker.at_once import now
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.session import CLUSTER, NODE
 from penstock.wire.kafka.codes import Code
@@ -10,7 +16,16 @@ from penstock.wire.kafka.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartition,
+    QuorumReplica,
+    QuorumTopic,
 )
+
+METADATA: Final = "__cluster_metadata"  # Kafka's log of what the brokers agree on.
 
 
 def api_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
@@ -34,6 +49,33 @@ def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterRespo
     )
 
 
+def describe_quorum(call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+    """One voter, which leads."""
+    now(call.operations.topics())  # Whoever may describe anything may know this.
+    host, port = call.session.advertised
+    return DescribeQuorumResponse(
+        error_message=None,
+        topics=[
+            QuorumTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    _quorum(call, topic.topic_name, each.partition_index) for each in topic.partitions
+                ],
+            )
+            for topic in call.request.topics
+        ],
+        nodes=[QuorumNode(node_id=NODE, listeners=[QuorumListener(name="CONTROLLER", host=host, port=port)])],
+    )
+
+
+def _quorum(call: Call[DescribeQuorumRequest], topic: str, number: int) -> QuorumPartition:
+    if topic != METADATA or number:
+        code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        return QuorumPartition(partition_index=number, error_code=code, error_message=None, leader_id=-1)
+    itself = QuorumReplica(replica_id=NODE, last_caught_up_timestamp=call.shared.clock.wall_ms())
+    return QuorumPartition(error_message=None, leader_id=NODE, current_voters=[itself])
+
+
 APIS = (
     Api(
         request=ApiVersionsRequest,
@@ -42,4 +84,5 @@ APIS = (
         unauthenticated=True,
     ),
     Api(request=DescribeClusterRequest, response=DescribeClusterResponse, handler=describe_cluster),
+    Api(request=DescribeQuorumRequest, response=DescribeQuorumResponse, handler=describe_quorum),
 )

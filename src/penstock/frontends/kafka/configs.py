@@ -1,7 +1,9 @@
-"""Settings of topics, and of the broker: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+"""Settings of topics, groups and the broker.
 
-A topic's settings can be changed (``topic_configs``); the broker's are those of its configuration, and can
-be read."""
+DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
+
+A topic's settings can be changed (``topic_configs``), and a group's (``group_configs``); the broker's are
+those of its configuration, and can be read."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -11,6 +13,8 @@ from penstock.config import TopicSettings
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.group_configs import GROUP_CONFIGS, alter_group, told_group_configs
+from penstock.frontends.kafka.groups import group_code
 from penstock.frontends.kafka.session import NODE
 from penstock.frontends.kafka.topic_configs import BOOLEAN, CONFIGS, INT, LIST, LONG, STRING, options_of
 from penstock.wire.kafka.codes import Code
@@ -18,6 +22,7 @@ from penstock.wire.kafka.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -27,14 +32,21 @@ from penstock.wire.kafka.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsRequestAlterableConfig,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 TOPIC: Final = 2  # Kafka's numbers for what may have settings ...
 BROKER: Final = 4
+LOGGERS: Final = 8
+METRICS: Final = 16
+GROUP: Final = 32
 OF_TOPIC: Final = 1  # ... and for where one comes from.
 OF_FILE: Final = 4
 OF_DEFAULT: Final = 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
+KINDS: Final = frozenset({TOPIC, BROKER, LOGGERS, METRICS, GROUP})
+CHANGEABLE: Final = tuple(name for name, config in CONFIGS.items() if config.write is not None)
 
 
 def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[DescribeConfigsResourceResult]:
@@ -95,7 +107,7 @@ def _described(call: Call[DescribeConfigsRequest], asked: DescribeConfigsResourc
     try:
         told = _configs_of(call, asked.resource_type, asked.resource_name)
     except PenstockError as error:
-        answer.error_code, answer.error_message = _code(error), words_of(error)
+        answer.error_code, answer.error_message = _code(error, asked.resource_type), words_of(error)
         return answer
     wanted = asked.configuration_keys
     answer.configs = [each for each in told if not wanted or each.name in wanted]
@@ -113,23 +125,26 @@ def _configs_of(call: Call[Any], kind: int, name: str) -> list[DescribeConfigsRe
     if kind == BROKER and name in ("", str(NODE)):
         now(call.operations.topics())  # Whoever may describe anything may know these.
         return _broker_configs(call)
-    raise InvalidValue(name="resource", value=name, why=f"topics and broker {NODE} have settings")
+    if kind == GROUP:
+        return told_group_configs(call, name)
+    raise InvalidValue(name="resource", value=name, why=f"topics, groups and broker {NODE} have settings")
 
 
-def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+async def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
     """New settings; those that are not said are as by default again."""
     answers = []
     for asked in call.request.resources:
-        wanted = dict.fromkeys(name for name, config in CONFIGS.items() if config.write is not None)
+        kind, name = asked.resource_type, asked.resource_name
+        wanted = dict.fromkeys(GROUP_CONFIGS if kind == GROUP else CHANGEABLE)
         wanted |= {config.name: config.value for config in asked.configs}
-        code, words = _altered(
-            call, asked.resource_type, asked.resource_name, wanted, call.request.validate_only
-        )
+        code, words = await _altered(call, kind, name, wanted, call.request.validate_only)
         answers.append(AlterConfigsResourceResponse(code, words, asked.resource_type, asked.resource_name))
     return AlterConfigsResponse(responses=answers)
 
 
-def incremental_alter_configs(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
+async def incremental_alter_configs(
+    call: Call[IncrementalAlterConfigsRequest],
+) -> IncrementalAlterConfigsResponse:
     """Settings one by one."""
     answers = []
     words: str | None
@@ -138,10 +153,10 @@ def incremental_alter_configs(call: Call[IncrementalAlterConfigsRequest]) -> Inc
             told = _configs_of(call, asked.resource_type, asked.resource_name)
             wanted = _changed(asked.configs, {each.name: each.value or "" for each in told})
         except PenstockError as error:
-            code, words = _code(error), words_of(error)
+            code, words = _code(error, asked.resource_type), words_of(error)
         else:
             kind, name = asked.resource_type, asked.resource_name
-            code, words = _altered(call, kind, name, wanted, call.request.validate_only)
+            code, words = await _altered(call, kind, name, wanted, call.request.validate_only)
         answers.append(AlterConfigsResourceResponse(code, words, asked.resource_type, asked.resource_name))
     return IncrementalAlterConfigsResponse(responses=answers)
 
@@ -170,26 +185,43 @@ def _changed(
     return wanted
 
 
-def _altered(
+async def _altered(
     call: Call[Any], kind: int, name: str, wanted: Mapping[str, str | None], validate_only: bool
 ) -> tuple[int, str | None]:
-    """Change a topic; returns what went wrong."""
+    """Change a topic or a group; returns what went wrong."""
     try:
+        if kind == GROUP:
+            await alter_group(call, name, wanted, validate_only)
+            return Code.NONE, None
         if kind != TOPIC:
-            raise InvalidValue(name="resource", value=name, why="topics have settings that can be changed")
+            why = "topics and groups have settings that can be changed"
+            raise InvalidValue(name="resource", value=name, why=why)
         now(call.operations.layout(name))
         options = options_of(wanted, call.shared.defaults)
         if not validate_only:
             now(call.operations.alter_topic(name, options))
     except PenstockError as error:
-        return _code(error), words_of(error)
+        return _code(error, kind), words_of(error)
     return Code.NONE, None
 
 
-def _code(error: PenstockError) -> int:
+def _code(error: PenstockError, kind: int) -> int:
     if isinstance(error, InvalidValue):
         return Code.INVALID_REQUEST if error.facts["name"] == "resource" else Code.INVALID_CONFIG
-    return code_of(error)
+    return group_code(error) if kind == GROUP else code_of(error)
+
+
+def list_config_resources(call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+    """What has settings; version 0 asks for those of clients' metrics, of which there are none."""
+    wanted = set(call.request.resource_types or KINDS) if call.version else {METRICS}
+    if not wanted <= KINDS:
+        return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
+    topics = now(call.operations.topics())
+    found = [(TOPIC, name) for name in topics] + [(BROKER, str(NODE))]
+    found += [(GROUP, name) for name in now(call.operations.configured_groups())]
+    return ListConfigResourcesResponse(
+        config_resources=[ConfigResource(name, kind) for kind, name in found if kind in wanted]
+    )
 
 
 APIS = (
@@ -199,5 +231,10 @@ APIS = (
         request=IncrementalAlterConfigsRequest,
         response=IncrementalAlterConfigsResponse,
         handler=incremental_alter_configs,
+    ),
+    Api(
+        request=ListConfigResourcesRequest,
+        response=ListConfigResourcesResponse,
+        handler=list_config_resources,
     ),
 )

@@ -1,9 +1,12 @@
-"""What is asked of many brokers: DescribeLogDirs, ElectLeaders, Alter- and ListPartitionReassignments.
+"""What is asked of many brokers and disks.
 
-Here there is one broker, so nothing is elected, nothing moves, and every partition is where it is.
+DescribeLogDirs, AlterReplicaLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
+
+Here there is one broker with one directory, so nothing is elected, nothing moves, and every partition is
+where it is.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from penstock.broker.at_once import now
 from penstock.errors import PenstockError
@@ -14,6 +17,10 @@ from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.replicas import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -53,6 +60,29 @@ def describe_log_dirs(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResp
         ]
         topics.append(DescribeLogDirsTopic(name=name, partitions=sizes))
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=topics)])
+
+
+def alter_replica_log_dirs(call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+    """To the directory where they are already, or not at all."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        number, _placed(call, directory.path, topic.name, number)
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for directory in call.request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def _placed(call: Call[AlterReplicaLogDirsRequest], path: str, name: str, number: int) -> int:
+    return Code.LOG_DIR_NOT_FOUND if path != LOG_DIR else _missing(call, name, number)
 
 
 def elect_leaders(call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
@@ -104,9 +134,7 @@ def _moved(
     )
 
 
-def _missing(
-    call: Call[ElectLeadersRequest] | Call[AlterPartitionReassignmentsRequest], name: str, number: int
-) -> int:
+def _missing(call: Call[Any], name: str, number: int) -> int:
     """What is wrong with a partition that is asked for."""
     try:
         there = 0 <= number < now(call.operations.layout(name)).partitions
@@ -124,6 +152,11 @@ def list_partition_reassignments(
 
 APIS = (
     Api(request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, handler=describe_log_dirs),
+    Api(
+        request=AlterReplicaLogDirsRequest,
+        response=AlterReplicaLogDirsResponse,
+        handler=alter_replica_log_dirs,
+    ),
     Api(request=ElectLeadersRequest, response=ElectLeadersResponse, handler=elect_leaders),
     Api(
         request=AlterPartitionReassignmentsRequest,

@@ -37,7 +37,7 @@ class Shared:
         self.settings = settings
         self.clock = clock
         self.defaults = defaults  # What a new topic is like.
-        self.shares = Shares(broker)
+        self.shares = Shares(broker, clock)
         self.publish_bytes = 0  # Of produce requests that were not answered yet.
         # Where all clients are told to come; None: wherever each has reached us.
         self.advertised = None if settings.advertised == AUTO else address("advertised", settings.advertised)

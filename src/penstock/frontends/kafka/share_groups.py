@@ -26,7 +26,6 @@ from penstock.wire.kafka.messages.share import (
 )
 
 TOPICS_MAX = 10_000  # Of one member.
-INTERVAL_MS = 2000  # Between heartbeats: so soon a member hears of a change.
 
 
 async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -68,11 +67,12 @@ async def _beat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatRe
         return _refused(code_of(error), words_of(error))
     if changed or not member.epoch:
         member.advance()
+    _, rules = now(call.operations.group_config(member.group))
     news = member.epoch != epoch or request.subscribed_topic_names is not None
     return ShareGroupHeartbeatResponse(
         member_id=member.member,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=INTERVAL_MS,
+        heartbeat_interval_ms=rules.share_heartbeat_ms,
         assignment=_assignment(member.assignment) if news else None,
     )
 

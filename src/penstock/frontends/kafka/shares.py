@@ -26,12 +26,13 @@ from penstock.broker.batches import BatchConsumer
 from penstock.broker.leases import LeasedBatch
 from penstock.broker.operations import LocalOperations
 from penstock.broker.queues import NO_LEASE, Run
+from penstock.clock import Clock
 from penstock.config import GroupOptions
 from penstock.errors import Closed, Forbidden, GroupNotFound, Overloaded, TopicNotFound
+from penstock.frontends.kafka.starts import start_of
 from penstock.types import NAME_LENGTH_MAX
 from penstock.wire.kafka.codes import Code
 
-SESSION_S: Final = 45  # A member that says nothing for so long is gone; Kafka's default.
 LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 MEMBERS_MAX: Final = 10_000  # Of all share groups, at a time.
 OPEN, CLOSE = 0, -1  # Epochs of a session, and of a member.
@@ -117,7 +118,12 @@ class Sharer:
     """One member of one group."""
 
     def __init__(
-        self, broker: EmbeddedAsyncBroker, operations: LocalOperations, group: str, member: str
+        self,
+        broker: EmbeddedAsyncBroker,
+        clock: Clock,
+        operations: LocalOperations,
+        group: str,
+        member: str,
     ) -> None:
         self.group = group
         self.member = member
@@ -132,6 +138,7 @@ class Sharer:
         self.session: ShareSession | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._broker = broker
+        self._wall_ms = clock.wall_ms
         self._closed = False
         self._shares: dict[str, Share] = {}
 
@@ -145,7 +152,7 @@ class Sharer:
         try:
             now(self.operations.describe_group(topic, self.group))
         except GroupNotFound:
-            options["start"] = "latest"  # Kafka's rule for a share group that is new.
+            options |= self._wishes()
         opening = self.operations.batch_consumer(topic, self.group, self._name(), None, options)
         made = Share(self._broker, layout.id, await self._broker.run(opening))
         if self._closed:  # Meanwhile.
@@ -157,6 +164,16 @@ class Sharer:
             return known
         self._shares[topic] = made
         return made
+
+    def _wishes(self) -> GroupOptions:
+        """What operators have said about a group that is new on a topic."""
+        said, rules = now(self.operations.group_config(self.group))
+        wishes: GroupOptions = {"start": start_of(rules.share_start, self._wall_ms())}
+        if said.share_lock_ms is not None:
+            wishes["visibility_timeout"] = f"{said.share_lock_ms}ms"
+        if said.share_attempts is not None:
+            wishes["max_attempts"] = said.share_attempts
+        return wishes
 
     @property
     def lock_ms(self) -> int:
@@ -213,8 +230,9 @@ class Sharer:
 class Shares:
     """The members of all share groups."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, clock: Clock) -> None:
         self._broker = broker
+        self._clock = clock
         self._members: dict[tuple[str, str], Sharer] = {}
 
     def find(self, operations: LocalOperations, group: str, member: str) -> Sharer | None:
@@ -230,7 +248,9 @@ class Shares:
         if found is None:
             if len(self._members) >= MEMBERS_MAX:
                 raise Overloaded(what="members of share groups", limit=MEMBERS_MAX)
-            found = self._members[group, member] = Sharer(self._broker, operations, group, member)
+            found = self._members[group, member] = Sharer(
+                self._broker, self._clock, operations, group, member
+            )
             self.heard(found)
         return found
 
@@ -238,7 +258,8 @@ class Shares:
         """It is alive."""
         if member.timer is not None:
             member.timer.cancel()
-        member.timer = asyncio.get_running_loop().call_later(SESSION_S, self.remove, member)
+        session_s = now(member.operations.group_config(member.group))[1].share_session_ms / 1000
+        member.timer = asyncio.get_running_loop().call_later(session_s, self.remove, member)
 
     def leave(self, member: Sharer) -> None:
         """It has left; on another connection, it may still answer for what it has."""

@@ -233,6 +233,10 @@ def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
     return [error for error in errors if guard.may("read", error.topic)]
 
 
+def _visible_group_names(guard: GuardedOperations, names: list[str]) -> list[str]:
+    return [name for name in names if guard.may("describe", None, name)]
+
+
 def _visible_groups(guard: GuardedOperations, groups: list[GroupState]) -> list[GroupState]:
     return [state for state in groups if guard.may("describe", None, state.group)]
 
@@ -247,6 +251,7 @@ TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "placed_topics": _visible_names,
     "queued_topics": _visible_names,
     "member_groups": _visible_groups,
+    "configured_groups": _visible_group_names,
     "waiting": _visible_counts,
     "overview": _visible_lines,
     "metrics": _visible_families,
