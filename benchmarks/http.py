@@ -13,8 +13,9 @@ from statistics import median
 
 import penstock
 from benchmarks.durable import scratch
+from benchmarks.machine import TICKS
 from benchmarks.model import Benchmark, Round, Rounds, Target
-from benchmarks.processes import TICKS, HttpClients, Process, ServerProcess
+from benchmarks.processes import HttpClients, Process, ServerProcess
 
 VALUE = b"x" * 100
 BATCH = 1000

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.durable import scratch
+from benchmarks.machine import TICKS
 from benchmarks.model import Benchmark, Round, Rounds, Target
-from benchmarks.processes import TICKS, ServerProcess
+from benchmarks.processes import ServerProcess
 from penstock.wire.kafka.codec import encode
 from penstock.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.records import encode_values

@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from penstock.version import version_line
 
 ROOT = Path(__file__).parents[1]
+TICKS = os.sysconf("SC_CLK_TCK")
 _STAT = Path("/proc/stat")
-_STATM = Path("/proc/self/statm")
 
 
 class Foreign:
@@ -41,7 +41,7 @@ def _busy_seconds() -> float | None:
     if not _STAT.exists():
         return None
     user, nice, system, _idle, _wait, irq, soft_irq, steal = map(int, _STAT.read_text().split()[1:9])
-    return (user + nice + system + irq + soft_irq + steal) / os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + soft_irq + steal) / TICKS
 
 
 def _own_seconds() -> float:
@@ -49,11 +49,16 @@ def _own_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def resident_bytes() -> int:
-    """The memory of this process that is in RAM now; 0 where nobody tells."""
-    if not _STATM.exists():
-        return 0
-    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def cpu_seconds(pid: int) -> float:
+    """What a process used so far, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident_bytes(pid: int | Literal["self"] = "self") -> int:
+    """The memory of a process that is in RAM now; 0 where nobody tells."""
+    told = Path(f"/proc/{pid}/statm")
+    return int(told.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if told.exists() else 0
 
 
 def describe() -> dict[str, Any]:

@@ -10,16 +10,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from benchmarks.machine import ROOT
+from benchmarks.machine import ROOT, cpu_seconds, resident_bytes
 from benchmarks.raw_server import APPEND, ECHO, FRAME, NUMBER, SEND
 
 READY = "ready"
 START_SECONDS_MAX = 20.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Process:
@@ -60,14 +59,11 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """What it used so far, in user and system mode."""
-        with open(f"/proc/{self.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return cpu_seconds(self.pid)
 
     def resident_mb(self) -> float:
         """Its memory, in MB."""
-        with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return resident_bytes(self.pid) / 1e6
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +78,15 @@ class Process:
         for pipe in (self._child.stdout, self._child.stdin):
             if pipe is not None:
                 pipe.close()
+
+
+def said_until_ready(line: Callable[[], str]) -> dict[str, str]:
+    """What ``penstock serve`` prints, a line at a time, until it serves: by its first word, the rest."""
+    said: dict[str, str] = {}
+    while READY not in said:
+        name, _, value = line().partition(" ")
+        said[name] = value
+    return said
 
 
 class ServerProcess(Process):
@@ -99,10 +104,7 @@ class ServerProcess(Process):
         chosen = ("--native", "127.0.0.1:0", "--http", "127.0.0.1:0" if http else "off")
         flags = ("--data", directory, *chosen, *others)
         super().__init__(["-m", "penstock", "serve", *flags], settings)
-        said: dict[str, str] = {}
-        while READY not in said:
-            name, _, value = self.line().partition(" ")
-            said[name] = value
+        said = said_until_ready(self.line)
         self.ready_seconds = time.perf_counter() - self.started
         self.url = said["native"]
         self.kafka = said.get("kafka", "")

@@ -95,18 +95,23 @@ def write_page(name: str, results: Sequence[Result], sizes: SizeName, folder: Pa
     """Put the table into a page, between its two marks, and the summary beside it."""
     machine = describe()
     page, summary = folder / f"{name}.md", folder / f"{name}.json"
-    head, _, rest = page.read_text().partition(BEGIN)
-    _, found, tail = rest.partition(END)
-    assert found, "the page has two marks, and the table goes between them"
     facts = (
         f"{machine['penstock']}, commit {machine['commit']}, {machine['python']}, {machine['system']}, "
         f"{machine['cores']} cores of {machine['processor']}, {machine['date']}; "
         f"{sizes} sizes."
     )
-    page.write_text(f"{head}{BEGIN}\n{facts}\n\n{markdown(results)}\n{END}{tail}")
+    write_between(page, BEGIN, f"\n{facts}\n\n{markdown(results)}\n", END)
     summary.write_text(
         json.dumps({"machine": machine, "results": [as_json(result) for result in results]}, indent=2) + "\n"
     )
+
+
+def write_between(page: Path, begin: str, inner: str, end: str) -> None:
+    """Put the text between the two marks of a page, instead of what is there."""
+    head, _, rest = page.read_text().partition(begin)
+    _, found, tail = rest.partition(end)
+    assert found, f"{page.name} has two marks, and the table goes between them"
+    page.write_text(f"{head}{begin}{inner}{end}{tail}")
 
 
 def markdown(results: Sequence[Result]) -> str:

@@ -16,8 +16,9 @@ from typing import Literal
 import penstock
 import penstock.aio
 from benchmarks.durable import RawFile, scratch
+from benchmarks.machine import TICKS
 from benchmarks.model import Benchmark, Round, Rounds, Target
-from benchmarks.processes import TICKS, ClientProcess, RawClient, ServerProcess, raw_loop
+from benchmarks.processes import ClientProcess, RawClient, ServerProcess, raw_loop
 from penstock.aio import AsyncBroker
 from penstock.wire.records import encode_values
 

@@ -1,12 +1,13 @@
 """What waiting costs: a real server in a process of its own, and the time its processor has worked for it."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 from tests.frontends.http.browser import PATIENCE_S, Answer, Browser
 from tests.frontends.serve.process import Process
+
+from benchmarks.machine import cpu_seconds
 
 WAITS = 500
 IDLE_S = 2
@@ -14,12 +15,6 @@ WINDOWS_MAX = 5
 SPARE_S = 0.06  # A loop that looked ten times a second for each of them would need over ten times as much.
 GROUP = "/v1/topics/orders/groups/billing"
 CONSUMERS = 50  # Requests with the same visibility share one.
-
-
-def worked_s(pid: int) -> float:
-    """How long a process has had a processor."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wish(number: int) -> dict[str, str]:
@@ -32,11 +27,11 @@ async def connect(server: Process) -> Browser:
 
 async def worked_while_idle(server: Process, waits: "set[asyncio.Task[Answer]]") -> float:
     """How long it works while nothing happens; none of those who wait is answered."""
-    before = worked_s(server.pid)
+    before = cpu_seconds(server.pid)
     nothing = asyncio.get_running_loop().create_future()
     done, _ = await asyncio.wait([nothing, *waits], timeout=IDLE_S, return_when=asyncio.FIRST_COMPLETED)
     assert not done
-    return worked_s(server.pid) - before
+    return cpu_seconds(server.pid) - before
 
 
 @pytest.mark.slow
