@@ -27,6 +27,7 @@ from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig, GroupRules
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
+from penstock.groups.transactions import ActiveProducer, TransactionState
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -257,6 +258,21 @@ class LocalOperations:
     ) -> Steps[None]:
         """It counts, or it does not."""
         return self._core.transactions.end(transactional_id, producer_id, epoch, commit)
+
+    @at_once
+    def transaction(self, transactional_id: str) -> TransactionState | None:
+        """What is known of a transactional id."""
+        return self._core.transactions.describe(transactional_id)
+
+    @at_once
+    def transactional_ids(self) -> list[str]:
+        """All of them."""
+        return self._core.transactions.names()
+
+    @at_once
+    def active_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
+        """Who writes to a partition under numbers."""
+        return self._core.transactions.producers(topic, partition)
 
     # Groups and their consumers.
 

@@ -39,7 +39,13 @@ from penstock.errors import PenstockError, ProducerUnknown, RequestError
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
-from penstock.groups.transactions import TIMEOUT_MS_MAX, Transaction, checked_name
+from penstock.groups.transactions import (
+    TIMEOUT_MS_MAX,
+    ActiveProducer,
+    Transaction,
+    TransactionState,
+    checked_name,
+)
 from penstock.log.log import Log
 from penstock.types import whole_number
 from penstock.wire.kafka.codes import Code
@@ -202,6 +208,39 @@ class Transactions:
             yield from self._finish(name)
         if self._deadlines:
             self._state.alarms.set(self, min(self._deadlines.values()))
+
+    # What operators ask.
+
+    def describe(self, name: str) -> TransactionState | None:
+        """What is known of a transactional id; None if it is unknown."""
+        known = None if self._state.ledger is None else self._ledger.by_name.get(name)
+        if known is None:
+            return None
+        clock, due_ms = self._state.clock, self._deadlines.get(name)
+        begun_ms = -1
+        if due_ms is not None:
+            begun_ms = clock.wall_ms() - (clock.steady_ms() - (due_ms - known.timeout_ms))
+        return TransactionState(name=name, known=known, begun_ms=begun_ms)
+
+    def names(self) -> list[str]:
+        """All transactional ids."""
+        return [] if self._state.ledger is None else sorted(self._ledger.by_name)
+
+    def producers(self, topic: str, number: int) -> list[ActiveProducer]:
+        """Who has written to a partition under numbers, as far as it is remembered."""
+        partition = self._state.topic(topic).partition(number)
+        ledger, opened = self._state.ledger, partition.log.transactions.open
+        return [
+            ActiveProducer(
+                producer_id=producer_id,
+                epoch=epoch,
+                last_sequence=last_sequence,
+                last_ms=last_ms,
+                named=ledger is not None and ledger.of_producer(producer_id) is not None,
+                first_offset=opened.get(producer_id, -1),
+            )
+            for producer_id, epoch, last_sequence, last_ms, _ in partition.producers.snapshot()
+        ]
 
     def _unfinished(self) -> set[str]:
         if self._state.ledger is None:

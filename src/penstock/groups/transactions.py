@@ -86,6 +86,25 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
         return self.state in ("empty", "committed", "aborted")
 
 
+class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
+    """A transactional id as an operator sees it."""
+
+    name: str
+    known: Transaction
+    begun_ms: int  # Since when its time runs, by the wall clock; -1: nothing is under way.
+
+
+class ActiveProducer(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer that a partition remembers, as an operator sees it."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int  # -1: it has written nothing in this epoch.
+    last_ms: int
+    named: bool  # It has a transactional id.
+    first_offset: int  # Of its transaction that is open here; -1: there is none.
+
+
 def checked_name(name: object) -> str:
     """A transactional id, if it may be one."""
     if isinstance(name, str) and 0 < len(name) <= NAME_LENGTH_MAX:

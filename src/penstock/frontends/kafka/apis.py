@@ -24,6 +24,7 @@ from penstock.frontends.kafka import (
     share,
     share_groups,
     topics,
+    transaction_admin,
     transactions,
 )
 from penstock.frontends.kafka.call import Api
@@ -31,6 +32,7 @@ from penstock.frontends.kafka.call import Api
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
     offsets, consumer_groups, share_groups, share, acknowledgements, transactions,
+    transaction_admin,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}
