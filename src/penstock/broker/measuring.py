@@ -12,7 +12,6 @@ Cost: about 0.1 ms for each topic and each group of six partitions, and the read
 of ``progress.py``, one for each partition that has something left.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from penstock.broker.metrics import (
@@ -110,20 +109,16 @@ class _Findings:
     def add(self, section: Section, labels: tuple[str, ...], source: Any) -> None:
         for metric in section.metrics:
             samples = self._families[metric.name].samples
-            samples += [(labels + more, value) for more, value in _values(metric, source)]
+            value = metric.read(source)
+            if isinstance(value, dict):
+                samples += [(labels + more, each) for more, each in value.items()]
+            elif isinstance(value, Histogram):
+                samples.append((labels, _distribution(value, metric.scale)))
+            else:
+                samples.append((labels, value))
 
     def families(self) -> list[Family]:
         return list(self._families.values())
-
-
-def _values(metric: Metric, source: Any) -> Iterator[tuple[tuple[str, ...], float | Distribution]]:
-    value = metric.read(source)
-    if isinstance(value, dict):
-        yield from value.items()
-    elif isinstance(value, Histogram):
-        yield (), _distribution(value, metric.scale)
-    else:
-        yield (), value
 
 
 def _distribution(histogram: Histogram, scale: int) -> Distribution:

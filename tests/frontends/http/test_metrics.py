@@ -1,16 +1,28 @@
 """What Prometheus reads."""
 
 import asyncio
+from collections.abc import Iterator
+from math import isinf
+from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.core import Metric as PrometheusMetric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 from tests.frontends.http.browser import Answer, Browser, Place, place
 from tests.frontends.http.test_logins import bearer, quick_hashes
 
 from penstock.access import Grant
-from penstock.broker.metrics import SECTIONS
+from penstock.broker.measuring import Distribution, Family
+from penstock.broker.metrics import SECTIONS, Kind, Metric
 from penstock.frontends.config import ListenSettings, ServerConfig, ServerSettings
-from penstock.frontends.http.metrics import SAMPLES
+from penstock.frontends.http.metrics import LINES, pieces
 from penstock.frontends.serve import Server
 
 __all__ = ["quick_hashes"]
@@ -67,7 +79,7 @@ async def test_numbers_are_those_of_the_broker(http: Place) -> None:
 
 
 async def test_a_metric_of_many_topics_comes_in_pieces_and_says_once_what_it_is(http: Place) -> None:
-    names = {f"topic-{number}" for number in range(max(SAMPLES.values()) + 1)}
+    names = {f"topic-{number}" for number in range(LINES // 10)}
     for name in names:
         await http.broker.create_topic(name)
         await http.broker.create_group(name, "billing")
@@ -78,6 +90,67 @@ async def test_a_metric_of_many_topics_comes_in_pieces_and_says_once_what_it_is(
     for section in SECTIONS:
         for metric in section.metrics:
             assert answer.body.count(f"# TYPE {metric.name} ".encode()) == 1
+
+
+HOSTILE = 'a "quoted" \\ name\nof two lines, ü'
+
+
+def families_of_all_kinds() -> list[Family]:
+    times = Distribution([(0.005, 1), (1.0, 3), (2500.0, 3), (float("inf"), 4)], 7.25)
+    samples: dict[Kind, list[tuple[tuple[str, ...], Any]]] = {
+        "counter": [(("a", "b"), 0), (("a", HOSTILE), 12_345_678_901)],
+        "gauge": [(("a", "b"), -1.5), (("a", HOSTILE), 1e-07)],
+        "histogram": [(("a", "b"), times), (("a", HOSTILE), times)],
+    }
+    return [
+        Family(Metric(f"a_{kind}_total", kind, f"{HOSTILE} {kind}", lambda _: 0), ("topic", "group"), found)
+        for kind, found in samples.items()
+    ] + [
+        Family(Metric("bare", "gauge", "Bare.", lambda _: 0), (), [((), 3)]),
+        Family(Metric("bare_times", "histogram", "Bare.", lambda _: 0), (), [((), times)]),
+        Family(Metric("none", "gauge", "There is none.", lambda _: 0), ("topic",), []),
+    ]
+
+
+class Theirs(Collector):
+    """The same in the classes of prometheus-client."""
+
+    def collect(self) -> Iterator[PrometheusMetric]:
+        for metric, labels, samples in families_of_all_kinds():
+            made: Any = FAMILIES[metric.kind](metric.name, metric.meaning, labels=labels)
+            for values, value in samples:
+                if isinstance(value, Distribution):
+                    buckets = [
+                        ("+Inf" if isinf(bound) else str(bound), count) for bound, count in value.buckets
+                    ]
+                    made.add_metric(values, buckets, value.sum)
+                else:
+                    made.add_metric(values, value)
+            yield made
+
+
+FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+
+
+def test_the_lines_say_what_those_of_prometheus_client_would() -> None:
+    ours = b"".join(pieces(families_of_all_kinds())).decode()
+
+    theirs = generate_latest(Theirs()).decode()
+
+    assert [line for line in ours.splitlines() if line[0] == "#"] == [
+        line for line in theirs.splitlines() if line[0] == "#"
+    ]
+    assert list(text_string_to_metric_families(ours)) == list(text_string_to_metric_families(theirs))
+
+
+def test_a_piece_has_an_end() -> None:
+    samples: list[tuple[tuple[str, ...], Any]] = [((str(number),), number) for number in range(3 * LINES)]
+    family = Family(Metric("many", "gauge", "Many.", lambda _: 0), ("topic",), samples)
+
+    found = list(pieces([family]))
+
+    assert len(found) == 4
+    assert max(piece.count(b"\n") for piece in found) <= LINES + 2
 
 
 async def test_a_key_sees_the_topics_and_groups_that_it_may_describe() -> None:
