@@ -11,6 +11,7 @@ from penstock import aio
 from penstock.api.aio import AsyncBroker
 from penstock.config import TopicSettings
 from penstock.errors import (
+    Closed,
     FrameTooLarge,
     MessageTooLarge,
     MetadataStale,
@@ -44,6 +45,9 @@ def numbers(request: Request) -> list[tuple[int, int]]:
     return [(header.producer_id, header.base_sequence) for header in headers]
 
 
+lone_or_not = pytest.mark.parametrize("lone", [False, True])  # Sent by a task, or in the call itself.
+
+
 async def published_once(server: Scripted, broker: AsyncBroker) -> None:
     """A first publish, so that metadata and producer id are known."""
     first = begin(broker.publish("orders", b"first"))
@@ -54,8 +58,11 @@ async def published_once(server: Scripted, broker: AsyncBroker) -> None:
 # Publishes.
 
 
-async def test_a_publish_without_an_answer_is_sent_again_as_it_was() -> None:
+@lone_or_not
+async def test_a_publish_without_an_answer_is_sent_again_as_it_was(lone: bool) -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
+        if lone:
+            await published_once(server, broker)
         publish = begin(broker.publish("orders", b"x"))
         first = await server.request()
         first.cut()
@@ -69,8 +76,11 @@ async def test_a_publish_without_an_answer_is_sent_again_as_it_was() -> None:
         assert server.connections == 2
 
 
-async def test_a_connection_that_dies_within_the_answer_has_not_answered() -> None:
+@lone_or_not
+async def test_a_connection_that_dies_within_the_answer_has_not_answered(lone: bool) -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
+        if lone:
+            await published_once(server, broker)
         publish = begin(broker.publish("orders", b"x"))
         first = await server.request()
         first.send(b"\x80\x00\x00\x00\x1c\x00")
@@ -93,6 +103,32 @@ async def test_a_connection_that_dies_after_the_answer_repeats_nothing() -> None
         topics = begin(broker.topics())
         assert (await server.request()).opcode == native.CALL
         topics.cancel()
+
+
+async def test_a_lone_publish_needs_no_task_and_no_turn_of_the_loop() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        await published_once(server, broker)
+        tasks = asyncio.all_tasks()
+        broker.publish_nowait("orders", b"x")
+
+        assert asyncio.all_tasks() == tasks
+        request = await server.request()
+        request.published(offset=1)
+        await broker.flush()
+        assert numbers(request) == [(1, 1)]
+
+
+async def test_a_lone_publish_is_not_left_without_an_end_when_the_client_closes() -> None:
+    async with Scripted() as server:
+        async with aio.connect(server.url) as broker:
+            await published_once(server, broker)
+            publish = begin(broker.publish("orders", b"x"))
+            waiting = begin(broker.publish("orders", b"y"))
+            await server.request()
+            await broker.close(timeout="10ms")
+        outcomes = await asyncio.gather(publish, waiting, return_exceptions=True)
+
+        assert [type(each) for each in outcomes] == [OutcomeUnknown, Closed]
 
 
 async def test_what_was_published_meanwhile_becomes_the_next_batch() -> None:
@@ -120,11 +156,11 @@ async def test_large_calls_share_a_request_and_keep_their_batches() -> None:
         request = await server.request()
         request.published(offset=1)
         rest = await server.request()
-        rest.published(offset=4001)
+        rest.published(offset=1001)
         receipts = await asyncio.gather(*tasks)
 
-        assert numbers(request) == [(1, 1), (1, 1001), (1, 2001), (1, 3001)]
-        assert numbers(rest) == [(1, 4001)]
+        assert numbers(request) == [(1, 1)]  # It was the first, and did not wait for the others.
+        assert numbers(rest) == [(1, 1001), (1, 2001), (1, 3001), (1, 4001)]
         assert [each[0].offset for each in receipts] == [1, 1001, 2001, 3001, 4001]
 
 
@@ -175,19 +211,20 @@ async def test_a_refused_batch_gives_its_numbers_to_the_next() -> None:
 async def test_messages_that_are_refused_together_are_tried_alone() -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
         await published_once(server, broker)
-        tasks = [begin(broker.publish("orders", value)) for value in (b"fits", b"does not")]
-        full = QueueFull(what="topic 'orders'", limit=2)
+        tasks = [begin(broker.publish("orders", value)) for value in (b"before", b"fits", b"does not")]
+        full = QueueFull(what="topic 'orders'", limit=3)
+        (await server.request()).published(offset=1)
         both = await server.request()
         both.refused(full)
         fits = await server.request()
-        fits.published(offset=1)
+        fits.published(offset=2)
         (await server.request()).refused(full)
 
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
 
         assert (values(both), values(fits)) == ([b"fits", b"does not"], [b"fits"])
-        assert not isinstance(outcomes[0], BaseException)
-        assert isinstance(outcomes[1], QueueFull)
+        assert not isinstance(outcomes[1], BaseException)
+        assert isinstance(outcomes[2], QueueFull)
 
 
 async def test_numbers_whose_fate_is_unknown_are_never_used_again() -> None:
@@ -272,9 +309,12 @@ async def test_a_topic_that_keeps_changing_is_given_up() -> None:
         refusing.cancel()
 
 
+@lone_or_not
 @pytest.mark.parametrize("refusal", [Overloaded(what="bytes", limit=1), ShuttingDown(what="server")])
-async def test_what_is_refused_for_now_is_asked_again(refusal: PenstockError) -> None:
+async def test_what_is_refused_for_now_is_asked_again(refusal: PenstockError, lone: bool) -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
+        if lone:
+            await published_once(server, broker)
         publish = begin(broker.publish("orders", b"x"))
         (await server.request()).refuse(refusal)
         (await server.request()).published(offset=5)
@@ -400,8 +440,11 @@ async def test_a_server_that_stays_away_is_unreachable_and_one_that_comes_back_i
         assert await topics == ["orders"]
 
 
-async def test_a_publish_that_nobody_answered_in_time_has_an_unknown_outcome() -> None:
+@lone_or_not
+async def test_a_publish_that_nobody_answered_in_time_has_an_unknown_outcome(lone: bool) -> None:
     async with Scripted() as server, aio.connect(server.url, request_timeout="50ms") as broker:
+        if lone:
+            await published_once(server, broker)
         publish = begin(broker.publish("orders", b"x"))
         unanswered = await server.request()
         with pytest.raises(OutcomeUnknown):
@@ -412,7 +455,7 @@ async def test_a_publish_that_nobody_answered_in_time_has_an_unknown_outcome() -
         request.published()
         await following
 
-        assert (numbers(unanswered), numbers(request)) == ([(1, 0)], [(2, 0)])
+        assert (numbers(unanswered), numbers(request)) == ([(1, int(lone))], [(2, 0)])
 
 
 async def test_a_server_that_hangs_up_at_once_is_not_asked_without_a_break() -> None:

@@ -11,7 +11,10 @@ is impossible (the deadline came, or the disk failed), the sender takes a new
 producer id, because an unknown number must never be used for something else.
 
 With no time to linger, requests are as large as the round trip is long: a
-lone publisher waits for nothing, a hundred of them share.
+lone publisher waits for nothing, a hundred of them share.  After a request of
+one unit the next unit is taken for a lone one, too: it goes out in the call
+itself, without a task and a turn of the loop (``Flight``).  Whatever is not a
+plain success is then a task's business.
 
 What a record batch cannot say (time to live, due time, dedup id) goes as
 PUBLISH_MESSAGES; the server knows a repeat by dedup ids, so messages without
@@ -21,6 +24,7 @@ one get one that nobody else has.
 import asyncio
 from collections import deque
 from copy import copy
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -81,6 +85,18 @@ FOR_ALL: Final = (  # Whoever asks.
 STALE_MAX: Final = 10  # Times in a row that a topic may change while it is published to.
 
 
+class Flight:
+    """The request of a lone unit, under way without a task."""
+
+    __slots__ = ("batches", "deadline", "request", "unit")
+
+    def __init__(self, unit: Unit, batches: list[Batch], request: Request, deadline: float) -> None:
+        self.unit = unit
+        self.batches = batches
+        self.request = request
+        self.deadline = deadline
+
+
 class Sender:
     """What is published to one topic, in order, one request at a time."""
 
@@ -95,6 +111,9 @@ class Sender:
         self._bytes = 0  # In the queue.
         self._marks = 0  # In the queue: units that only wait for those before them.
         self._task: asyncio.Task[None] | None = None
+        self._flight: Flight | None = None  # Instead of a task.
+        self._timer: asyncio.TimerHandle | None = None  # For flights that are not answered.
+        self._lone = False  # The last request had one unit, and nothing waited behind it.
         self._full = asyncio.Event()  # There is enough for a request: do not linger.
         self._producer_id = -1
         self._sequences: dict[int, int] = {}  # The next number, by partition.
@@ -105,17 +124,23 @@ class Sender:
     @property
     def busy(self) -> bool:
         """Something is not answered yet."""
-        return self._task is not None
+        return self._task is not None or self._flight is not None
 
     def add(self, unit: Unit) -> None:
         """Put a unit in line."""
         if self.metadata is not None and not self._fits(unit, self.metadata.settings):
             return
+        if self._may_leave(unit):
+            self._leave(unit)
+            return
         self._queue.append(unit)
         self._bytes += unit.size
         self._marks += not unit.messages
         self._look()
-        if self._task is None:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._queue and self._task is None and self._flight is None:
             self._task = self._session.own(self._work())
 
     def _fits(self, unit: Unit, settings: TopicSettings) -> bool:
@@ -137,9 +162,13 @@ class Sender:
             return False
         return True
 
-    async def _work(self) -> None:
+    async def _work(self, flight: Flight | None = None, failed: Exception | None = None) -> None:
+        """Send what is in line; before that, see to a flight that has failed."""
         units: list[Unit] = []
         try:
+            if flight is not None:
+                units = [flight.unit]
+                await self._send(units, flight, failed)
             while self._queue:
                 await self._linger()
                 if self.metadata is None or self._doubtful:
@@ -189,6 +218,7 @@ class Sender:
             size += unit.size
         self._bytes -= size
         self._marks -= not units[0].messages if units else 0
+        self._lone = len(units) == 1 and not queue
         self._look()
         return units
 
@@ -213,9 +243,13 @@ class Sender:
             and bool(first.messages and unit.messages)
         )
 
-    async def _send(self, units: list[Unit]) -> None:
+    async def _send(
+        self, units: list[Unit], flight: Flight | None = None, failed: Exception | None = None
+    ) -> None:
         try:
-            if not units[0].messages:
+            if flight is not None:
+                await self._deliver(units, flight.batches, flight.request, failed)
+            elif not units[0].messages:
                 self._finish(units)
             elif units[0].special:
                 await self._send_messages(units)
@@ -227,27 +261,37 @@ class Sender:
     # Record batches.
 
     async def _send_batches(self, units: list[Unit]) -> None:
-        assert self.metadata is not None
-        settings = self.metadata.settings
-        acks = units[0].acks
-        if acks != ACKS_NONE and self._producer_id < 0:
-            self._producer_id = await self._facts.first_producer_id()
-        self._turn += 1
-        batches = batches_of(units, self._turn % settings.partitions)
-        producer_id = -1 if acks == ACKS_NONE else self._producer_id
-        encoded = encode_batches(batches, settings, self._facts.clock.wall_ms(), producer_id, self._sequences)
-        request = Request(self._topic, self.metadata.version, acks, encoded)
-        if acks == ACKS_NONE:
+        if units[0].acks == ACKS_NONE:
+            batches, request = self._encoded(units, -1)
             await self._session.post("publish", request.encode(UNASKED), units[-1].deadline)
             self._unreceipted(units, batches)
             return
-        wait_ms = depth_wait_ms(settings)
+        if self._producer_id < 0:
+            self._producer_id = await self._facts.first_producer_id()
+        batches, request = self._encoded(units, self._producer_id)
+        await self._deliver(units, batches, request)
+
+    def _encoded(self, units: list[Unit], producer_id: int) -> tuple[list[Batch], Request]:
+        assert self.metadata is not None
+        settings = self.metadata.settings
+        self._turn += 1
+        batches = batches_of(units, self._turn % settings.partitions)
+        encoded = encode_batches(batches, settings, self._facts.clock.wall_ms(), producer_id, self._sequences)
+        return batches, Request(self._topic, self.metadata.version, units[0].acks, encoded)
+
+    async def _deliver(
+        self, units: list[Unit], batches: list[Batch], request: Request, failed: Exception | None = None
+    ) -> None:
+        """Send until there is an answer; ``failed`` is what became of a first try."""
+        assert self.metadata is not None
+        wait_ms = depth_wait_ms(self.metadata.settings)
         while True:
             try:
                 body = await self._session.call(
-                    "publish", request.encode, wait_ms=wait_ms, deadline=units[-1].deadline
+                    "publish", request.encode, wait_ms=wait_ms, deadline=units[-1].deadline, failed=failed
                 )
             except MetadataStale as error:
+                failed = None
                 await self._refresh(error)
                 if request.tries == 1:
                     self._renew()
@@ -262,6 +306,58 @@ class Sender:
                 break
         self._stale = 0
         self._take_outcomes(units, batches, decode_published(body)[0], request.tries > 1)
+
+    # A lone unit.
+
+    def _may_leave(self, unit: Unit) -> bool:
+        """Whether a unit needs nobody to wait for, and nothing to be asked before."""
+        return (
+            self._lone
+            and not (self.busy or self._queue or self._doubtful or self._linger_ms)
+            and bool(unit.messages)
+            and not unit.special
+            and unit.acks != ACKS_NONE
+            and self._producer_id >= 0
+            and self.metadata is not None
+            and self._session.connected
+        )
+
+    def _leave(self, unit: Unit) -> None:
+        assert self.metadata is not None
+        batches, request = self._encoded([unit], self._producer_id)
+        deadline = unit.deadline + depth_wait_ms(self.metadata.settings) / 1000
+        flight = self._flight = Flight(unit, batches, request, deadline)
+        if self._timer is None:
+            self._timer = self._session.at(deadline, self._look_out)
+        self._session.request(request.encode, partial(self._landed, flight))
+
+    def _look_out(self) -> None:
+        """One timer for many flights: it was set for one that has landed as a rule."""
+        self._timer = None
+        flight = self._flight
+        if flight is None:
+            return
+        if self._session.is_due(flight.deadline):
+            self._landed(flight, b"", TimeoutError())
+        else:
+            self._timer = self._session.at(flight.deadline, self._look_out)
+
+    def _landed(self, flight: Flight, body: bytes, error: Exception | None) -> None:
+        if self._flight is not flight:
+            return  # It was given up, and this is late.
+        self._flight = None
+        if self._session.closed:
+            self._fail([flight.unit], self._session.unknown("publish"))
+            self._fail_queue(Closed(what="broker"))
+        elif error is None:
+            self._stale = 0
+            try:
+                self._take_outcomes([flight.unit], flight.batches, decode_published(body)[0], False)
+            except PenstockError as problem:
+                self._refuse([flight.unit], problem)
+            self._go_on()
+        else:
+            self._task = self._session.own(self._work(flight, error))
 
     async def _refresh(self, error: MetadataStale) -> None:
         self._stale += 1

@@ -31,11 +31,12 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
-from penstock.client.connection import Connection, ConnectionLost, Encode, connect
+from penstock.client.connection import Connection, ConnectionLost, Encode, Then, connect
 from penstock.client.login import Login
 from penstock.client.url import ServerAddress
 from penstock.errors import (
     Closed,
+    FrameTooLarge,
     OutcomeUnknown,
     Overloaded,
     PenstockError,
@@ -171,20 +172,22 @@ class Session:
         deadline: float | None = None,
         done: Container[str] = NOTHING,
         late: Late | None = None,
+        failed: Exception | None = None,
     ) -> bytes:
         """The body of the answer; empty if a repeat was answered with an error that means it was done.
 
         ``wait_ms`` is how long the server itself may take beyond what is usual; ``late`` gets an answer
-        that comes when the caller was cancelled.
+        that comes when the caller was cancelled; ``failed`` is what became of a first try by ``request``.
         """
         deadline = (self.deadline() if deadline is None else deadline) + wait_ms / 1000
         sent = False  # Perhaps it was done already.
         pauses = 0
         while True:
-            connection = self._connection
-            if connection is None:
-                connection = await self._connected(operation, deadline, sent and changes)
             try:
+                if failed is not None:
+                    problem, failed = failed, None
+                    raise problem
+                connection = self._connection or await self._connected(operation, deadline, sent and changes)
                 return await self._ask(connection, encode, deadline, late)
             except ConnectionLost:
                 if not repeat:
@@ -201,9 +204,27 @@ class Session:
                     return b""
                 raise
 
+    def request(self, encode: Encode, then: Then) -> None:
+        """Ask once, in this moment; ``then`` hears the answer, or why there is none."""
+        if self._connection is None:
+            then(b"", ConnectionLost(self._why))
+            return
+        try:
+            self._connection.request(encode, then)
+        except FrameTooLarge as error:
+            then(b"", error)
+
     def deadline(self) -> float:
         """When a request that begins now must have its answer, on the loop's clock."""
         return self._loop.time() + self.timeout_ms / 1000
+
+    def is_due(self, deadline: float) -> bool:
+        """Whether that moment has come."""
+        return self._loop.time() >= deadline
+
+    def at(self, deadline: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call it at that moment."""
+        return self._loop.call_at(deadline, function)
 
     async def post(self, operation: str, frame_bytes: bytes, deadline: float) -> None:
         """Send what wants no answer, as soon as there is a connection."""
