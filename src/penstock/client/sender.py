@@ -169,6 +169,7 @@ class Sender:
             if flight is not None:
                 units = [flight.unit]
                 await self._send(units, flight, failed)
+                units = []
             while self._queue:
                 await self._linger()
                 if self.metadata is None or self._doubtful:
