@@ -202,8 +202,8 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     compiled: bool  # Its hot modules.
     uptime_seconds: float
-    directory: str  # ":memory:" if all is in memory.
-    lake: str  # Where archived messages are, an absolute path or a URI; empty if there is no such place.
+    directory: str  # ":memory:" if all is in memory; empty for who is no admin.
+    lake: str  # Where archived messages are, a path or a URI; empty if nowhere, and for who may not read.
     durability: str  # Of topics that do not say theirs.
     topics: int
     partitions: int

@@ -287,6 +287,26 @@ def test_a_recurring_message_comes_at_every_time_of_its_expression(penstock: Tes
     assert penstock.scheduled_count("orders") == 1
 
 
+def test_the_dedup_id_of_a_recurring_message_is_the_schedules_also_after_a_restart() -> None:
+    files, clock = MemoryFiles(), at(datetime(2026, 1, 1, tzinfo=UTC))
+    message = Message(b"tick", dedup_id="ticks")
+    broker = TestBroker.open(files=files, clock=clock)
+    broker.create_topic("orders")
+
+    first = broker._driver.run(broker._operations.schedule("orders", message, "0 * * * *", "UTC"))
+    again = broker._driver.run(broker._operations.schedule("orders", message, "0 * * * *", "UTC"))
+    broker.advance("2h")
+    came = broker.read("orders")
+    broker.close()
+    broker = TestBroker.open(files=files, clock=clock)
+    later = broker._driver.run(broker._operations.schedule("orders", message, "0 * * * *", "UTC"))
+
+    assert first == again == later
+    assert ["x-dedup-id" in message.headers for message in came] == [False, False]
+    assert broker.scheduled_count("orders") == 1
+    broker.close()
+
+
 def test_a_recurring_message_ends_when_it_is_cancelled(penstock: TestBroker) -> None:
     penstock.create_topic("orders")
     schedule_id = penstock.schedule("orders", b"tick", cron="0 * * * *")

@@ -8,10 +8,11 @@ is due into the log, and lists, cancels and moves entries by their id,
 from collections.abc import Iterator
 from typing import Final
 
+from penstock.broker.digest import DEDUP_ID
+from penstock.broker.due import due_ms
 from penstock.broker.publishing import (
     Publishing,
     check_schedule_room,
-    due_ms,
     schedule_id,
     set_schedule_alarm,
 )
@@ -24,7 +25,7 @@ from penstock.message import Message, StoredMessage
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
 from penstock.types import LANE_NAMES, Duration, Instant, whole_number
-from penstock.wire.records import SCHEDULED, BatchBuilder, lane_of
+from penstock.wire.records import DEDUP, SCHEDULED, BatchBuilder, lane_of
 
 SCHEDULE_ID: Final = "x-schedule-id"
 FIRE_MAX: Final = (
@@ -79,26 +80,33 @@ class Schedules:
         builder = BatchBuilder()
         attributes = SCHEDULED
         for entry in due:
-            builder.add(entry.key, entry.value, [*entry.headers, (SCHEDULE_ID, str(entry.number).encode())])
-            attributes |= entry.attributes
+            headers = [*entry.headers, (SCHEDULE_ID, str(entry.number).encode())]
+            if entry.cron is not None:  # Its dedup id is the schedule's, not that of every message.
+                headers = [header for header in headers if header[0] != DEDUP_ID]
+            builder.add(entry.key, entry.value, headers)
+            attributes |= entry.attributes if entry.cron is None else entry.attributes & ~DEDUP
         offset = log.append(builder.build(timestamp, timestamp, attributes))
         self._publishing.appended(partition, len(due))
         schedule.fired([(entry.number, offset + index) for index, entry in enumerate(due)], wall_ms)
         self._state.commit.mark(schedule.log)
 
     def add_recurring(self, name: str, message: Message, expression: str, timezone: str) -> Steps[str]:
-        """Publish ``message`` at every time the cron expression names, until it is cancelled."""
+        """Publish ``message`` at every time the cron expression names, until it is cancelled.
+
+        A dedup id is the schedule's: one that was seen within the window is answered with what was made then.
+        """
         topic = self._state.topic(name)
         wall_ms = self._state.clock.wall_ms()
-        if any(
-            given is not None for given in (message.delay, message.deliver_at, message.dedup_id, message.ttl)
-        ):
-            why = (
-                "a recurring message has no delay, deliver_at, ttl or dedup_id; the cron expression says when"
-            )
+        if any(given is not None for given in (message.delay, message.deliver_at, message.ttl)):
+            why = "a recurring message has no delay, deliver_at or ttl; the cron expression says when"
             raise InvalidValue(name="message", value=message, why=why)
         due = cron.next_ms(expression, timezone, wall_ms)
         prepared = self._publishing.prepare(topic, message, wall_ms)
+        if prepared.dedup_id is not None:
+            known = self._repeated(topic, prepared.dedup_id, wall_ms)
+            if known is not None:
+                yield from self._durable(known[0])
+                return schedule_id(name, known[0].number, known[1])
         partition = prepared.partition
         schedule = open_schedule(self._state, partition)
         check_schedule_room(partition, schedule)
@@ -112,13 +120,31 @@ class Schedules:
             expression,
             timezone,
         )
+        if prepared.dedup_id is not None:
+            topic.dedup.add(
+                prepared.dedup_id, partition.number, number, schedule.log.last_timestamp, scheduled=True
+            )
         yield from self._written(partition, schedule)
         return schedule_id(name, partition.number, number)
+
+    def _repeated(self, topic: Topic, dedup_id: str, wall_ms: int) -> tuple[Partition, int] | None:
+        """The schedule that was made under this id, if one was."""
+        seen = topic.dedup.seen(dedup_id, wall_ms)
+        if seen is None:
+            return None
+        if not seen[2]:
+            raise InvalidValue(name="dedup_id", value=dedup_id, why="a message was published under it")
+        topic.duplicates += 1
+        return topic.partitions[seen[0]], seen[1]
 
     def _written(self, partition: Partition, schedule: Schedule) -> Steps[None]:
         self._state.commit.mark(schedule.log)
         set_schedule_alarm(self._state, partition)
-        if schedule.log.config.durability == "fsync":
+        yield from self._durable(partition)
+
+    def _durable(self, partition: Partition) -> Steps[None]:
+        schedule = partition.schedule
+        if schedule is not None and schedule.log.config.durability == "fsync":
             yield Durable(schedule.log)
 
     def list(self, name: str, limit: int) -> Iterator[ScheduledMessage]:

@@ -147,6 +147,21 @@ async def test_a_message_can_recur(http: Place) -> None:
     assert wrong.code == "VALUE_INVALID"
 
 
+async def test_a_schedule_that_is_sent_twice_under_one_idempotency_key_is_made_once(http: Place) -> None:
+    body = {"text": "good morning", "cron": "0 8 * * 1"}
+    key = {"idempotency-key": "mondays"}
+    await http.broker.publish("orders", b"x", dedup_id="taken")
+
+    made = [await http.ask("POST", "/v1/topics/orders/schedules", body, headers=key) for _ in range(2)]
+    own = await http.ask("POST", "/v1/topics/orders/schedules", {**body, "dedup_id": "mondays"})
+    other = await http.ask("POST", "/v1/topics/orders/schedules", body)
+    taken = await http.ask("POST", "/v1/topics/orders/schedules", {**body, "dedup_id": "taken"})
+
+    assert made[0].json == made[1].json == own.json != other.json
+    assert await http.broker.scheduled_count("orders") == 2
+    assert (taken.status, taken.code) == (400, "VALUE_INVALID")
+
+
 @pytest.mark.parametrize("name", ["x", "orders:0:s99", "nothing:0:s1", "orders:9:s0", "orders:0:0"])
 async def test_a_schedule_that_is_not_there_harms_nobody(http: Place, name: str) -> None:
     cancelled = await http.ask("DELETE", f"/v1/schedules/{name}")

@@ -62,6 +62,18 @@ def basic(text: str) -> dict[str, str]:
     return {"authorization": f"Basic {base64.b64encode(text.encode()).decode()}"}
 
 
+async def test_only_admins_see_where_the_server_keeps_its_files(secured: Place) -> None:
+    told = {
+        role: (await secured.ask("GET", "/v1/stats", headers=await bearer(secured, role))).json
+        for role in ROLES
+    }
+    of_one_topic = await secured.ask("GET", "/v1/stats", headers=await bearer(secured, "admin", "orders"))
+    glance = await secured.ask("GET", "/v1/overview", headers=await bearer(secured, "reader"))
+
+    assert {role for role in ROLES if told[role]["directory"]} == {"admin"}
+    assert (of_one_topic.json["directory"], glance.json["broker"]["directory"]) == ("", "")
+
+
 async def furnish(http: Place) -> dict[str, str]:
     """All that the examples name; what stands in paths, by path parameter."""
     await http.broker.publish("orders", b"x", partition=0)

@@ -5,7 +5,7 @@ import msgspec
 from penstock.frontends.http.call import Call
 from penstock.frontends.http.dead_letters import Listing
 from penstock.frontends.http.messages import As, Content, content
-from penstock.frontends.http.publishing import Duration, Instant, NewMessage, message_of
+from penstock.frontends.http.publishing import IDEMPOTENCY_KEY, Duration, Instant, NewMessage, message_of
 from penstock.info import Cancelled, ScheduledMessage
 
 
@@ -69,7 +69,8 @@ async def list_schedules(call: Call) -> ScheduleList:
 async def add_schedule(call: Call) -> ScheduleId:
     """Publish a message again and again, at the times of a cron expression."""
     told: Recurring = call.body
-    work = call.operations.schedule(call.topic, message_of(told), told.cron, told.timezone)
+    message = message_of(told, call.header(IDEMPOTENCY_KEY))
+    work = call.operations.schedule(call.topic, message, told.cron, told.timezone)
     return ScheduleId(await call.run(work))
 
 

@@ -21,6 +21,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from penstock.access import Action
 from penstock.api.operations import Work
 from penstock.broker.audit import DONE, Audit
@@ -33,7 +35,7 @@ from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
 from penstock.groups.rounds import GroupState
-from penstock.info import Overview
+from penstock.info import BrokerInfo, Overview
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
 
@@ -229,6 +231,15 @@ def _visible_lines(guard: GuardedOperations, overview: Overview) -> Overview:
     )
 
 
+def _visible_places(guard: GuardedOperations, info: BrokerInfo) -> BrokerInfo:
+    """Where things are on the server's disk: for admins; where archived messages are, for who may read."""
+    return msgspec.structs.replace(
+        info,
+        directory=info.directory if guard.may("admin", None) else "",
+        lake=info.lake if guard.may("read", None) else "",
+    )
+
+
 def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
     return [error for error in errors if guard.may("read", error.topic)]
 
@@ -254,6 +265,7 @@ TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "configured_groups": _visible_group_names,
     "waiting": _visible_counts,
     "overview": _visible_lines,
+    "stats": _visible_places,
     "metrics": _visible_families,
     "dead_letter_errors": _visible_errors,
     "consumer": _permitting,
