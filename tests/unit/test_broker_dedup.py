@@ -156,3 +156,15 @@ def test_a_publish_that_fails_does_not_use_up_its_id(penstock: TestBroker) -> No
     consumer.ack(consumer.receive())
 
     assert not penstock.publish("orders", b"x", dedup_id="a").duplicate
+
+
+def test_an_id_in_the_batch_that_fills_a_segment_is_known_after_a_crash() -> None:
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", files=disk, clock=clock)
+    broker.create_topic("orders", partitions=1, segment_bytes=4096)
+    broker.publish("orders", bytes(3000))
+    broker.publish("orders", bytes(3000), dedup_id="a")
+    disk.kill()
+
+    with TestBroker.open("data", files=disk, clock=clock) as again:
+        assert again.publish("orders", b"x", dedup_id="a").duplicate

@@ -36,6 +36,7 @@ from penstock.broker.commits import Commits
 from penstock.broker.coordination import Coordination
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.deliveries import Deliveries
+from penstock.broker.depth import topic_depth
 from penstock.broker.digest import load_dedup_ids, save_digest
 from penstock.broker.facts import Facts
 from penstock.broker.fetching import Fetching
@@ -47,7 +48,7 @@ from penstock.broker.measuring import Measuring
 from penstock.broker.overviews import Overviews
 from penstock.broker.partitions import Partitions
 from penstock.broker.progress import Progress
-from penstock.broker.publishing import Publishing, set_schedule_alarm, topic_depth
+from penstock.broker.publishing import Publishing, set_schedule_alarm
 from penstock.broker.queues import Queues
 from penstock.broker.recovery import open_partition
 from penstock.broker.restoring import Restoring

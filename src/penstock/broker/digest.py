@@ -78,7 +78,7 @@ def _walk(partition: Partition, start: int, now_ms: int) -> None:
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
-                header.count,
+                header.last_offset_delta + 1,  # Not its records: some may be gone.
                 header.base_offset,
                 now_ms,
             )

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from penstock.broker.publishing import partition_depth
+from penstock.broker.depth import partition_depth
 from penstock.broker.state import Partition, State
 from penstock.config import MEMORY
 from penstock.info import BrokerInfo

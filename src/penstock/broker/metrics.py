@@ -11,7 +11,7 @@ counts.  All else is read from the state when somebody asks (``measuring.py``).
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
-from penstock.broker.publishing import topic_depth
+from penstock.broker.depth import topic_depth
 from penstock.broker.state import Group, State, Topic
 from penstock.delivery import events
 from penstock.histogram import Histogram

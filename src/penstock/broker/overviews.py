@@ -11,8 +11,8 @@ says.
 from typing import Final
 
 from penstock.broker.dead_letters import REDRIVE
+from penstock.broker.depth import group_lag, topic_depth
 from penstock.broker.progress import Progress
-from penstock.broker.publishing import group_lag, topic_depth
 from penstock.broker.state import WAITED_MS, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.clock import work_ns

@@ -11,7 +11,7 @@ range that waits for its retry, to find the oldest of them.
 
 from typing import Final
 
-from penstock.broker.publishing import group_lag
+from penstock.broker.depth import group_lag
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.readers import readers
 from penstock.broker.state import Failure, Group, GroupPartition, Partition, State, Topic

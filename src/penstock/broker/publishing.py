@@ -11,24 +11,27 @@ is where the first one is.  Nothing of a batch is written unless all of it is
 acceptable; a disk that fills up in the middle may leave the partitions that
 were already written.
 
+A producer's batch whose headers wish something is written in parts: to the schedule, and a
+batch for each lane.  The last of them has the producer's numbers, so they are in the log only if all
+parts are; and the parts have dedup ids, so what a crash has left of them is not written again.
+
 System headers, which the broker adds to the caller's own:
 ``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).
 """
 
-import math
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
+from penstock.broker.depth import topic_depth
 from penstock.broker.digest import DEDUP_ID, save_digest
+from penstock.broker.due import due_ms as due_ms
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps
-from penstock.broker.wishes import Wish, wishes_of
+from penstock.broker.wishes import Wish, part_id, wishes_of
 from penstock.delivery import dedup
 from penstock.errors import (
-    DelayOutOfRange,
     InvalidBatch,
     InvalidValue,
     MessageTooLarge,
@@ -41,20 +44,14 @@ from penstock.log.transactions import IN_TRANSACTION
 from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
 from penstock.schedule.schedule import Schedule
-from penstock.types import (
-    DURATION_MS_MAX,
-    Duration,
-    Instant,
-    duration_ms,
-    instant_ms,
-    signed_duration_ms,
-)
+from penstock.types import duration_ms
 from penstock.wire.records import (
     CONTROL,
     DEDUP,
     EXPIRES,
     REDRIVEN,
     SCHEDULED,
+    SEQUENCES,
     TRANSACTIONAL,
     BatchBuilder,
     Header,
@@ -70,7 +67,6 @@ EXPIRES_AT: Final = "x-expires-at"
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
-MARKERS_MAX: Final = 100  # Before who has read everything there may be markers; so many are looked at.
 
 
 class Prepared:
@@ -223,13 +219,11 @@ class Publishing:
             item.headers = [*own, *item.headers]
             check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
             prepared.append(item)
-        receipts = self._write(topic, prepared, now_ms)
+        if header.producer_id >= 0:
+            _name_parts(prepared, header)
+        receipts = self._write(topic, prepared, now_ms, header if header.producer_id >= 0 else None)
         offsets = [receipt.offset for receipt in receipts if receipt.offset is not None]
         first = min(offsets, default=-1)
-        if header.producer_id >= 0:
-            partition.producers.record(
-                header.producer_id, header.producer_epoch, header.base_sequence, header.count, first, now_ms
-            )
         return Receipt(topic.name, partition.number, first, now_ms)
 
     def _check_transaction(self, partition: Partition, header: Header) -> None:
@@ -278,8 +272,13 @@ class Publishing:
 
     # Writing.
 
-    def _write(self, topic: Topic, prepared: list[Prepared], now_ms: int) -> list[Receipt]:
-        """Write what is new, one record batch for each partition and lane; answer in the given order."""
+    def _write(
+        self, topic: Topic, prepared: list[Prepared], now_ms: int, told: Header | None = None
+    ) -> list[Receipt]:
+        """Write what is new, one record batch for each partition and lane; answer in the given order.
+
+        ``told``: what a producer sent all of it in, to one partition; the last that is written says so.
+        """
         receipts: list[Receipt | None] = [None] * len(prepared)
         batches: dict[tuple[int, int], list[int]] = {}
         first: dict[str, int] = {}  # Dedup ids that repeat within the call.
@@ -294,11 +293,14 @@ class Publishing:
                 batches.setdefault((item.partition.number, item.attributes & ~(EXPIRES | DEDUP)), []).append(
                     index
                 )
+        if told is not None:
+            self._before_the_last(prepared, told, batches, now_ms)
+        left = len(batches)
         for (number, _), indexes in batches.items():
             partition = topic.partitions[number]
-            offset, timestamp = self._append_many(
-                topic, partition, [prepared[index] for index in indexes], now_ms
-            )
+            left -= 1
+            items = [prepared[index] for index in indexes]
+            offset, timestamp = self._append_many(partition, items, now_ms, None if left else told)
             for index in indexes:
                 receipts[index] = Receipt(topic.name, number, offset, timestamp)
                 offset += 1
@@ -306,6 +308,21 @@ class Publishing:
             receipt if receipt is not None else self._repeat(topic, receipts[first[item.dedup_id or ""]])
             for item, receipt in zip(prepared, receipts, strict=True)
         ]
+
+    def _before_the_last(
+        self, prepared: list[Prepared], told: Header, batches: dict[tuple[int, int], list[int]], now_ms: int
+    ) -> None:
+        """The numbers come to the disk after the schedule; without records, if none goes to the log."""
+        partition = prepared[0].partition
+        delayed = any(item.due_ms >= 0 for item in prepared)
+        if delayed and partition.schedule is not None and partition.topic.settings.durability == "fsync":
+            # At once: who waits for it would let the producer's next batch in between.
+            partition.schedule.log.sync()
+        if not batches:
+            timestamp = max(now_ms, partition.log.last_timestamp)
+            partition.log.append(BatchBuilder().build(timestamp, timestamp, 0, *_numbers(told, 1), 0))
+            self._record(partition, told, -1)
+            self.appended(partition, 0)
 
     def _repeat(self, topic: Topic, twin: Receipt | None) -> Receipt:
         """The answer for a dedup id that came twice in one call."""
@@ -322,10 +339,10 @@ class Publishing:
         offset = log.append(
             builder.build(timestamp, timestamp, item.attributes | CODECS[topic.settings.compression])
         )
-        self.appended(partition, 1)
         if item.dedup_id is not None:
             partition.dedup_last = offset
             topic.dedup.add(item.dedup_id, partition.number, offset, timestamp, False)
+        self.appended(partition, 1)
         return Receipt(topic.name, partition.number, offset, timestamp)
 
     def _append_values(
@@ -339,22 +356,26 @@ class Publishing:
         return receipts_from(topic.name, partition.number, offset, timestamp, len(values))
 
     def _append_many(
-        self, topic: Topic, partition: Partition, items: list[Prepared], now_ms: int
+        self, partition: Partition, items: list[Prepared], now_ms: int, told: Header | None = None
     ) -> tuple[int, int]:
-        log = partition.log
+        topic, log = partition.topic, partition.log
         timestamp = max(now_ms, log.last_timestamp)
         builder = BatchBuilder()
         attributes = CODECS[topic.settings.compression]
         for item in items:
             builder.add(item.key, item.value, item.headers)
             attributes |= item.attributes
-        offset = log.append(builder.build(timestamp, timestamp, attributes))
-        self.appended(partition, len(items))
+        if told is None:
+            offset = log.append(builder.build(timestamp, timestamp, attributes))
+        else:
+            offset = log.append(builder.build(timestamp, timestamp, attributes, *_numbers(told, len(items))))
+            self._record(partition, told, offset)
         if attributes & DEDUP:
             partition.dedup_last = offset + len(items) - 1
             for index, item in enumerate(items):
                 if item.dedup_id is not None:
                     topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
+        self.appended(partition, len(items))
         return offset, timestamp
 
     def _stamp(self, partition: Partition, batch: bytearray, cleared: int = 0) -> None:
@@ -366,16 +387,20 @@ class Publishing:
         log = partition.log
         offset = log.append(batch)
         if header.producer_id >= 0:
-            partition.producers.record(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.count,
-                offset,
-                self._state.clock.wall_ms(),  # Not the records' time, which may be long past.
-            )
+            self._record(partition, header, offset)
         self.appended(partition, header.count)
         return offset, log.last_timestamp
+
+    def _record(self, partition: Partition, told: Header, offset: int) -> None:
+        """The producer's batch is written.  Before ``appended``, whose digest says what the log has."""
+        partition.producers.record(
+            told.producer_id,
+            told.producer_epoch,
+            told.base_sequence,
+            told.count,
+            offset,
+            self._state.clock.wall_ms(),  # Not the records' time, which may be long past.
+        )
 
     def append_staged(self, partition: Partition, batch: bytearray, own_times: bool) -> None:
         """Append a batch that was numbered by its intent, under the times it has or the log's."""
@@ -503,6 +528,23 @@ def _is_repeat(partition: Partition, header: Header) -> bool:
     return verdict == dedup.DUPLICATE
 
 
+def _numbers(told: Header, span: int) -> tuple[int, int, int]:
+    """Producer, epoch, and the number with which a batch of that length ends like the producer's own."""
+    return told.producer_id, told.producer_epoch, (told.base_sequence + told.count - span) % SEQUENCES
+
+
+def _name_parts(prepared: list[Prepared], told: Header) -> None:
+    """Give the messages of a batch that is written in parts ids, if they have none."""
+    lanes = {item.attributes & ~(EXPIRES | DEDUP) for item in prepared}
+    if len(lanes) == 1 and all(item.due_ms < 0 for item in prepared):
+        return  # It is one batch, with its numbers: there whole, or not at all.
+    for index, item in enumerate(prepared):
+        if item.dedup_id is None:
+            item.dedup_id = part_id(told, item.partition.number, index)
+            item.headers = [*item.headers, (DEDUP_ID, item.dedup_id.encode())]
+            item.attributes |= DEDUP
+
+
 def checked(topic: Topic, data: Any) -> Header:
     """The header of a batch that the topic may take."""
     if type(data) is not bytes:
@@ -516,25 +558,6 @@ def checked(topic: Topic, data: Any) -> Header:
     if header.size > topic.settings.message_bytes_max + 1024 * header.count:
         raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
     return header
-
-
-def due_ms(topic: Topic, delay: Duration | None, deliver_at: Instant | None, now_ms: int) -> int:
-    """When a message is due; both ways of saying it at once is an error."""
-    if delay is not None and deliver_at is not None:
-        raise InvalidValue(name="deliver_at", value=deliver_at, why="give delay or deliver_at, not both")
-    limit_ms = topic.settings.delay_max_ms
-    if deliver_at is not None:
-        due = instant_ms("deliver_at", deliver_at)
-        if due - now_ms > limit_ms:
-            raise DelayOutOfRange(delay_ms=due - now_ms, limit_ms=limit_ms)
-        return max(due, now_ms)  # A time that has passed is due now.
-    if delay is None:
-        raise InvalidValue(name="delay", value=delay, why="give delay or deliver_at")
-    wanted_ms = signed_duration_ms("delay", delay)
-    if not 0 <= wanted_ms <= limit_ms:
-        bounded = max(min(wanted_ms, DURATION_MS_MAX), -DURATION_MS_MAX)
-        raise DelayOutOfRange(delay_ms=math.floor(bounded), limit_ms=limit_ms)
-    return now_ms + round(wanted_ms)
 
 
 def schedule_id(topic: str, partition: int, number: int) -> str:
@@ -560,31 +583,3 @@ def set_schedule_alarm(state: State, partition: Partition) -> None:
     if due >= 0:
         wait_ms = min(max(due - state.clock.wall_ms(), 0), state.config.clock_check_ms)
         state.alarms.set(partition, state.clock.steady_ms() + wait_ms)
-
-
-def topic_depth(topic: Topic) -> int:
-    """Messages that wait for the topic's slowest group, or all of them if it has none."""
-    depth = 0
-    for partition in topic.partitions:
-        depth += partition_depth(partition)
-    return depth
-
-
-def partition_depth(partition: Partition) -> int:
-    """The same of one partition."""
-    high = partition.log.high
-    lags = [group_lag(partition, name, high) for name in partition.groups if not name.startswith("__")]
-    return max(lags) if lags else partition.log.end - partition.log.start
-
-
-def group_lag(partition: Partition, group: str, high: int) -> int:
-    """Messages of the partition the group has not settled."""
-    member = partition.groups[group]
-    if member.settings.kind != "stream":
-        return member.engine.lag(high)
-    log = partition.log
-    first = max(member.committed, log.start)
-    if first <= log.transactions.last and 0 < high - first <= MARKERS_MAX:
-        with suppress(PenstockError):  # Else whoever reads there finds the damage.
-            return len(log.records(first, high))
-    return max(high - first, 0)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidValue
 from penstock.message import Message, RawHeaders
-from penstock.wire.records import Record
+from penstock.wire.records import SEQUENCES, Header, Record
 
 DELAY: Final = "x-delay-ms"
 DELIVER_AT: Final = "x-deliver-at"
@@ -31,6 +31,12 @@ def wishes_of(records: list[Record], partition: int) -> list[Wish] | None:
     if not any(name in NAMES for record in records for name, _ in record.headers):
         return None
     return [_wish(record, partition) for record in records]
+
+
+def part_id(told: Header, partition: int, index: int) -> str:
+    """A dedup id for one record of a producer's batch: the same whenever it is sent."""
+    sequence = (told.base_sequence + index) % SEQUENCES
+    return f"kafka:{told.producer_id}:{told.producer_epoch}:{partition}:{sequence}"
 
 
 def _wish(record: Record, partition: int) -> Wish:

@@ -1,0 +1,41 @@
+"""How much waits: for a group, on a partition, on a topic.
+
+Counted in offsets, which is O(groups); markers of transactions, which are nobody's messages, are left
+out only where a few of them would be all there is.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from penstock.broker.state import Partition, Topic
+from penstock.errors import PenstockError
+
+MARKERS_MAX: Final = 100  # Before who has read everything there may be markers; so many are looked at.
+
+
+def topic_depth(topic: Topic) -> int:
+    """Messages that wait for the topic's slowest group, or all of them if it has none."""
+    depth = 0
+    for partition in topic.partitions:
+        depth += partition_depth(partition)
+    return depth
+
+
+def partition_depth(partition: Partition) -> int:
+    """The same of one partition."""
+    high = partition.log.high
+    lags = [group_lag(partition, name, high) for name in partition.groups if not name.startswith("__")]
+    return max(lags) if lags else partition.log.end - partition.log.start
+
+
+def group_lag(partition: Partition, group: str, high: int) -> int:
+    """Messages of the partition the group has not settled."""
+    member = partition.groups[group]
+    if member.settings.kind != "stream":
+        return member.engine.lag(high)
+    log = partition.log
+    first = max(member.committed, log.start)
+    if first <= log.transactions.last and 0 < high - first <= MARKERS_MAX:
+        with suppress(PenstockError):  # Else whoever reads there finds the damage.
+            return len(log.records(first, high))
+    return max(high - first, 0)
