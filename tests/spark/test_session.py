@@ -1,3 +1,4 @@
+import gc
 import os
 import stat
 import subprocess
@@ -9,6 +10,8 @@ import pytest
 
 from penstock.errors import ExtraMissing
 from penstock.spark import java
+from penstock.spark.connections import Address, broker_at, close_all
+from penstock.spark.session import BY_FILE_SYSTEM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,3 +121,21 @@ def test_the_java_of_the_wheel_starts_spark_where_there_is_no_other(tmp_path: Pa
 def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == "2147483647"
+
+
+def test_a_local_session_renames_checkpoints_without_the_help_of_programs(spark: "SparkSession") -> None:
+    assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) == BY_FILE_SYSTEM
+
+
+def test_a_worker_does_not_look_for_garbage_among_its_modules(spark: "SparkSession", servers: str) -> None:
+    def frozen(_: object) -> list[int]:
+        broker_at(Address(servers))
+        return [gc.get_freeze_count()]
+
+    before = gc.get_freeze_count()
+    broker_at(Address(servers))
+    [count] = spark.sparkContext.range(1, numSlices=1).mapPartitions(frozen).collect()
+    close_all()
+
+    assert count > 10_000
+    assert gc.get_freeze_count() == before, "a program's own process is left as it is"
