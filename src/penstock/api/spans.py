@@ -25,17 +25,16 @@ def is_set_up() -> bool:
 
 def traced(operations: T) -> T:
     """The operations of a broker, with spans where they are wanted."""
-    if not is_set_up():
-        return operations
-    from penstock.api.otel import TracedOperations
-
-    return cast("T", TracedOperations(operations))
+    return cast("T", _otel().TracedOperations(operations)) if is_set_up() else operations
 
 
 def begin_publish(topic: str, messages: list[Any]) -> "Sending | None":
     """The span of a publish, with the messages that carry it; None where nobody wants one."""
-    if not is_set_up():
-        return None
-    from penstock.api.otel import Sending
+    return cast("Sending", _otel().Sending(topic, messages)) if is_set_up() else None
 
-    return Sending(topic, messages)
+
+def _otel() -> Any:
+    """What makes the spans."""
+    import penstock.api.otel as otel  # Only now: it needs OpenTelemetry, which most programs do not have.
+
+    return otel

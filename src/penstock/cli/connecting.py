@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+import penstock  # Without a client, until one is asked for: a wrong command line is refused without it.
 from penstock.cli.progress import Progress
 from penstock.clock import Clock, SystemClock
 
@@ -28,8 +29,6 @@ def connected(server: str, *, progress: bool = True, **login: str) -> Iterator["
 
     ``login`` is a key, or a user and a password; without it the environment says who this is.
     """
-    import penstock  # Only now: a command line that is wrong is refused without it.
-
     with Progress("waiting for the server", unit="", wanted=progress):
         with penstock.connect(server, **login) as broker:
             yield broker

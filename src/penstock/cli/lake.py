@@ -104,7 +104,7 @@ def check(
 
 
 def _checks(broker: "Broker", table: "LakeTable") -> Iterator["PartitionCheck"]:
-    from penstock.spark.lake.logged import checked
+    from penstock.spark.lake.logged import checked  # Only now, as in _tables.
 
     size = sum(file.bytes for file in table.files())
     with Progress(f"checking {table.topic}", total=size, unit="bytes") as progress:
@@ -135,9 +135,10 @@ def _tell(topic: str, checks: list["PartitionCheck"]) -> None:
 
 
 def _summaries(broker: "Broker", lake: str, topic: str | None) -> Iterator["ArchivedTopic"]:
-    for table in _tables(broker, lake, topic):
-        from penstock.spark.lake.summary import summary_of
+    tables = _tables(broker, lake, topic)
+    from penstock.spark.lake.summary import summary_of  # Only now, as in _tables.
 
+    for table in tables:
         yield summary_of(table, broker)
 
 
@@ -145,7 +146,7 @@ def _tables(broker: "Broker", lake: str, topic: str | None) -> list["LakeTable"]
     """The tables of topics; of one that was never archived only if it was named."""
     if find_spec("deltalake") is None:
         raise ExtraMissing(what="what reads the lake", extra="spark")
-    from penstock.spark.lake.table import LakeTable, tables_in
+    from penstock.spark.lake.table import LakeTable, tables_in  # Only now: it needs the extra.
 
     where = lake or broker.stats().lake
     if topic is None:

@@ -27,11 +27,12 @@ from penstock.cli.beside import PipelineBeside
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.connecting import DEFAULT_SERVER
 from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfiguration
+from penstock.frontends import loading
+from penstock.frontends.config import ServerConfig, shown
+from penstock.frontends.loading import Loaded
 from penstock.version import version_line
 
 if TYPE_CHECKING:
-    from penstock.frontends.config import ServerConfig
-    from penstock.frontends.loading import Loaded
     from penstock.frontends.serve import Addresses
 
 app = new_app()
@@ -104,7 +105,7 @@ def serve(
         _check_archive(loaded.config)
     begin_log(loaded.config)
     beside = PipelineBeside("archive") if archive else None
-    from penstock.frontends.serve import run, shown  # Only now: a wrong configuration is told without it.
+    from penstock.frontends.serve import run  # Only now: a wrong configuration is told without the broker.
 
     def ready(addresses: "Addresses", first_key: str | None) -> None:
         show(loaded.config, addresses, first_key=first_key, archive=archive)
@@ -120,7 +121,7 @@ def serve(
     return 0
 
 
-def _check_archive(config: "ServerConfig") -> None:
+def _check_archive(config: ServerConfig) -> None:
     if config.listen.native == "off":
         raise WrongUse("--archive talks to the native listener; do not turn it off")
     if not _lake(config):
@@ -129,22 +130,20 @@ def _check_archive(config: "ServerConfig") -> None:
         raise WrongUse("--archive needs a key, since this server asks for one; set PENSTOCK_KEY")
 
 
-def scheme(config: "ServerConfig") -> str:
+def scheme(config: ServerConfig) -> str:
     """The form of the native address."""
     return "penstocks://{}" if config.tls.certificate else "penstock://{}"
 
 
-def _lake(config: "ServerConfig") -> str:
+def _lake(config: ServerConfig) -> str:
     """Where the lake is; empty if there is none."""
     if config.lake.path != "auto":
         return config.lake.path
     return "" if config.server.data == ":memory:" else os.path.join(config.server.data, "lake")
 
 
-def load(flags: dict[str, str], file: str | None) -> "Loaded":
+def load(flags: dict[str, str], file: str | None) -> Loaded:
     """The configuration of this process: its file, its environment and these flags."""
-    from penstock.frontends import loading
-
     try:
         text = "" if file is None else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -153,13 +152,13 @@ def load(flags: dict[str, str], file: str | None) -> "Loaded":
     return loading.load(text=text, file=file or "", environ=os.environ, flags=flags)
 
 
-def begin_log(config: "ServerConfig") -> None:
+def begin_log(config: ServerConfig) -> None:
     """One line for each thing to know, on stderr."""
     logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
 
 
 def show(
-    config: "ServerConfig", addresses: "Addresses", *, first_key: str | None = None, archive: bool = False
+    config: ServerConfig, addresses: "Addresses", *, first_key: str | None = None, archive: bool = False
 ) -> None:
     """The start screen."""
     if sys.stdout.isatty():
@@ -174,11 +173,9 @@ def show(
 
 
 def facts(
-    config: "ServerConfig", addresses: "Addresses", *, archive: bool = False
+    config: ServerConfig, addresses: "Addresses", *, archive: bool = False
 ) -> Iterator[tuple[str, str, str]]:
     """Name and value of what a client needs to know, and what it means."""
-    from penstock.frontends.serve import shown
-
     for name, place in addresses.items():
         form, words = LISTENERS[name]
         if config.tls.certificate:
@@ -194,7 +191,7 @@ def facts(
 
 
 def _show_table(
-    config: "ServerConfig", addresses: "Addresses", first_key: str | None, *, archive: bool
+    config: ServerConfig, addresses: "Addresses", first_key: str | None, *, archive: bool
 ) -> None:
     from rich.text import Text
 
@@ -223,8 +220,6 @@ def first_commands(
     addresses: "Addresses", *, form: str = "penstock://{}", archive: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     """What to type next, as it is typed from where this server was started."""
-    from penstock.frontends.serve import shown
-
     program = program_name()
     commands = []
     server = ""

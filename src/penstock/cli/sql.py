@@ -27,12 +27,15 @@ from penstock.cli.progress import Progress
 from penstock.cli.rows import Output
 from penstock.cli.text import counted, duration_text
 from penstock.errors import PenstockError
+from penstock.spark import session
+from penstock.spark.connections import address_of
+from penstock.spark.sentences import hush
+from penstock.spark.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.spark.answers import Answer
-    from penstock.spark.tables import Tables
 
 app = new_app()
 
@@ -81,9 +84,6 @@ def sql(
     with connecting.connected(server):
         pass  # One that is not there is told now, and not when Spark has started.
     with started(master) as spark:
-        from penstock.spark.connections import address_of
-        from penstock.spark.tables import Tables
-
         shell = Shell(Tables(spark, address_of({"servers": server})), output, plot)
         if query is not None:
             shell.ask(query)
@@ -105,9 +105,6 @@ def _check(query: str | None, output: Output, plot: str | None) -> None:
 @contextmanager
 def started(master: str) -> Iterator["SparkSession"]:
     """A quiet session, until the end of the block."""
-    from penstock.spark import session
-    from penstock.spark.sentences import hush
-
     with Progress("starting Spark", unit=""):
         spark = session(master, app="penstock sql")
     hush(spark)
@@ -120,14 +117,17 @@ def started(master: str) -> Iterator["SparkSession"]:
 class Shell:
     """Takes statements, prints answers."""
 
-    def __init__(self, tables: "Tables", output: Output, plot: str | None) -> None:
+    def __init__(self, tables: Tables, output: Output, plot: str | None) -> None:
         self._tables = tables
         self._output = output
         self._plot = plot
 
     def ask(self, query: str) -> "Answer":
         """Run one statement, and print its answer."""
-        from penstock.spark import answers, plot
+        from penstock.spark import (  # Only now: they need the extra, which the session has checked.
+            answers,
+            plot,
+        )
 
         people = self._output == "table"
         with Progress("asking", unit=""):

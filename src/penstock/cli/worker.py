@@ -15,6 +15,8 @@ from penstock.cli import screen
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.text import counted, duration_text
 from penstock.version import version_line
+from penstock.workers.loading import NoSuchApp, load_app
+from penstock.workers.reloading import Reloader
 
 if TYPE_CHECKING:
     from penstock.workers.app import App
@@ -59,8 +61,6 @@ def worker(
 
 
 def _load(target: str) -> "App":
-    from penstock.workers.loading import NoSuchApp, load_app
-
     try:
         return load_app(target)
     except NoSuchApp as error:
@@ -73,8 +73,6 @@ def _begin_log(level: int) -> None:
 
 
 def _run_again_and_again(target: str, server: str | None, level: int) -> int:
-    from penstock.workers.reloading import Reloader
-
     _begin_log(level)
     command = [sys.executable, "-m", "penstock", "worker", target, "--log-level", logging.getLevelName(level)]
     if server is not None:

@@ -39,6 +39,11 @@ def address(name: str, text: str) -> tuple[str, int] | None:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def shown(host: str, port: int) -> str:
+    """An address as one writes it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches an address."""
     try:

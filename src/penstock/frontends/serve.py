@@ -42,6 +42,7 @@ from penstock.frontends.config import (
     ServerConfig,
     address,
     is_loopback,
+    shown,
 )
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections, Listener
@@ -281,11 +282,6 @@ def unusable(name: str, place: tuple[Any, ...], error: OSError) -> AddressUnusab
     return AddressUnusable(
         listener=name, address=shown(place[0], place[1]), why=(error.strerror or str(error)).lower()
     )
-
-
-def shown(host: str, port: int) -> str:
-    """An address as one writes it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def raise_file_limit(wanted: int) -> None:

@@ -89,7 +89,7 @@ class ShippedSource(DataSource):
 
     def _source(self) -> DataSource:
         unpack(self.archive)
-        from penstock.spark.source import PenstockSource
+        from penstock.spark.source import PenstockSource  # Only now: it may have come with the archive.
 
         return PenstockSource(self.options)
 

@@ -16,7 +16,7 @@ Spark prunes no columns of such a source.  Who needs few of them says so with
 """
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -25,10 +25,8 @@ from penstock.errors import InvalidValue
 from penstock.spark.avro import avro_type
 from penstock.spark.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOptions, source_options
 from penstock.spark.reader import TableReader
-
-if TYPE_CHECKING:
-    from penstock.spark.sink import TopicStreamWriter, TopicWriter
-    from penstock.spark.stream import StreamReader
+from penstock.spark.sink import TopicStreamWriter, TopicWriter
+from penstock.spark.stream import StreamReader
 
 COLUMNS: Final = {
     "topic": "string",
@@ -65,24 +63,18 @@ class PenstockSource(DataSource):
         check_schema(schema, options)
         return TableReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name.
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name.
         """A read that goes on."""
-        from penstock.spark.stream import StreamReader
-
         options = source_options(self.options)
         check_schema(schema, options)
         return StreamReader(options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> "TopicWriter":
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         """One write."""
-        from penstock.spark.sink import TopicWriter
-
         return TopicWriter(self.options, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> "TopicStreamWriter":  # noqa: N802 - Spark's name.
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 - Spark's name.
         """A write that goes on."""
-        from penstock.spark.sink import TopicStreamWriter
-
         return TopicStreamWriter(self.options, schema, overwrite=overwrite)
 
 

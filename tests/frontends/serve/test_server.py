@@ -12,8 +12,8 @@ import pytest
 import penstock
 from penstock.config import GroupSettings, TopicSettings
 from penstock.errors import AddressUnusable, DirectoryInUse
-from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings
-from penstock.frontends.serve import Server, bound, loop_factory, raise_file_limit, shown
+from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings, shown
+from penstock.frontends.serve import Server, bound, loop_factory, raise_file_limit
 
 FREE = ListenSettings(native="0", text="0", status="0", http="off", kafka="0")
 

@@ -28,15 +28,16 @@ from penstock.errors import InvalidValue
 from penstock.spark import replays
 from penstock.spark.options import SourceOptions
 from penstock.spark.pipelines.context import Context
-from penstock.spark.planning import spans
+from penstock.spark.planning import Span, spans
+from penstock.spark.replaying import Chunk, chosen, publisher
 from penstock.spark.replays import Replay
 from penstock.spark.restoring import counts, restore
+from penstock.spark.scan import Scan
+from penstock.spark.sink import SinkOptions
 from penstock.types import DURATION_MS_MAX
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
-    from penstock.spark.planning import Span
-    from penstock.spark.replaying import Chunk
 
 CHUNK_RECORDS: Final = 1_000_000  # Some seconds of work: a job is worth it, and little is done again.
 TASKS: Final = 8  # Of a chunk: more than most machines that run Spark by themselves have cores for.
@@ -117,8 +118,6 @@ def _to_group(settings: Settings, context: Context) -> None:
 
 
 def _to_topic(settings: Settings, context: Context) -> None:
-    from penstock.spark.replaying import publisher
-
     broker = context.broker
     replays.make_target(broker, settings.to, like=settings.topic)
     replay = replays.begun(broker, _wanted(settings, context))
@@ -151,8 +150,6 @@ def _wanted(settings: Settings, context: Context) -> Replay:
 
 def _range(settings: Settings, context: Context) -> tuple[dict[int, int], dict[int, int]]:
     """Where the times begin and end, by partition; a little too early is fine, rows are tested again."""
-    from penstock.spark.scan import Scan
-
     from_ms, to_ms = _ms(settings.from_time), _ms(settings.to_time)
     options = replace(_source(settings, context), from_ms=from_ms, to_ms=to_ms)
     scan = Scan(options, cast("RemoteBroker", context.broker))
@@ -169,10 +166,7 @@ def _ms(time: datetime | None) -> int | None:
     return None if time is None else round(time.timestamp() * 1000)
 
 
-def _chunk(settings: Settings, context: Context, replay: Replay, number: int, some: "list[Span]") -> "Chunk":
-    from penstock.spark.replaying import Chunk
-    from penstock.spark.sink import SinkOptions
-
+def _chunk(settings: Settings, context: Context, replay: Replay, number: int, some: list[Span]) -> Chunk:
     records = max(sum(map(len, some)) // TASKS, 1)
     return Chunk(
         source=replace(_source(settings, context), partition_records=records),
@@ -208,8 +202,6 @@ class _Pace:
 
 def _count(settings: Settings, context: Context) -> None:
     """Tell how many messages match, by partition."""
-    from penstock.spark.replaying import chosen
-
     replay = _wanted(settings, context)
     some = spans({settings.topic: replay.start}, {settings.topic: replay.end})
     found = {}
