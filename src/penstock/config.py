@@ -202,6 +202,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     maintenance_ms: int = 60_000
     # How often the schedule looks at the wall clock, which may jump, before its next entry is due.
     clock_check_ms: int = 1000
+    # How long the places of Kafka's groups are kept that nobody is in; those of others are kept for ever.
+    offsets_retention_ms: int = 7 * DAY_MS
     # Journal bytes after which a snapshot is taken, so that reopening replays little.
     snapshot_bytes: int = 16 * 1024 * 1024
     # How long close() waits for calls that are still running.

@@ -8,7 +8,8 @@
 A group that is committed to from outside is a stream group without members.  It has a
 place on a partition only if somebody has committed one, or moved it there (``seek``).
 The place stays as it was told, also if the log begins after it by now: its reader is
-to notice.
+to notice.  Those of Kafka's clients have the time at which they were told, and are
+forgotten long after (``expiry.py``).
 
 A place may be set back as well: who has lost what it read reads it again.  Places
 that a transaction is about to commit are *held*; ``unsettled`` says so to whoever
@@ -17,12 +18,13 @@ must not go by the old one.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock.broker.groups import Groups, journal_durable
 from penstock.broker.recovery import open_journal
 from penstock.broker.replay import place
-from penstock.broker.state import Group, Partition, State, Topic
+from penstock.broker.state import Group, GroupPartition, Partition, State, Topic
 from penstock.broker.steps import Steps
 from penstock.broker.tracing import check_offset
 from penstock.delivery import events
@@ -32,6 +34,7 @@ from penstock.types import NAME_LENGTH_MAX
 
 NOBODY: Final = "a caller from outside"  # In the place of a member's name.
 METADATA_BYTES_MAX: Final = 4096  # As Kafka's.
+RENEWAL_MS: Final = 3600_000  # A place that is told again and again is written this often.
 
 
 class Commits:
@@ -57,7 +60,9 @@ class Commits:
             topic.partition(number)
             check_commit(commit)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
-        yield from self._commit(group, commits)
+        wall_ms = self._state.clock.wall_ms()
+        told = {number: replace(commit, told_ms=wall_ms) for number, commit in commits.items()}
+        yield from self._commit(group, told)
 
     def check_kind(self, name: str, group_name: str) -> None:
         """Refuse places for a group that is a queue group on the topic."""
@@ -79,13 +84,11 @@ class Commits:
 
     def _write(self, partition: Partition, group: Group, commit: Commit) -> None:
         member = partition.groups[group.name]
-        if commit == member.commit and commit.offset == member.committed:
+        known = member.commit
+        if commit == known and commit.offset == member.committed and not is_stale(known, commit):
             return
         journal = open_journal(self._state, partition)
-        committed = events.Committed(
-            member.number, commit.offset, member.committed, commit.leader_epoch, commit.metadata
-        )
-        journal.commit([committed], self._state.clock.steady_ms())
+        journal.commit([committed(member, commit)], self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
         reached = place(partition, commit.offset)
         read = max(reached - member.committed, 0)
@@ -136,6 +139,25 @@ class Commits:
     def unsettled(self, name: str, group_name: str, number: int) -> bool:
         """Whether a transaction may move this place yet."""
         return self._held[group_name, name, number] > 0
+
+
+def committed(member: GroupPartition, commit: Commit) -> events.Committed:
+    """The commit as the journal has it."""
+    return events.Committed(
+        member.number,
+        commit.offset,
+        member.committed,
+        commit.leader_epoch,
+        commit.metadata,
+        commit.told_ms,
+    )
+
+
+def is_stale(known: Commit, commit: Commit) -> bool:
+    """Whether the same place is worth writing down again, for the time at which it was told."""
+    if known.told_ms < 0 or commit.told_ms < 0:
+        return known.told_ms != commit.told_ms
+    return commit.told_ms - known.told_ms >= RENEWAL_MS
 
 
 def check_group_id(name: Any) -> None:

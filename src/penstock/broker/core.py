@@ -11,6 +11,7 @@
     fetching       logs as they are         deliveries     what became of messages
     partitions     the same for other protocols
     commits        where stream groups are  coordination   who is in Kafka's groups
+    expiry         what Kafka's groups left behind
     group_configs  what was said about those
     restoring      what retention deleted, back for a group
     staging        messages in, from jobs of many tasks
@@ -38,6 +39,7 @@ from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.deliveries import Deliveries
 from penstock.broker.depth import topic_depth
 from penstock.broker.digest import load_dedup_ids, save_digest
+from penstock.broker.expiry import Expiry
 from penstock.broker.facts import Facts
 from penstock.broker.fetching import Fetching
 from penstock.broker.group_configs import GroupConfigs
@@ -110,6 +112,7 @@ class Core:
         self.transactions = Transactions(
             self.state, self.catalogue, self.publishing, self.commits, self.coordination
         )
+        self.expiry = Expiry(self.state, self.groups, self.commits)
         self.maintenance = Maintenance(self.state, self.staging)
         self.facts = Facts(self.state)
         self.progress = Progress(self.state)
@@ -260,6 +263,7 @@ class Core:
                 self.maintenance.flush()
             case _ if target is self.state.upkeep:
                 self.transactions.forget_idle()
+                yield from self.expiry.look()
                 yield from self.maintenance.upkeep()
 
     # Topics.

@@ -152,7 +152,7 @@ def _place_kept(member: GroupPartition, end: int) -> list[events.AnyEvent]:
     if commit is None:
         return [events.Forgotten(member.number, min(member.committed, end))]
     place = min(commit.offset, end)
-    return [events.Committed(member.number, place, -1, commit.leader_epoch, commit.metadata)]
+    return [events.Committed(member.number, place, -1, commit.leader_epoch, commit.metadata, commit.told_ms)]
 
 
 def behind(member: GroupPartition) -> int:

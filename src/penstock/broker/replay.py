@@ -114,7 +114,7 @@ def place(partition: Partition, offset: int) -> int:
 
 def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
     member.committed = place(member.partition, event.offset)
-    member.commit = Commit(event.offset, event.epoch, event.metadata)
+    member.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms)
 
 
 def _apply_forgotten(member: GroupPartition, event: events.Forgotten) -> None:
@@ -218,7 +218,7 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
 
 
 def _told(commit: Commit | None) -> list[Any] | None:
-    return None if commit is None else [commit.offset, commit.leader_epoch, commit.metadata]
+    return None if commit is None else [commit.offset, commit.leader_epoch, commit.metadata, commit.told_ms]
 
 
 def _commit(stored: dict[str, Any], member: GroupPartition) -> Commit | None:

@@ -119,6 +119,7 @@ class Committed(Event, frozen=True, tag=8):
     previous: int = -1  # What it was before; -1 in a journal that did not say.
     epoch: int = -1  # These two as the committer told them.
     metadata: str = ""
+    told_ms: int = -1  # When Kafka's clients did: their places are forgotten some time after; -1: others.
 
 
 class Lost(Event, frozen=True, tag=9):

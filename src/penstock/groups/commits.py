@@ -1,6 +1,6 @@
 """A commit: how far a stream group has come on one partition, with what the committer wants to find again."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,3 +10,5 @@ class Commit:
     offset: int  # The next one to read.
     leader_epoch: int = -1  # Of the record before it, as Kafka's clients count; -1: it was not told.
     metadata: str = ""  # A note of the committer's, for itself.
+    # Wall time at which Kafka's clients last stood for it; -1: it was told by others, and is kept.
+    told_ms: int = field(default=-1, compare=False)
