@@ -1,7 +1,7 @@
 """The API keys and users of one broker.
 
     data/access.json     who there is, what each may do, and a salted scrypt hash of each secret; of a
-                         password also what a login by SCRAM needs (``scram.py``)
+                         password also what a login by SCRAM needs (``scram.py``), or only that
 
 A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``;
 it is told once, when the key is made.  What is stored is a hash: whoever
@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.access import KeyInfo, NewKey, UserInfo, grants_of, quota_of
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo, grants_of, quota_of
 from penstock.broker.scram import HASHES, Scram
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State
@@ -77,13 +77,23 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     info: KeyInfo
     credential: Credential
 
+    def fits(self, secret: str) -> bool:
+        """Whether this is its secret; takes its time, as below."""
+        return self.credential.fits(secret)
+
 
 class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
     """A user and the credential."""
 
     info: UserInfo
-    credential: Credential
+    credential: Credential | None  # None: the password was set by SCRAM, and only that knows it.
     scram: dict[str, Scram] = {}  # By mechanism; empty if the password was set before there was SCRAM.
+
+    def fits(self, password: str) -> bool:
+        """Whether this is the password; takes its time."""
+        if self.credential is not None:
+            return self.credential.fits(password)
+        return any(scram.fits(mechanism, password) for mechanism, scram in self.scram.items())
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,8 +183,46 @@ class Access:
         created_ms = self._now() if before is None else before.info.created_ms
         info = UserInfo(name=name, grants=granted, quota=allowed, created_ms=created_ms)
         stored = StoredUser(info=info, credential=credential, scram=scram)
-        self._save(users=self._book.users | {name: stored})
-        self.changed("user", name)
+        self._save_user(stored)
+
+    def alter_user(self, name: Any, grants: list[Grant], quota: Quota) -> None:
+        """Give a user other grants, perhaps none, and another quota; the password stays."""
+        stored = self._known(name)
+        info = msgspec.structs.replace(stored.info, grants=grants, quota=quota)
+        self._save_user(msgspec.structs.replace(stored, info=info))
+
+    def set_scram(self, name: Any, mechanism: str, scram: Scram) -> None:
+        """Give a user a password for one mechanism, which nobody here knows; a new user may do nothing yet.
+
+        What was known of a password before is forgotten, except for the other mechanisms.
+        """
+        check_name("user", name)
+        stored = self._book.users.get(name)
+        if stored is None:
+            self._check_room()
+            info = UserInfo(name=name, grants=[], quota=Quota(), created_ms=self._now())
+            stored = StoredUser(info=info, credential=None)
+        scrams = stored.scram | {mechanism: scram}
+        self._save_user(msgspec.structs.replace(stored, credential=None, scram=scrams))
+
+    def drop_scram(self, name: Any, mechanism: str) -> None:
+        """A user has no password for that mechanism; one who has nothing else either is gone."""
+        stored = self._known(name)
+        if mechanism not in stored.scram:
+            raise IdentityNotFound(kind=f"{mechanism} password of", name=name)
+        left = {one: scram for one, scram in stored.scram.items() if one != mechanism}
+        if left or stored.credential is not None or stored.info.grants:
+            self._save_user(msgspec.structs.replace(stored, scram=left))
+        else:
+            self.delete_user(name)
+
+    def scrams(self) -> dict[str, dict[str, int]]:
+        """The users that have passwords for SCRAM: by mechanism, how often each was hashed."""
+        return {
+            name: {mechanism: scram.iterations for mechanism, scram in stored.scram.items()}
+            for name, stored in sorted(self._book.users.items())
+            if stored.scram
+        }
 
     def users(self) -> list[UserInfo]:
         """All users, by name."""
@@ -182,14 +230,23 @@ class Access:
 
     def delete_user(self, name: Any) -> None:
         """Nobody logs in by that name any more, and whoever has is cut off."""
-        if name not in self._book.users:
-            raise IdentityNotFound(kind="user", name=str(name))
+        self._known(name)
         self._save(users={one: stored for one, stored in self._book.users.items() if one != name})
         self.changed("user", name)
 
     def user(self, name: str) -> StoredUser | None:
         """A user, to check a password against."""
         return self._book.users.get(name)
+
+    def _known(self, name: Any) -> StoredUser:
+        if name not in self._book.users:
+            raise IdentityNotFound(kind="user", name=str(name))
+        return self._book.users[name]
+
+    def _save_user(self, stored: StoredUser) -> None:
+        name = stored.info.name
+        self._save(users=self._book.users | {name: stored})
+        self.changed("user", name)
 
     def _save(self, **changes: Any) -> None:
         book = msgspec.structs.replace(self._book, **changes)

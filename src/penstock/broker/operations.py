@@ -10,7 +10,7 @@ is made one, so that it runs under the lock like the others.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.access import KeyInfo, NewKey, UserInfo
+from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
@@ -19,6 +19,7 @@ from penstock.broker.core import Core
 from penstock.broker.measuring import Family
 from penstock.broker.partitions import At, Chunk, Layout, Position
 from penstock.broker.producers import ProducerSteps
+from penstock.broker.scram import Scram
 from penstock.broker.steps import Steps
 from penstock.broker.tracing import parse_id
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
@@ -530,6 +531,26 @@ class LocalOperations:
     def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
         """Make a user, or change one."""
         return self._core.access.set_user(name, password, grants, quota)
+
+    @at_once
+    def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> None:
+        """Change what a user may do."""
+        self._core.access.alter_user(name, grants, quota)
+
+    @at_once
+    def set_scram(self, name: str, mechanism: str, scram: Scram) -> None:
+        """Give a user a password that was salted elsewhere."""
+        self._core.access.set_scram(name, mechanism, scram)
+
+    @at_once
+    def drop_scram(self, name: str, mechanism: str) -> None:
+        """Take it away."""
+        self._core.access.drop_scram(name, mechanism)
+
+    @at_once
+    def scrams(self) -> dict[str, dict[str, int]]:
+        """Who has such passwords."""
+        return self._core.access.scrams()
 
     @at_once
     def users(self) -> list[UserInfo]:

@@ -30,9 +30,13 @@ class Scram(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, mechanism: str, password: str, iterations: int = ITERATIONS) -> Self:
         """Salt and hash a new password."""
-        name = HASHES[mechanism]
         salt = secrets.token_bytes(SALT_BYTES)
-        salted = hashlib.pbkdf2_hmac(name, password.encode("utf-8", "surrogatepass"), salt, iterations)
+        return cls.of_salted(mechanism, salt, iterations, _salted(mechanism, password, salt, iterations))
+
+    @classmethod
+    def of_salted(cls, mechanism: str, salt: bytes, iterations: int, salted: bytes) -> Self:
+        """What a client has salted, so that it need not show the password."""
+        name = HASHES[mechanism]
         client_key = hmac.digest(salted, b"Client Key", name)
         return cls(
             salt=salt,
@@ -40,3 +44,14 @@ class Scram(msgspec.Struct, frozen=True, kw_only=True):
             stored_key=hashlib.new(name, client_key).digest(),
             server_key=hmac.digest(salted, b"Server Key", name),
         )
+
+    def fits(self, mechanism: str, password: str) -> bool:
+        """Whether this is the password; takes its time, so not on an event loop."""
+        salted = _salted(mechanism, password, self.salt, self.iterations)
+        told = self.of_salted(mechanism, self.salt, self.iterations, salted)
+        return hmac.compare_digest(told.stored_key, self.stored_key)
+
+
+def _salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+    text = password.encode("utf-8", "surrogatepass")
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], text, salt, iterations)

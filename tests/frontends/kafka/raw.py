@@ -9,7 +9,8 @@ from tests.frontends.kafka.conftest import Server
 
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import Message
-from penstock.wire.kafka.readers import passed_over
+from penstock.wire.kafka.lengths import passed_over
+from penstock.wire.kafka.messages import sasl
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 CLIENT = b"raw"
@@ -35,6 +36,12 @@ class Raw:
         """Send a request, and wait for its answer."""
         self.send(request, version)
         return self.hear(response)
+
+    def login(self, user: str, password: str) -> None:
+        """Be somebody, by PLAIN."""
+        self.ask(sasl.SaslHandshakeRequest(mechanism="PLAIN"), sasl.SaslHandshakeResponse, 1)
+        proof = sasl.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
+        assert self.ask(proof, sasl.SaslAuthenticateResponse, 2).error_code == 0
 
     def send(self, request: Message, version: int) -> None:
         """Only send it."""

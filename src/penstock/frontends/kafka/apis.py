@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.frontends.kafka import (
     acknowledgements,
+    acls,
     cluster,
     configs,
     consumer_groups,
@@ -19,8 +20,10 @@ from penstock.frontends.kafka import (
     offsets,
     positions,
     produce,
+    quotas,
     replicas,
     sasl,
+    scram_admin,
     share,
     share_groups,
     topics,
@@ -32,7 +35,7 @@ from penstock.frontends.kafka.call import Api
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
     offsets, consumer_groups, share_groups, share, acknowledgements, transactions,
-    transaction_admin,
+    transaction_admin, acls, scram_admin, quotas,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

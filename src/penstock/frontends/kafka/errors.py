@@ -8,7 +8,7 @@ What is not here does not come out of what this front end asks for; it would be 
 import logging
 from typing import Final
 
-from penstock.errors import PenstockError
+from penstock.errors import Forbidden, PenstockError
 from penstock.wire.kafka.codes import Code
 
 logger = logging.getLogger("penstock")
@@ -40,6 +40,7 @@ CODES: Final = {
     "FRAME_TOO_LARGE": Code.MESSAGE_TOO_LARGE,
     "PROTOCOL_VIOLATION": Code.INVALID_REQUEST,
     "VERSION_UNSUPPORTED": Code.UNSUPPORTED_VERSION,
+    "IDENTITY_NOT_FOUND": Code.RESOURCE_NOT_FOUND,
     "UNAUTHENTICATED": Code.SASL_AUTHENTICATION_FAILED,
     "FORBIDDEN": Code.TOPIC_AUTHORIZATION_FAILED,
     "CLOSED": Code.COORDINATOR_NOT_AVAILABLE,
@@ -62,6 +63,11 @@ def code_of(error: BaseException) -> int:
         return CODES.get(error.code, Code.UNKNOWN_SERVER_ERROR)
     logger.error("a request failed by a bug", exc_info=error)
     return Code.UNKNOWN_SERVER_ERROR
+
+
+def cluster_code(error: PenstockError) -> int:
+    """The same for what is asked of the cluster, and not of a topic."""
+    return Code.CLUSTER_AUTHORIZATION_FAILED if isinstance(error, Forbidden) else code_of(error)
 
 
 def words_of(error: BaseException) -> str:

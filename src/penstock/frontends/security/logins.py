@@ -137,9 +137,9 @@ class Logins:
     ) -> None:
         ticket = self._ticket(claim)
         self._checking[ticket] = [then]
-        credential = self._stranger if stored is None else stored.credential
+        fits = self._stranger.fits if stored is None else stored.fits
         loop = asyncio.get_running_loop()
-        checked = loop.run_in_executor(self._thread, credential.fits, claim[2])
+        checked = loop.run_in_executor(self._thread, fits, claim[2])
 
         def ended(_: object) -> None:
             identity: Identity | None = None

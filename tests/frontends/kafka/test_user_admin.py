@@ -1,0 +1,341 @@
+"""Users by Kafka's admin clients: what they may do, how much, and their passwords."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from msgspec.structs import astuple
+from tests.frontends.kafka.clients import publish
+from tests.frontends.kafka.conftest import Server, serving
+from tests.frontends.kafka.raw import Raw, versions
+from tests.frontends.kafka.test_logins import PASSWORD, login
+
+from penstock.access import Grant, Quota
+from penstock.errors import Unauthenticated
+from penstock.frontends.security.identity import Credentials
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages import acls, quotas, scram
+
+ANYTHING: Any = None  # Which its types do not know.
+EVERYTHING = AclBindingFilter(
+    ResourceType.ANY,
+    ANYTHING,
+    ResourcePatternType.ANY,
+    ANYTHING,
+    ANYTHING,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+
+
+@pytest.fixture
+def guarded() -> Iterator[Server]:
+    """A server that asks for logins: root may do everything, berta nothing but read logs."""
+    for server in serving(authentication=True):
+
+        async def furnish(server: Server = server) -> None:
+            await server.broker.create_topic("orders")
+            await server.broker.set_user("root", PASSWORD, [Grant(role="admin")])
+            berta = [Grant(role="reader", topics=["logs"], groups=["none"])]
+            await server.broker.set_user("berta", PASSWORD, berta)
+
+        server.run(furnish())
+        yield server
+
+
+def admin(server: Server, user: str = "root") -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.address, **login(user=user)})
+
+
+def binding(
+    operation: AclOperation,
+    principal: str = "User:berta",
+    name: str = "orders",
+    kind: ResourceType = ResourceType.TOPIC,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+    host: str = "*",
+) -> AclBinding:
+    return AclBinding(kind, name, ResourcePatternType.LITERAL, principal, host, operation, permission)
+
+
+def create(client: AdminClient, *bindings: AclBinding) -> list[int]:
+    codes = []
+    for future in client.create_acls(list(bindings)).values():
+        error = future.exception(timeout=10)
+        codes.append(error.args[0].code() if error else 0)
+    return codes
+
+
+def told(client: AdminClient, principal: str | None = "User:berta") -> list[tuple[str, str]]:
+    """Names and operations of the ACLs of a user."""
+    found = client.describe_acls(EVERYTHING).result(timeout=10)
+    return sorted((acl.name, acl.operation.name) for acl in found if acl.principal == principal)
+
+
+def all_acls(principal: str | None = None) -> acls.DescribeAclsRequest:
+    return acls.DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=principal,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+
+
+def test_grants_are_told_as_acls(guarded: Server) -> None:
+    made = guarded.run(guarded.broker.create_key("loader", [Grant(role="producer", topics=["or*"])]))
+    client = admin(guarded)
+
+    assert told(client) == [("logs", "READ"), ("none", "DESCRIBE")]
+    assert told(client, f"Key:{made.id}") == [("*", "DESCRIBE"), ("or", "WRITE")]
+    assert ("kafka-cluster", "ALL") in told(client, "User:root")
+
+
+def test_a_user_who_is_given_an_acl_may_do_that_until_it_is_taken_away(guarded: Server) -> None:
+    client = admin(guarded)
+
+    assert create(client, binding(AclOperation.WRITE), binding(AclOperation.DESCRIBE)) == [0, 0]
+
+    publish(guarded, [b"a"], settings=login(user="berta"))
+    assert told(client) == [("logs", "READ"), ("none", "DESCRIBE"), ("orders", "WRITE")]
+    mine = AclBindingFilter(
+        ResourceType.TOPIC,
+        "orders",
+        ResourcePatternType.MATCH,
+        "User:berta",
+        ANYTHING,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    [deleted] = client.delete_acls([mine]).values()
+    assert [acl.operation for acl in deleted.result(timeout=10)] == [AclOperation.WRITE]
+    assert told(client) == [("logs", "READ"), ("none", "DESCRIBE")]
+    errors: list[KafkaError | None] = []
+    writer = Producer({"bootstrap.servers": guarded.address, **login(user="berta")})
+    writer.produce("orders", b"b", on_delivery=lambda error, _: errors.append(error))
+    writer.flush(10)
+    assert [error and error.code() for error in errors] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_acls_that_no_grant_can_be_are_refused_one_by_one(guarded: Server) -> None:
+    client = admin(guarded)
+
+    codes = create(
+        client,
+        binding(AclOperation.READ, permission=AclPermissionType.DENY),
+        binding(AclOperation.READ, host="10.0.0.1"),
+        binding(AclOperation.DESCRIBE),
+        binding(AclOperation.READ, principal="User:nobody"),
+        binding(AclOperation.READ, principal="Key:0123"),
+        binding(AclOperation.READ, name="invoices"),
+    )
+
+    refused = KafkaError.INVALID_REQUEST
+    assert codes == [refused, refused, refused, Code.RESOURCE_NOT_FOUND, refused, 0]
+    assert told(client) == [("invoices", "READ"), ("logs", "READ"), ("none", "DESCRIBE")]
+
+
+def test_a_grant_is_not_taken_away_by_acls(guarded: Server) -> None:
+    with Raw(guarded) as raw:
+        raw.login("root", PASSWORD)
+        wanted = acls.DeleteAclsFilter(*astuple(all_acls("User:berta")))
+        asked = acls.DeleteAclsRequest(filters=[wanted])
+        for version in versions(acls.DeleteAclsRequest):
+            [result] = raw.ask(asked, acls.DeleteAclsResponse, version).filter_results
+
+            assert [each.error_code for each in result.matching_acls] == [Code.INVALID_REQUEST] * 2
+    assert told(admin(guarded)) == [("logs", "READ"), ("none", "DESCRIBE")]
+
+
+def test_only_admins_look_at_users_and_change_them(guarded: Server) -> None:
+    client = admin(guarded, "berta")
+
+    assert create(client, binding(AclOperation.ALL)) == [KafkaError.CLUSTER_AUTHORIZATION_FAILED]
+    with Raw(guarded) as raw:  # Confluent's client does not look at these errors.
+        raw.login("berta", PASSWORD)
+        for request, response in (
+            (all_acls(), acls.DescribeAclsResponse),
+            (scram.DescribeUserScramCredentialsRequest(), scram.DescribeUserScramCredentialsResponse),
+            (quotas.DescribeClientQuotasRequest(), quotas.DescribeClientQuotasResponse),
+        ):
+            answer: Any = raw.ask(request, response, request.VERSIONS[1])
+            assert answer.error_code == Code.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_without_logins_there_are_no_acls(kafka: Server) -> None:
+    client = AdminClient({"bootstrap.servers": kafka.address})
+
+    assert create(client, binding(AclOperation.READ)) == [KafkaError.SECURITY_DISABLED]
+    [deleted] = client.delete_acls([EVERYTHING]).values()
+    with pytest.raises(KafkaException) as refused:
+        deleted.result(timeout=10)
+    assert refused.value.args[0].code() == KafkaError.SECURITY_DISABLED
+    with Raw(kafka) as raw:
+        for version in versions(acls.DescribeAclsRequest):
+            answer = raw.ask(all_acls(), acls.DescribeAclsResponse, version)
+            assert answer.error_code == Code.SECURITY_DISABLED
+
+
+def test_what_admins_do_to_users_is_in_the_audit_log(tmp_path: Path) -> None:
+    for server in serving(str(tmp_path), authentication=True):
+        server.run(server.broker.set_user("root", PASSWORD, [Grant(role="admin")]))
+        server.run(server.broker.set_user("berta", PASSWORD, [Grant(role="reader")]))
+        assert create(admin(server), binding(AclOperation.WRITE)) == [0]
+
+    assert "alter_user" in (tmp_path / "audit.log").read_text()
+
+
+# Passwords.
+
+
+def upsertion(
+    user: str = "carl", iterations: int = 4096, password: bytes = b"of carl himself"
+) -> UserScramCredentialUpsertion:
+    return UserScramCredentialUpsertion(
+        user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations), password
+    )
+
+
+def known(client: AdminClient, user: str) -> Any:
+    asked: Any = client.describe_user_scram_credentials([user])
+    return asked[user].result(timeout=10)
+
+
+def altered(client: AdminClient, *changes: Any) -> list[int]:
+    codes = []
+    for future in client.alter_user_scram_credentials(list(changes)).values():
+        error = future.exception(timeout=10)
+        codes.append(error.args[0].code() if error else 0)
+    return codes
+
+
+def test_a_user_made_by_an_admin_client_logs_in_and_may_do_what_it_is_given(guarded: Server) -> None:
+    client = admin(guarded)
+
+    assert altered(client, upsertion()) == [0]
+    assert create(client, binding(AclOperation.WRITE, principal="User:carl")) == [0]
+
+    publish(guarded, [b"a"], settings=login("SCRAM-SHA-256", "carl", "of carl himself"))
+    publish(guarded, [b"a"], settings=login("PLAIN", "carl", "of carl himself"))
+    infos = known(client, "carl").scram_credential_infos
+    assert [(info.mechanism, info.iterations) for info in infos] == [(ScramMechanism.SCRAM_SHA_256, 4096)]
+
+
+def test_a_password_that_is_changed_by_scram_is_changed_everywhere_else(guarded: Server) -> None:
+    async def opens(password: str) -> bool:
+        told = Credentials(user="berta", password=password)
+        try:
+            return (await guarded.listener.shared.doors.login(told, "127.0.0.1")).name == "berta"
+        except Unauthenticated:
+            return False
+
+    client = admin(guarded)
+    both = UserScramCredentialUpsertion(
+        "berta", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"another password"
+    )
+
+    assert altered(client, upsertion("berta", password=b"another password"), both) == [0]
+
+    assert guarded.run(opens("another password"))
+    assert not guarded.run(opens(PASSWORD))
+
+
+def test_a_user_without_a_password_and_grants_is_gone(guarded: Server) -> None:
+    client = admin(guarded)
+    assert altered(client, upsertion()) == [0]
+    gone = UserScramCredentialDeletion("carl", ScramMechanism.SCRAM_SHA_256)
+
+    assert altered(client, gone) == [0]
+
+    assert altered(client, gone) == [Code.RESOURCE_NOT_FOUND]
+    assert [user.name for user in guarded.run(guarded.broker.users())] == ["berta", "root"]
+    with pytest.raises(KafkaException) as refused:
+        known(client, "carl")
+    assert refused.value.args[0].code() == Code.RESOURCE_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"iterations": 1000}, Code.UNACCEPTABLE_CREDENTIAL),
+        ({"iterations": 100_000}, Code.UNACCEPTABLE_CREDENTIAL),
+        ({"salted_password": b"short"}, Code.UNACCEPTABLE_CREDENTIAL),
+        ({"name": "no name"}, Code.UNACCEPTABLE_CREDENTIAL),
+        ({"mechanism": 3}, Code.UNSUPPORTED_SASL_MECHANISM),
+    ],
+)
+def test_a_password_that_cannot_be_is_refused(
+    kafka: Server, change: dict[str, int | bytes | str], code: Code
+) -> None:
+    usual = {"name": "carl", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": bytes(32)}
+    made = scram.ScramCredentialUpsertion(**{**usual, **change})  # type: ignore[arg-type]
+    with Raw(kafka) as raw:
+        asked = scram.AlterUserScramCredentialsRequest(upsertions=[made])
+        [result] = raw.ask(asked, scram.AlterUserScramCredentialsResponse, 0).results
+
+    assert result.error_code == code
+    assert kafka.run(kafka.broker.users()) == []
+
+
+# Quotas.
+
+
+def alter_quota(
+    raw: Raw, user: str, value: float | None, *, kind: str = "user", key: str = "producer_byte_rate"
+) -> int:
+    change = quotas.QuotaOperation(key, value or 0, value is None)
+    entry = quotas.QuotaAlteration([quotas.QuotaEntity(kind, user)], [change])
+    asked = quotas.AlterClientQuotasRequest(entries=[entry])
+    return raw.ask(asked, quotas.AlterClientQuotasResponse, 1).entries[0].error_code
+
+
+def test_a_users_quota_of_bytes_is_one_of_kafkas(kafka: Server) -> None:
+    kafka.run(kafka.broker.set_user("anna", PASSWORD, [Grant(role="reader")], quota=Quota(connections=3)))
+    kafka.run(kafka.broker.set_user("carl", PASSWORD, [Grant(role="reader")]))
+
+    def listed(version: int = 1, strict: bool = False, *parts: tuple[str, int, str | None]) -> object:
+        components = [quotas.QuotaComponent(*part) for part in parts]
+        asked = quotas.DescribeClientQuotasRequest(components=components, strict=strict)
+        answer = raw.ask(asked, quotas.DescribeClientQuotasResponse, version)
+        entries = [] if answer.entries is None else answer.entries
+        return answer.error_code or [(each.entity[0].entity_name, each.values[0].value) for each in entries]
+
+    with Raw(kafka) as raw:
+        assert alter_quota(raw, "anna", 5000) == 0
+
+        [anna, _] = kafka.run(kafka.broker.users())
+        assert (anna.quota.bytes_per_second, anna.quota.connections) == (5000, 3)
+        assert listed(0) == listed() == [("anna", 5000.0)]
+        assert listed(1, False, ("user", 0, "anna")) == [("anna", 5000.0)]
+        assert listed(1, True, ("user", 2, None)) == [("anna", 5000.0)]
+        assert listed(1, False, ("user", 0, "carl")) == listed(1, False, ("user", 1, None)) == []
+        assert listed(1, False, ("client-id", 2, None)) == []
+        assert listed(1, False, ("planet", 2, None)) == Code.INVALID_REQUEST
+        assert alter_quota(raw, "anna", None) == 0
+        assert listed() == []
+
+
+def test_quotas_that_are_not_ours_are_refused(kafka: Server) -> None:
+    kafka.run(kafka.broker.set_user("anna", PASSWORD, [Grant(role="reader")]))
+    with Raw(kafka) as raw:
+        assert alter_quota(raw, "nobody", 5000) == Code.RESOURCE_NOT_FOUND
+        assert alter_quota(raw, "anna", 5000, kind="client-id") == Code.INVALID_REQUEST
+        assert alter_quota(raw, "anna", 5000, key="consumer_byte_rate") == Code.INVALID_REQUEST
+        assert alter_quota(raw, "anna", 0.5) == Code.INVALID_REQUEST
