@@ -252,6 +252,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     acked: int
     failed: int
     dead_lettered: int
+    waited: list[int]  # The first deliveries by how long the message had waited: see ``Overview``.
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,9 +42,9 @@ class Overviews:
             topics.append(self._topic(topic))
             for name in sorted(topic.groups):
                 if not name.startswith("__") and name in topic.groups and not topic.deleted:
-                    groups.append(_group(self._progress.describe(topic.name, name)))
-                    for index, count in enumerate(topic.groups[name].waited_ms.counts):
-                        waited[index] += count
+                    counts = list(topic.groups[name].waited_ms.counts)
+                    groups.append(_group(self._progress.describe(topic.name, name), counts))
+                    waited = [before + count for before, count in zip(waited, counts, strict=True)]
                 if (len(topics) + len(groups)) % TOGETHER == 0:
                     elapsed_ns += work_ns() - began_ns
                     yield GiveWay()
@@ -88,7 +88,7 @@ class Overviews:
         return count
 
 
-def _group(info: GroupInfo) -> GroupState:
+def _group(info: GroupInfo, waited: list[int]) -> GroupState:
     return GroupState(
         topic=info.topic,
         group=info.group,
@@ -105,4 +105,5 @@ def _group(info: GroupInfo) -> GroupState:
         acked=info.acked,
         failed=info.nacked + info.timed_out,
         dead_lettered=info.dead_lettered,
+        waited=waited,
     )

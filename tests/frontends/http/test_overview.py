@@ -155,6 +155,29 @@ async def test_latency_is_that_since_the_last_look(http: Place) -> None:
     assert watch.history(None, None)[-1][-1] > 0
 
 
+async def test_latency_is_told_of_each_group_by_itself(http: Place) -> None:
+    watch = Watch(http.broker, http.doors, ManualClock())
+    await http.broker.create_group("orders", "idle")
+    await http.broker.publish("orders", b"a")
+    async with await http.broker.consumer("orders", group="billing") as consumer:
+        await consumer.ack(await consumer.receive(wait="1s"))
+    seen = await http.broker.run(http.doors.overview())
+
+    for _ in range(SELDOM + 1):
+        watch.note(seen)
+    of_group = {name: watch.history("orders", name)[-2:] for name in ("billing", "idle")}
+    await http.broker.delete_group("orders", "billing")
+    await http.broker.delete_group("orders", "idle")
+    for _ in range(SELDOM):
+        watch.note(await http.broker.run(http.doors.overview()))
+
+    assert [[value > 0 for value in column] for column in of_group["billing"]] == [[True, False]] * 2
+    assert of_group["idle"] == [[0, 0]] * 2
+    assert [[value > 0 for value in column] for column in watch.history("orders", None)[-2:]] == [
+        [True, False, False]
+    ] * 2
+
+
 async def test_stored_messages_are_counted_by_lane(http: Place) -> None:
     for priority in ("normal", "high", "high", "background"):
         await http.broker.publish("orders", b"a", priority=priority)

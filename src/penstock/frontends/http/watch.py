@@ -31,8 +31,7 @@ SELDOM: Final = 3  # Topics and groups have a row for every so many looks.
 SERIES_MAX: Final = 1000
 
 # What a row has, beside its time; the first five count since the broker was opened.  The last two are how
-# long half and nearly all messages waited for their first delivery since the row before, in all groups; the
-# rows of one topic or group do not have them.
+# long half and nearly all messages waited for their first delivery since the row before.
 COLUMNS: Final = (
     "published", "delivered", "acked", "failed", "dead_lettered", "waiting", "oldest_seconds", "latency_half",
     "latency_most",
@@ -52,6 +51,7 @@ class Series:
     def __init__(self, rows_max: int) -> None:
         self._rows_max = rows_max
         self.columns = [array("d") for _ in range(len(COLUMNS) + 1)]  # The first has the times.
+        self.waited: list[int] = []  # Deliveries by how long messages had waited, at the last row.
 
     def add(self, time_ms: int, row: Row) -> None:
         """One more."""
@@ -73,7 +73,6 @@ class Watch:
         self._words: dict[tuple[str, str], tuple[str, int]] = {}
         self._series: dict[Place, Series] = {}
         self._looks = 0
-        self._waited: list[int] = []  # As it was at the last look.
 
     def start(self) -> None:
         """Look, and again after a pause."""
@@ -107,9 +106,8 @@ class Watch:
 
     def latency(self, overview: Overview) -> tuple[float, float]:
         """How long half and nearly all messages waited for their first delivery, since the last look."""
-        before = self._waited or [0] * len(overview.waited)
-        counts = [max(now - then, 0) for now, then in zip(overview.waited, before, strict=True)]
-        return quantile(counts, overview.waited_ms, HALF), quantile(counts, overview.waited_ms, MOST)
+        everything = self._series.get((None, None))
+        return latency(everything.waited if everything else [], overview.waited, overview.waited_ms)
 
     def history(self, topic: str | None, group: str | None) -> list[list[float]]:
         """The columns of a series: the times, and what ``COLUMNS`` says."""
@@ -125,24 +123,34 @@ class Watch:
             word, since_ms = before.get((group.topic, group.group), ("", now_ms))
             same = word == group.verdict.word
             self._words[group.topic, group.group] = group.verdict.word, since_ms if same else now_ms
-        rows = dict(_rows(overview))
-        everything = rows.pop((None, None)) + self.latency(overview)
-        self._waited = overview.waited
-        self._add((None, None), now_ms, everything, HOUR_MS // LOOK_MS)
+        rows = {place: (row, waited) for place, row, waited in _rows(overview)}
+        everything = rows.pop((None, None))
+        self._add((None, None), now_ms, *everything, overview.waited_ms, HOUR_MS // LOOK_MS)
         if self._looks % SELDOM == 0:
             for gone in [place for place in self._series if place[0] is not None and place not in rows]:
                 del self._series[gone]
-            for place, row in rows.items():
-                self._add(place, now_ms, (*row, 0.0, 0.0), HOUR_MS // LOOK_MS // SELDOM)
+            for place, (row, waited) in rows.items():
+                self._add(place, now_ms, row, waited, overview.waited_ms, HOUR_MS // LOOK_MS // SELDOM)
         self._looks += 1
 
-    def _add(self, place: Place, now_ms: int, row: Row, rows_max: int) -> None:
+    def _add(
+        self, place: Place, now_ms: int, row: Row, waited: list[int], bounds_ms: list[int], rows_max: int
+    ) -> None:
         series = self._series.get(place)
         if series is None:
             if len(self._series) > SERIES_MAX:
                 return
             series = self._series[place] = Series(rows_max)
-        series.add(now_ms, row)
+        series.add(now_ms, row + latency(series.waited, waited, bounds_ms))
+        series.waited = waited
+
+
+def latency(before: list[int], now: list[int], bounds_ms: list[int]) -> tuple[float, float]:
+    """Below how many seconds half of the values, and nearly all, were that came between two counts."""
+    if len(before) != len(now):  # The first look, or a topic that had no groups, or has none any more.
+        before = [0] * len(now)
+    counts = [max(count - then, 0) for count, then in zip(now, before, strict=True)]
+    return quantile(counts, bounds_ms, HALF), quantile(counts, bounds_ms, MOST)
 
 
 def quantile(counts: list[int], bounds_ms: list[int], part: float) -> float:
@@ -157,8 +165,8 @@ def quantile(counts: list[int], bounds_ms: list[int], part: float) -> float:
     return 0.0
 
 
-def _rows(overview: Overview) -> Iterator[tuple[Place, Row]]:
-    """A row for each group, for each topic, and for all together."""
+def _rows(overview: Overview) -> Iterator[tuple[Place, Row, list[int]]]:
+    """A row for each group, for each topic, and for all together; and how long messages had waited."""
     by_topic: dict[str, list[GroupState]] = {topic.topic: [] for topic in overview.topics}
     for group in overview.groups:
         by_topic.setdefault(group.topic, []).append(group)
@@ -166,10 +174,11 @@ def _rows(overview: Overview) -> Iterator[tuple[Place, Row]]:
     waiting = {topic.topic: topic.depth for topic in overview.topics}
     for name, groups in by_topic.items():
         for group in groups:
-            yield (name, group.group), _row([group], published.get(name, 0), group.lag)
-        yield (name, None), _row(groups, published.get(name, 0), waiting.get(name, 0))
+            yield (name, group.group), _row([group], published.get(name, 0), group.lag), group.waited
+        waited = [sum(counts) for counts in zip(*(group.waited for group in groups), strict=True)]
+        yield (name, None), _row(groups, published.get(name, 0), waiting.get(name, 0)), waited
     backlog = sum(group.lag for group in overview.groups)
-    yield (None, None), _row(overview.groups, sum(published.values()), backlog)
+    yield (None, None), _row(overview.groups, sum(published.values()), backlog), overview.waited
 
 
 def _row(groups: list[GroupState], published: int, waiting: int) -> Row:

@@ -1,7 +1,7 @@
 // One group: how it is getting on, what is in its way, who consumes, and a way to move it.
 
 import { get, path, remove } from "../api.js";
-import { chart } from "../chart.js";
+import { charts } from "../chart.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { count, exactly, plural, rate, span } from "../format.js";
@@ -11,6 +11,7 @@ import {
   button,
   command,
   empty,
+  facts,
   hash,
   heading,
   messageLink,
@@ -21,14 +22,20 @@ import {
   topicLink,
   verdictIcon,
 } from "../widgets.js";
-import { drained, spanOf } from "./overview.js";
+import { drained } from "./overview.js";
 import { seek } from "./seek.js";
 
+const WAITS_MS = 30_000; // The server counts how long messages waited, and has a number for every half minute.
+
 export function groupPage({ parts: [topic, name], redraw, refresh }) {
-  const shown = { group: null, past: null };
+  const shown = { group: null, past: null, waits: null, waitsAsked: 0 };
 
   async function load() {
     shown.past ??= await History.of(topic, name);
+    if (Date.now() - shown.waitsAsked > WAITS_MS) {
+      shown.waitsAsked = Date.now();
+      shown.waits = await History.of(topic, name);
+    }
     const group = await get(path("topics", topic, "groups", name));
     shown.group = group;
     shown.past.add(Date.now(), {
@@ -43,7 +50,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
   }
 
   function view() {
-    const { group, past } = shown;
+    const { group, past, waits } = shown;
     const word = group.verdict.word;
     return [
       heading(name, {
@@ -74,33 +81,43 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         ["Failed", rate(group.rates.failed), null, group.rates.failed ? "warn" : ""],
         ["Drained in", drained(group)],
       ]),
-      h(
-        "div",
-        { class: "charts", key: "charts" },
-        chart({
+      charts(past, redraw, [
+        {
           id: `group ${topic} ${name} lag`,
           title: "Lag",
-          times: past.times,
-          minutes: spanOf(past),
-          redraw,
           format: count,
           height: 120,
           lines: [{ name: "messages", values: past.waiting, tone: "first" }],
-        }),
-        chart({
+        },
+        {
           id: `group ${topic} ${name} rates`,
           title: "Rates",
-          times: past.times,
-          minutes: spanOf(past),
-          redraw,
           format: rate,
           height: 120,
           lines: [
             { name: "acked", values: past.rate("acked"), tone: "second" },
             { name: "failed", values: past.rate("failed"), tone: "third" },
           ],
-        }),
-      ),
+        },
+        {
+          id: `group ${topic} ${name} oldest`,
+          title: "Oldest message that waits",
+          format: span,
+          height: 120,
+          lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }],
+        },
+        {
+          id: `group ${topic} ${name} latency`,
+          title: "From publish to delivery",
+          format: span,
+          height: 120,
+          times: waits.times,
+          lines: [
+            { name: "99 %", values: waits.latency_most, tone: "fourth" },
+            { name: "half", values: waits.latency_half, tone: "second" },
+          ],
+        },
+      ]),
       h(
         "div",
         { class: "beside even", key: "beside" },
@@ -116,29 +133,22 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
 
 function oldest({ oldest_unacked: message }) {
   if (!message) return section("Oldest in hand", {}, empty("All that was delivered is settled."));
-  const facts = [
+  const known = [
     ["message", messageLink(message.id)],
     ["published", `${span(message.age_seconds)} ago`],
     ["held by", message.consumer ?? "nobody"],
     ["attempts", `${message.attempts}, of which ${message.failures} failed`],
   ];
   if (message.due_seconds !== null)
-    facts.push([message.consumer === null ? "comes again in" : "lease ends in", span(message.due_seconds)]);
-  if (message.behind) facts.push(["waiting behind it", plural(message.behind, "message")]);
+    known.push([message.consumer === null ? "comes again in" : "lease ends in", span(message.due_seconds)]);
+  if (message.behind) known.push(["waiting behind it", plural(message.behind, "message")]);
   return section(
     "Oldest in hand",
     {},
-    facts_(facts),
+    facts(known),
     message.error && h("pre", { class: "code bad", tabindex: "0" }, message.error),
   );
 }
-
-const facts_ = (facts) =>
-  h(
-    "dl",
-    { class: "facts" },
-    facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
-  );
 
 function consumers(group, topic) {
   const content = group.consumers.length
@@ -194,7 +204,7 @@ function totals(group) {
   return section(
     "Since the broker was opened",
     {},
-    facts_(names.map((name) => [name.replace("_", " "), exactly(group[name])])),
+    facts(names.map((name) => [name.replace("_", " "), exactly(group[name])])),
   );
 }
 
