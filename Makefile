@@ -16,7 +16,7 @@ CORE := tests/unit tests/property
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-interpreted test-compiled test-spark check static format format-check lint types \
-	imports unit compile coverage docs bench bench-peers soak clean
+	imports unit compile coverage docs bench bench-peers bench-scaling soak clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -80,9 +80,12 @@ docs: $(READY)   ## write the generated pages again
 bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benchmarks/results
 	$(COMPILED) $(BIN)/python -m benchmarks
 
-bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and SQS's stand-in; about an hour
+bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and SQS's stand-in; 25 minutes
 	@scripts/install-peers
 	$(COMPILED) $(BIN)/python -m benchmarks.peers --page
+
+bench-scaling: compile  ## how cost grows with topics, partitions, groups, backlog and size; 10 minutes
+	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page
 
 soak: compile    ## property tests with 20,000 examples each, compiled; prints the seed
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property

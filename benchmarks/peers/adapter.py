@@ -1,23 +1,22 @@
 """What every system can be asked to do, in the words of none of them.
 
-An adapter is one client in one process, and everything it does blocks.  Where
-a client library offers a quicker way for many messages (pipelining, batches)
-``publish_many`` and ``ack`` take it; where it offers none they are a loop.
+An adapter is one client in one process.  ``publish`` returns when its message
+is confirmed.  ``send`` only begins, as quickly as the client can (pipelined,
+batched), with a bound on what is under way; ``flush`` waits for the rest.  An
+adapter has its own way for one of the two at least, and each stands for the
+other where that is as quick.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-Can = Literal["groups", "nack", "delay", "ack"]
 Token = Any  # What a client needs to answer for a message.
 Received = list[tuple[bytes, Token]]
 
 
 class Adapter(ABC):
     """One client of one system."""
-
-    can: ClassVar[frozenset[Can]]  # Beyond publishing and receiving.
 
     @abstractmethod
     def __init__(self, address: str, mode: str) -> None:
@@ -27,17 +26,21 @@ class Adapter(ABC):
     def make(self, queue: str, groups: Sequence[str]) -> None:
         """Make a queue that each of the groups reads from its beginning."""
 
-    @abstractmethod
     def publish(self, queue: str, body: bytes) -> None:
         """One message; returns when it is confirmed."""
+        self.send(queue, [body])
+        self.flush()
 
-    def publish_many(self, queue: str, bodies: Sequence[bytes]) -> None:
-        """All of them, as quickly as the client can; returns when all are confirmed."""
+    def send(self, queue: str, bodies: Sequence[bytes]) -> None:
+        """Begin to publish all of them."""
         for body in bodies:
             self.publish(queue, body)
 
-    def publish_later(self, queue: str, bodies: Sequence[tuple[bytes, float]]) -> None:
-        """Each with its delay in seconds."""
+    def flush(self) -> None:  # noqa: B027 - nothing is under way where nothing is only begun.
+        """Return when everything that was begun is confirmed; raises if something was refused."""
+
+    def publish_later(self, queue: str, bodies: Sequence[bytes], delays_s: Sequence[int]) -> None:
+        """Each with its delay; returns when all are confirmed."""
         raise NotImplementedError
 
     @abstractmethod
@@ -46,14 +49,14 @@ class Adapter(ABC):
 
     @abstractmethod
     def receive(self, count: int, wait_s: float) -> Received:
-        """Up to so many messages; empty if there was none for so long."""
+        """Up to so many messages, as soon as there are any; empty if there was none for so long."""
 
     def ack(self, tokens: Sequence[Token]) -> None:
-        """Each of these is done."""
+        """Each of these is done; ``flush`` waits until the server knows, if it ever tells."""
         raise NotImplementedError
 
-    def nack(self, token: Token) -> None:
-        """This one failed and is to come again at once."""
+    def nack(self, tokens: Sequence[Token]) -> None:
+        """These failed and are to come again at once."""
         raise NotImplementedError
 
     @abstractmethod

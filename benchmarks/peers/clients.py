@@ -3,6 +3,9 @@
 A message begins with its number, and the number with its producer's, so that
 whoever reads knows what is missing and what came twice.  Times are of the
 monotonic clock, which all processes of a machine share.
+
+Children are forked from a server that has imported the clients already: eight
+of them start in less time than one message of a slow system takes.
 """
 
 import multiprocessing
@@ -12,15 +15,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.peers.adapter import Adapter
+from benchmarks.peers.adapter import Adapter, Token
 from benchmarks.peers.systems import SYSTEMS
 
 PRODUCER_NUMBERS = 10_000_000  # Each producer has so many.
 START_S = 120.0
 IDLE_S = 8.0  # Nothing for so long: there is nothing more.
+WAIT_S = 1.0  # Of one call, so that a reader hears that the publisher has ended.
 RECEIVE = 500
+FOLLOW_ACK = 100  # Who follows a live stream answers for so many together, whatever the system.
+LATER_CHUNK = 100
 
-_spawn = multiprocessing.get_context("spawn")
+_context = multiprocessing.get_context("forkserver")
+_modules = {f"benchmarks.peers.adapters.{each.adapter.partition(':')[0]}" for each in SYSTEMS}
+_context.set_forkserver_preload(["benchmarks.peers.clients", "benchmarks.peers.report", *sorted(_modules)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,39 +39,17 @@ class Job:
     system: str
     address: str
     queue: str
+    group: str = ""  # To subscribe to before all begin.
     arguments: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Seen:
-    """What a reader got."""
-
-    numbers: set[int] = field(default_factory=set)
-    twice: int = 0
-    first: float = 0.0
-    last: float = 0.0
-
-    def take(self, body: bytes) -> int:
-        """Count a message; its number."""
-        number = int(body[:12])
-        if number in self.numbers:
-            self.twice += 1
-        self.numbers.add(number)
-        self.last = time.monotonic()
-        self.first = self.first or self.last
-        return number
-
-    def told(self) -> dict[str, Any]:
-        """For the parent."""
-        return {"count": len(self.numbers), "twice": self.twice, "first": self.first, "last": self.last}
 
 
 def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     """All at once; what each of them tells, in their order."""
-    answers: Any = _spawn.SimpleQueue()
-    barrier = _spawn.Barrier(len(jobs))
+    answers: Any = _context.SimpleQueue()
+    barrier = _context.Barrier(len(jobs))
+    total = _context.Value("q", -1)  # What the publisher has published, when it has ended.
     children = [
-        _spawn.Process(target=_child, args=(number, job, barrier, answers), daemon=True)
+        _context.Process(target=_child, args=(number, job, barrier, total, answers), daemon=True)
         for number, job in enumerate(jobs)
     ]
     for child in children:
@@ -71,22 +57,22 @@ def run(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     told = dict(answers.get() for _ in jobs)
     for child in children:
         child.join()
-    for answer in told.values():
-        if "failed" in answer:
-            raise RuntimeError(answer["failed"])
+    failures = [answer["failed"] for answer in told.values() if "failed" in answer]
+    if failures:  # The others only say that the barrier broke.
+        raise RuntimeError(next((each for each in failures if "BrokenBarrier" not in each), failures[0]))
     return [told[number] for number in range(len(jobs))]
 
 
-def _child(number: int, job: Job, barrier: Any, answers: Any) -> None:
+def _child(number: int, job: Job, barrier: Any, total: Any, answers: Any) -> None:
     try:
         system = next(each for each in SYSTEMS if each.name == job.system)
         client = system.client(job.address)
-        if job.work.startswith("consume"):
-            client.subscribe(job.queue, job.arguments.get("group", "one"))
+        if job.group:
+            client.subscribe(job.queue, job.group)
         barrier.wait(START_S)
-        answer = WORK[job.work](client, job.queue, **job.arguments)
+        answer = WORK[job.work](client, job.queue, total, **job.arguments)
         client.close()
-        answers.put((number, answer))
+        answers.put((number, answer | {"cpu": time.process_time()}))
     except BaseException:  # noqa: BLE001 - the parent raises it.
         barrier.abort()
         answers.put((number, {"failed": traceback.format_exc(limit=6)}))
@@ -98,85 +84,146 @@ def body(number: int, at: float, size: int) -> bytes:
 
 
 def publish(
-    client: Adapter, queue: str, *, producer: int, size: int, seconds: float, chunk: int, most: int
+    client: Adapter,
+    queue: str,
+    total: Any,
+    *,
+    producer: int,
+    size: int,
+    seconds: float,
+    chunk: int,
+    most: int,
 ) -> dict[str, Any]:
-    """One by one, or so many at once, for some seconds; each confirmed."""
-    number = producer * PRODUCER_NUMBERS
-    first = number
+    """One by one, or so many at once, for some seconds; all confirmed at the end."""
+    number = first = producer * PRODUCER_NUMBERS
+    rest = body(0, 0, size)[12:]
     started = time.monotonic()
-    while (now := time.monotonic()) < started + seconds and number - first < most:
+    while time.monotonic() < started + seconds and number - first < most:
         if chunk == 1:
-            client.publish(queue, body(number, now, size))
+            client.publish(queue, b"%012d" % number + rest)
         else:
-            client.publish_many(queue, [body(each, now, size) for each in range(number, number + chunk)])
+            client.send(queue, [b"%012d" % each + rest for each in range(number, number + chunk)])
         number += chunk
+    client.flush()
+    total.value = number - first
     return {"count": number - first, "started": started, "ended": time.monotonic()}
 
 
-def publish_paced(client: Adapter, queue: str, *, size: int, rate: int, seconds: float) -> dict[str, Any]:
-    """At an even rate, one by one; each carries when it should have been sent."""
-    start = time.monotonic() + 0.5
+def publish_paced(
+    client: Adapter, queue: str, total: Any, *, size: int, rate: int, seconds: float
+) -> dict[str, Any]:
+    """At an even rate, not waiting for answers; each carries when it should have been sent."""
+    start = time.monotonic() + 0.2
     count = int(rate * seconds)
     for number in range(count):
         due = start + number / rate
         while (wait := due - time.monotonic()) > 0:
             time.sleep(wait)
-        client.publish(queue, body(number, due, size))
+        client.send(queue, [body(number, due, size)])
+    client.flush()
+    total.value = count
     return {"count": count}
 
 
-def publish_later(client: Adapter, queue: str, *, size: int, count: int) -> dict[str, Any]:
-    """With delays of 1 to 10 seconds, evenly; each carries when it is due."""
-    chunk = 1000
-    for first in range(0, count, chunk):
-        now = time.monotonic()
-        delays = [1 + 9 * ((number * 7919) % count) / count for number in range(first, first + chunk)]
-        numbered = enumerate(delays, first)
-        client.publish_later(queue, [(body(number, now + delay, size), delay) for number, delay in numbered])
-    return {"count": count}
+def publish_later(
+    client: Adapter, queue: str, total: Any, *, size: int, count: int, seconds: float
+) -> dict[str, Any]:
+    """With delays of 1 to 10 seconds, as many as go within some time; each carries when it is due."""
+    number, started = 0, time.monotonic()
+    while number < count and (now := time.monotonic()) < started + seconds:
+        numbers = range(number, number + LATER_CHUNK)
+        delays = [1 + each * 7919 % 10 for each in numbers]
+        bodies = [body(each, now + delay, size) for each, delay in zip(numbers, delays, strict=True)]
+        client.publish_later(queue, bodies, delays)
+        number += LATER_CHUNK
+    total.value = number
+    return {"count": number, "seconds": time.monotonic() - started}
+
+
+@dataclass(slots=True)
+class Reader:
+    """Takes messages until all have come, or nothing comes any more."""
+
+    client: Adapter
+    total: Any  # How many there are, once it is known.
+    size: int
+    numbers: set[int] = field(default_factory=set)
+    twice: int = 0
+    first: float = 0.0  # When the first arrived,
+    together: int = 0  # and how many with it.
+    last: float = 0.0
+
+    def batches(self) -> Any:
+        """What arrives, as (when, messages, their numbers)."""
+        quiet_s = time.monotonic() + IDLE_S
+        while not 0 <= self.total.value <= len(self.numbers):
+            found = self.client.receive(RECEIVE, WAIT_S)
+            now = time.monotonic()
+            if found:
+                quiet_s = now + IDLE_S
+                self.first = self.first or now
+                yield now, found, [int(data[:12]) for data, _ in found]
+            elif now > quiet_s:
+                break
+
+    def take(self, numbers: Sequence[int], found: Sequence[tuple[bytes, Token]]) -> None:
+        """These are done."""
+        assert all(len(data) == self.size for data, _ in found), "a message has another length"
+        known = len(self.numbers)
+        self.numbers.update(numbers)
+        self.twice += len(numbers) - (len(self.numbers) - known)
+        self.together = self.together or len(numbers)
+
+    def told(self) -> dict[str, Any]:
+        """For the parent, when everything is answered for."""
+        self.client.flush()
+        last = time.monotonic()
+        rate = (len(self.numbers) - self.together) / (last - self.first) if self.first else 0.0
+        return {"count": len(self.numbers), "twice": self.twice, "last": last, "rate": rate}
 
 
 def consume(
-    client: Adapter, queue: str, *, expected: int, ack: bool, nack_every: int = 0, group: str = "one"
+    client: Adapter, queue: str, total: Any, *, size: int, expected: int, ack: bool, nack_every: int = 0
 ) -> dict[str, Any]:
-    """Until so many different ones came, or nothing comes any more; each acked, some nacked once before."""
-    del queue, group
-    seen, nacked = Seen(), set()
-    while len(seen.numbers) < expected:
-        tokens = []
-        found = client.receive(RECEIVE, IDLE_S)
-        if not found:
-            break
-        for data, token in found:
-            number = int(data[:12])
-            if nack_every and number % nack_every == 0 and number not in nacked:
-                nacked.add(number)
-                client.nack(token)
-            else:
-                seen.take(data)
-                tokens.append(token)
-        if ack and tokens:
-            client.ack(tokens)
-    return seen.told()
-
-
-def consume_late(
-    client: Adapter, queue: str, *, expected: int, ack: bool, group: str = "one"
-) -> dict[str, Any]:
-    """How much later than it says in them messages came, in ms."""
-    del queue, group
-    seen, late = Seen(), []
-    while len(seen.numbers) < expected:
-        found = client.receive(100, IDLE_S)
-        if not found:
-            break
-        now = time.monotonic()
-        for data, _ in found:
-            seen.take(data)
-            late.append((now - float(data[13:30])) * 1000)
-        if ack:
+    """Each is acked, and some are nacked once before."""
+    del queue
+    if expected:
+        total.value = expected
+    reader = Reader(client, total, size)
+    nacked: set[int] = set()
+    for _, found, numbers in reader.batches():
+        failed: list[Token] = []
+        if nack_every:
+            again = {each for each in numbers if each % nack_every == 0} - nacked
+            nacked |= again
+            pairs = list(zip(numbers, found, strict=True))
+            failed = [each[1] for number, each in pairs if number in again]
+            numbers = [number for number, _ in pairs if number not in again]
+            found = [each for number, each in pairs if number not in again]
+        if failed:
+            client.nack(failed)
+        reader.take(numbers, found)
+        if ack and found:
             client.ack([token for _, token in found])
-    return seen.told() | {"late": late}
+    return reader.told()
+
+
+def follow(client: Adapter, queue: str, total: Any, *, size: int, ack: bool) -> dict[str, Any]:
+    """How much later than it says in them messages came, in ms."""
+    del queue
+    reader = Reader(client, total, size)
+    late: list[float] = []
+    tokens: list[Token] = []
+    for now, found, numbers in reader.batches():
+        late += [(now - float(data[13:30])) * 1000 for data, _ in found]
+        reader.take(numbers, found)
+        tokens += [token for _, token in found]
+        if ack and len(tokens) >= FOLLOW_ACK:
+            client.ack(tokens)
+            tokens = []
+    if ack and tokens:
+        client.ack(tokens)
+    return reader.told() | {"late": late}
 
 
 WORK: dict[str, Callable[..., dict[str, Any]]] = {
@@ -184,5 +231,5 @@ WORK: dict[str, Callable[..., dict[str, Any]]] = {
     "publish_paced": publish_paced,
     "publish_later": publish_later,
     "consume": consume,
-    "consume_late": consume_late,
+    "follow": follow,
 }

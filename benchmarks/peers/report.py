@@ -1,199 +1,196 @@
-"""The figures as a table, as JSON, and as the page and the plots in docs/benchmarks."""
+"""The outcome as text, as JSON, and as the page in docs/benchmarks and the summary in the README."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from statistics import median
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import ROOT
 from benchmarks.model import number
-from benchmarks.peers.systems import System
-from benchmarks.peers.workloads import Figures, Workload
+from benchmarks.peers.plots import plot
+from benchmarks.peers.rows import Measured, Outcome, Row, best, rows
+from benchmarks.peers.systems import SYSTEMS, System
+from benchmarks.peers.workloads import WORKLOADS, Figures, Workload
 from benchmarks.report import text_table
 
-PAGE = ROOT / "docs" / "benchmarks" / "peers.md"
-PLOTS = ROOT / "docs" / "benchmarks" / "peers"
-RESULTS = ROOT / "benchmarks" / "results" / "peers.json"
+FOLDER = ROOT / "docs" / "benchmarks"
+README = ROOT / "README.md"
 BEGIN, END = "<!-- table: make bench-peers -->\n", "<!-- end of table -->\n"
 HEAD = (
-    "workload",
-    "bytes",
-    "promise",
-    "system",
-    "median",
-    "spread",
-    "to the best other",
-    "lost",
-    "twice",
-    "more",
-    "foreign",
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One run."""
-
-    system: System
-    workload: Workload
-    size: int
-    figures: Figures
-    foreign: float  # Cores that others used meanwhile.
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """All runs of one system in one workload."""
-
-    runs: Sequence[Measured]
-
-    @property
-    def one(self) -> Measured:
-        """Any of them: for what they have in common."""
-        return self.runs[0]
-
-    @property
-    def values(self) -> list[float]:
-        return sorted(each.figures.value for each in self.runs)
-
-    @property
-    def value(self) -> float:
-        return median(self.values)
-
-    def ratio(self, others: Iterable["Row"]) -> float | None:
-        """How many times better than the best of the others."""
-        values = [other.value for other in others]
-        if not values:
-            return None
-        return self.value / max(values) if self.one.workload.more_is_better else min(values) / self.value
-
-
-def rows(measured: Sequence[Measured]) -> list[Row]:
-    """By workload, size and system, in the order in which they stand."""
-    keyed: dict[tuple[str, int, str], list[Measured]] = {}
-    for each in measured:
-        keyed.setdefault((each.workload.name, each.size, each.system.name), []).append(each)
-    order = sorted(keyed, key=lambda key: (int(key[0][1:]), key[1]))
-    return [Row(keyed[key]) for key in order]
-
-
-def _ours(system: System) -> bool:
-    return system.name.startswith("penstock")
-
-
-def _rivals(row: Row, among: Sequence[Row]) -> list[Row]:
-    """Other systems, in the same workload, that promise the same."""
-    return [
-        other
-        for other in among
-        if other.one.workload is row.one.workload
-        and other.one.size == row.one.size
-        and other.one.system.promise == row.one.system.promise
-        and _ours(other.one.system) != _ours(row.one.system)
-    ]
-
-
-def cells(measured: Sequence[Measured]) -> list[list[str]]:
-    """The table."""
-    found = rows(measured)
-    lines = [list(HEAD)]
-    for row in found:
-        one = row.one
-        ratio = row.ratio(_rivals(row, found)) if _ours(one.system) else None
-        more = {name: median(each.figures.more[name] for each in row.runs) for name in one.figures.more}
-        lines.append(
-            [
-                one.workload.name,
-                str(one.size),
-                one.system.promise,
-                one.system.name,
-                f"{number(row.value)} {one.workload.unit}",
-                f"{number(row.values[0])} - {number(row.values[-1])}",
-                "" if ratio is None else f"{ratio:.2f} x",
-                str(sum(each.figures.lost for each in row.runs)),
-                str(sum(each.figures.twice for each in row.runs)),
-                ", ".join(f"{name} {number(value)}" for name, value in more.items()),
-                f"{max(each.foreign for each in row.runs):.1f}",
-            ]
-        )
-    return lines
+    "system", "promise", "bytes", "median", "spread", "to the best other", "server CPU", "lost", "twice",
+    "foreign", "more",
+)  # fmt: skip
+MICROSECONDS = "µs/msg"
 
 
 def line(each: Measured) -> str:
     """One run, when it has ended."""
     figures = each.figures
     trouble = f", {figures.lost} lost, {figures.twice} twice" if figures.lost or figures.twice else ""
-    what = f"{each.workload.name} {each.size:>4} B  {each.system.name:22}"
-    return f"{what} {number(figures.value)} {each.workload.unit}{trouble}"
+    what = f"{each.workload.name:>3} {each.size:>4} B  {each.system.name:22}"
+    told = f"{number(figures.value)} {each.workload.unit}, {figures.messages:,} messages"
+    return f"{what} {told}, {each.seconds:.1f} s, foreign {each.foreign:.1f}{trouble}"
 
 
-def table(measured: Sequence[Measured]) -> str:
-    """For the terminal."""
-    return text_table(cells(measured)) if measured else "nothing was measured"
-
-
-def write(measured: Sequence[Measured], notes: Mapping[str, str], machine: Mapping[str, Any]) -> None:
-    """The JSON, the plots, and the table in the page."""
-    RESULTS.write_text(
-        json.dumps(
-            {"machine": machine, "notes": notes, "runs": [_plain(each) for each in measured]}, indent=1
-        )
-    )
-    lines = cells(measured)
-    text = ["| " + " | ".join(line) + " |" for line in lines]
-    text.insert(1, "|" + "---|" * len(HEAD))
-    remarks = [f"- {name}: {value}" for name, value in {**machine, **notes}.items()]
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    PAGE.write_text(before + BEGIN + "\n".join([*text, "", *remarks]) + "\n" + END + rest.split(END)[1])
-    plot(rows(measured))
-
-
-def _plain(each: Measured) -> dict[str, Any]:
-    figures = each.figures
-    return {
-        "system": each.system.name,
-        "promise": each.system.promise,
-        "workload": each.workload.name,
-        "size": each.size,
-        "value": figures.value,
-        "unit": each.workload.unit,
-        "lost": figures.lost,
-        "twice": figures.twice,
-        "foreign": each.foreign,
-        **figures.more,
-    }
-
-
-def plot(found: Sequence[Row]) -> None:
-    """A panel for each workload; Penstock in one colour."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    panels = [
-        (key, list(group))
-        for key, group in groupby(found, key=lambda row: (row.one.workload.name, row.one.size))
+def cells(row: Row, among: Sequence[Row]) -> list[str]:
+    """One line of a table."""
+    rival = best(row.rivals(among)) if row.system.ours else None
+    low, high = row.values[0], row.values[-1]
+    more = {name: number(value) for name, value in row.more.items()}
+    if not row.whole:
+        more = {"only": f"{row.messages:,} messages"} | more
+    return [
+        row.system.name,
+        row.system.promise,
+        f"{row.size:,}",
+        f"{number(row.value)} {row.workload.unit}",
+        f"{number(low)} - {number(high)}" if len(row.runs) > 1 else "once",
+        f"{row.times_better(rival):.2f} x" if rival and row.whole else "",
+        f"{number(row.server_us)} {MICROSECONDS}",
+        str(row.lost),
+        str(row.twice),
+        f"{row.foreign:.1f}",
+        ", ".join(f"{name} {value}" for name, value in more.items()),
     ]
-    figure, axes = pyplot.subplots(
-        -(-len(panels) // 3), 3, figsize=(15, 3.2 * -(-len(panels) // 3)), squeeze=False
+
+
+def text(outcome: Outcome) -> str:
+    """For the terminal."""
+    found = rows(outcome.measured)
+    lines = [["", *HEAD], *([row.workload.name, *cells(row, found)] for row in found)]
+    notes = [f"{name}: {note}" for name, note in outcome.notes.items()]
+    return "\n".join([text_table(lines) if found else "nothing was measured", "", *notes])
+
+
+def absent(workload: Workload, outcome: Outcome) -> dict[str, list[str]]:
+    """Why some systems have no row in it: by reason, the systems."""
+    there = {each.system.name for each in outcome.measured if each.workload is workload}
+    reasons: dict[str, list[str]] = {}
+    for system in SYSTEMS:
+        if system.name not in there and (reason := workload.refusal(system)) not in ("", "not asked"):
+            reasons.setdefault(reason, []).append(system.name)
+    return reasons
+
+
+def section(workload: Workload, outcome: Outcome) -> list[str]:
+    """One workload of the page."""
+    found = [row for row in rows(outcome.measured) if row.workload is workload]
+    better = "more is better" if workload.more_is_better else "less is better"
+    said = [f"### {workload.name}: {workload.what}", "", f"{workload.unit}; {better}.", ""]
+    said += _markdown([list(HEAD), *(cells(row, found) for row in found)])
+    cannot = [
+        f"Cannot: {', '.join(names)} ({reason})." for reason, names in absent(workload, outcome).items()
+    ]
+    return [*said, "", *cannot, *([""] if cannot else [])]
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> list[str]:
+    made = ["| " + " | ".join(each) + " |" for each in lines]
+    return [made[0], "|" + "---|" * len(lines[0]), *made[1:]]
+
+
+def facts(outcome: Outcome) -> str:
+    """The machine and the versions, in one paragraph."""
+    machine = outcome.machine
+    numbers = ", ".join(f"{name} {version}" for name, version in outcome.versions.items())
+    return (
+        f"{machine['penstock']}, commit {machine['commit']}, {machine['python']}, {machine['system']}, "
+        f"{machine['cores']} cores of {machine['processor']}, {machine['date']}; {machine['sizes']} sizes, "
+        f"{machine['minutes']:g} minutes. {numbers}."
     )
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
-    for axis, ((name, size), group) in zip(axes.flat, panels, strict=False):
-        workload = group[0].one.workload
-        names = [f"{row.one.system.name} ({row.one.system.promise})" for row in group]
-        colours = ["#0b7285" if _ours(row.one.system) else "#adb5bd" for row in group]
-        axis.barh(names, [row.value for row in group], color=colours)
-        axis.invert_yaxis()
-        better = "more is better" if workload.more_is_better else "less is better"
-        axis.set_title(f"{name} {workload.what}, {size} B ({workload.unit}; {better})", fontsize=9)
-        axis.tick_params(labelsize=7)
-        axis.set_xscale("log")
-    figure.tight_layout()
-    PLOTS.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        figure.savefig(PLOTS / f"peers.{kind}", dpi=110)
+
+
+def page(outcome: Outcome) -> str:
+    """What stands between the two marks of the page."""
+    took_part = {each.system.name for each in outcome.measured}
+    settings = [["system", "promise", "settings"]]
+    settings += [[each.name, each.promise, each.note] for each in SYSTEMS if each.name in took_part]
+    notes = [f"- {name}: {note}" for name, note in outcome.notes.items()]
+    parts = [
+        "", facts(outcome), "", "![Each workload, Penstock beside the others](peers.png)", "",
+        "## In short", "", *summary(outcome), "", "## Systems", "", *_markdown(settings), "",
+        *(["Left out:", "", *notes, ""] if notes else []), "## Workloads", "",
+    ]  # fmt: skip
+    for workload in WORKLOADS:
+        if any(each.workload is workload for each in outcome.measured):
+            parts += section(workload, outcome)
+    return "\n".join(parts)
+
+
+def summary(outcome: Outcome) -> list[str]:
+    """Penstock's best row beside the best other of the same promise: on disk, or in memory for W3."""
+    found = rows(outcome.measured)
+    lines = [["workload", "message", "Penstock", "best other, equal promise", "Penstock is"]]
+    for workload in WORKLOADS:
+        promise = "memory" if workload.promises == ("memory",) else "synced"
+        for size in workload.sizes:
+            mine, other = (
+                best([
+                    row
+                    for row in found
+                    if row.workload is workload and row.size == size and row.system.promise == promise
+                    and row.system.ours == ours
+                ])
+                for ours in (True, False)
+            )  # fmt: skip
+            if mine is not None:
+                lines.append([f"{workload.name} {workload.what}", f"{size:,} B", *_beside(mine, other)])
+    return _markdown(lines)
+
+
+def _beside(mine: Row, other: Row | None) -> list[str]:
+    told = f"{number(mine.value)} {mine.workload.unit} ({mine.system.name})"
+    if other is None:
+        return [told, "none", ""]
+    times = mine.times_better(other)
+    verdict = f"{times:.1f} x better" if times >= 1 else f"**behind: {times:.2f} x**"
+    return [told, f"{number(other.value)} {other.workload.unit} ({other.system.name})", verdict]
+
+
+def write(outcome: Outcome, folder: Path = FOLDER, readme: Path = README) -> None:
+    """The JSON, the plots, the page, and the summary in the README."""
+    (folder / "peers.json").write_text(json.dumps(_plain(outcome), indent=1) + "\n")
+    _between(folder / "peers.md", page(outcome))
+    short = "\n".join(["", *summary(outcome), "", f"{outcome.machine['date']}, {facts(outcome)}", ""])
+    _between(readme, short)
+    plot(rows(outcome.measured), folder / "peers")
+
+
+def _between(path: Path, inner: str) -> None:
+    head, _, rest = path.read_text().partition(BEGIN)
+    _, found, tail = rest.partition(END)
+    assert found, f"{path.name} has two marks, and the tables go between them"
+    path.write_text(f"{head}{BEGIN}{inner}{END}{tail}")
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    runs = [
+        asdict(each.figures) | {
+            "system": each.system.name, "workload": each.workload.name, "size": each.size,
+            "promise": each.system.promise, "unit": each.workload.unit, "foreign": each.foreign,
+            "seconds": each.seconds, "server_cpu_s": each.server_cpu_s,
+        }
+        for each in outcome.measured
+    ]  # fmt: skip
+    return {
+        "machine": dict(outcome.machine), "versions": dict(outcome.versions), "notes": dict(outcome.notes),
+        "settings": {each.name: each.note for each in SYSTEMS}, "runs": runs,
+    }  # fmt: skip
+
+
+def load(folder: Path = FOLDER) -> Outcome:
+    """What was written."""
+    saved = json.loads((folder / "peers.json").read_text())
+    systems: dict[str, System] = {each.name: each for each in SYSTEMS}
+    workloads = {each.name: each for each in WORKLOADS}
+    names = ("value", "messages", "lost", "twice", "whole", "more")
+    measured = [
+        Measured(
+            system=systems[each["system"]], workload=workloads[each["workload"]], size=each["size"],
+            figures=Figures(**{name: each[name] for name in names}), foreign=each["foreign"],
+            seconds=each["seconds"], server_cpu_s=each["server_cpu_s"],
+        )
+        for each in saved["runs"] if each["system"] in systems
+    ]  # fmt: skip
+    return Outcome(measured, saved["notes"], saved["machine"], saved["versions"])

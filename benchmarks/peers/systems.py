@@ -1,63 +1,31 @@
-"""Who takes part: how each system is started, with what settings, and what its confirmation promises.
-
-A server is started for one workload, on loopback and free ports, with its data
-in a directory of that workload, and ended with it.  What is not installed is
-left out, with a note.
+"""Who takes part, and what its confirmation promises.  Only equal promises are compared.
 
     synced     the message was on disk, by fsync, when it was confirmed
     written    it was handed to the operating system, or will be synced within some time
     memory     it was in the server's memory
+
+What is not installed is left out, with a note.  Settings for memory alone are
+there for W3, W5 and W6, where people choose them; what else a system does is
+told by the row that keeps its messages.
 """
 
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmarks.peers import servers
 from benchmarks.peers.adapter import Adapter
+from benchmarks.peers.servers import Command, Environment, Started, nothing
 
 Promise = Literal["synced", "written", "memory"]
-START_S = 60.0
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A server that runs."""
-
-    address: str
-    process: subprocess.Popen[str]
-
-    def resident_mb(self) -> float:
-        """The memory of it and its children."""
-        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._family()]
-        return sum(pages) * PAGE_BYTES / 1e6
-
-    def cpu_s(self) -> float:
-        """What they used of the CPU."""
-        total = 0
-        for pid in self._family():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-        return total / TICKS
-
-    def _family(self) -> list[int]:
-        found = [self.process.pid]
-        for pid in found:  # It grows meanwhile.
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                found += [int(child) for child in (task / "children").read_text().split()]
-        return found
+Can = Literal["groups", "ack", "nack", "delay"]
+IN_MEMORY = frozenset({"W3", "W5", "W6"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +34,27 @@ class System:
 
     name: str
     promise: Promise
-    adapter: str  # module:class
-    mode: str
-    command: Callable[[Path, int], list[str]]
-    address: str  # With {port}.
+    adapter: str  # module:class, in adapters/
+    mode: str = ""
+    command: Command | None  # None: it runs already, at ``address``.
+    filled_by: Command | None = None  # For W10, where the millionth sync would tell nothing of the memory.
+    address: str = ""  # With {port}.
     needs: tuple[str, ...]  # Programs and modules.
     note: str
-    environment: Callable[[Path, int], dict[str, str]] = field(default=lambda *_: {})
-    waits_for: str = ""  # The server's line that tells its address; else the port is tried.
+    environment: Environment = nothing
+    said: str = ""  # The server's line that tells its address; else the port is tried.
+    slow_start: bool = False  # One server for many workloads.
+    only: frozenset[str] = frozenset()  # Workloads; empty: all that it can do.
+    can: frozenset[Can]  # Beyond publishing and receiving.
+
+    @property
+    def ours(self) -> bool:
+        """Whether the server is Penstock."""
+        return self.command is servers.penstock
 
     def missing(self) -> str:
         """What is not installed; empty if nothing."""
-        absent = [
-            name
-            for name in self.needs
-            if not (Path(name).exists() or shutil.which(name) or _module_there(name))
-        ]
-        return ", ".join(absent)
+        return ", ".join(name for name in self.needs if not _there(name))
 
     def client(self, address: str) -> Adapter:
         """A new client."""
@@ -90,216 +62,131 @@ class System:
         return made
 
     @property
-    def can(self) -> frozenset[str]:
-        """What its client can do."""
-        found: frozenset[str] = self._class.can
-        return found
-
-    @property
     def _class(self) -> Any:
         module, _, name = self.adapter.partition(":")
         return getattr(import_module(f"benchmarks.peers.adapters.{module}"), name)
 
     @contextmanager
-    def started(self, directory: Path) -> Iterator[Started]:
-        """The server, for as long as the block lasts."""
-        port = free_port()
-        log = (directory / "server.log").open("w")
-        process = subprocess.Popen(
-            self.command(directory, port),
-            stdout=subprocess.PIPE if self.waits_for else log,
-            stderr=log,
-            env=os.environ | self.environment(directory, port),
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            yield Started(self._address(process, port), process)
-        finally:
-            _end(process)
-            log.close()
-
-    def _address(self, process: subprocess.Popen[str], port: int) -> str:
-        if not self.waits_for:
-            _wait_for_port(process, port)
-            return self.address.format(port=port)
-        said: dict[str, str] = {}
-        assert process.stdout is not None
-        while "ready" not in said:
-            line = process.stdout.readline()
-            assert line, f"{self.name} ended"
-            name, _, value = line.strip().partition(" ")
-            said[name] = value
-        return said[self.waits_for]
+    def started(self, directory: Path, *, filling: bool = False) -> Iterator[Started]:
+        """Its server, for as long as the block lasts."""
+        command = (filling and self.filled_by) or self.command
+        if command is None:
+            yield Started(self.address)
+            return
+        with servers.started(command, self.environment, directory, self.address, self.said) as server:
+            yield server
 
 
-def _module_there(name: str) -> bool:
+def _there(name: str) -> bool:
     try:
-        return find_spec(name) is not None
+        return bool(Path(name).exists() or shutil.which(name) or find_spec(name))
     except ModuleNotFoundError:
         return False
 
 
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        return int(made.getsockname()[1])
-
-
-def _wait_for_port(process: subprocess.Popen[str], port: int) -> None:
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError(f"the server did not start: see {process.args!r}")
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """It and all that it started."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(15)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def _penstock(directory: Path, port: int) -> list[str]:
-    off = [part for name in ("text", "status", "http") for part in (f"--{name}", "off")]
-    doors = ["--native", "127.0.0.1:0", "--kafka", f"127.0.0.1:{port}", *off]
-    return [sys.executable, "-m", "penstock", "serve", "--data", str(directory / "data"), *doors]
-
-
-def _rabbitmq(directory: Path, port: int) -> list[str]:
-    del port
-    (directory / "advanced.config").write_text("[].\n")
-    (directory / "rabbitmq.conf").write_text(
-        "loopback_users = none\nvm_memory_high_watermark.relative = 0.6\n"
-    )
-    # Erlang's port mapper would make a daemon of itself and stay; started here, it ends with the rest.
-    return ["sh", "-c", f"epmd & exec {RABBITMQ}"]
-
-
-def _rabbitmq_environment(directory: Path, port: int) -> dict[str, str]:
-    return {
-        "HOME": str(directory),
-        "RABBITMQ_NODENAME": f"peer{port}@localhost",
-        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
-        "RABBITMQ_NODE_PORT": str(port),
-        "RABBITMQ_DIST_PORT": str(free_port()),
-        "ERL_EPMD_PORT": str(free_port()),
-        "ERL_EPMD_ADDRESS": "127.0.0.1",
-        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
-        "RABBITMQ_LOG_BASE": str(directory / "log"),
-        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
-        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
-    }
-
-
-def _nats(always: bool) -> Callable[[Path, int], list[str]]:
-    def command(directory: Path, port: int) -> list[str]:
-        sync = "sync_interval: always" if always else ""
-        config = f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{directory}/data"\n{sync} }}\n'
-        (directory / "nats.conf").write_text(config)
-        return ["nats-server", "-c", str(directory / "nats.conf")]
-
-    return command
-
-
-def _redis(sync: str) -> Callable[[Path, int], list[str]]:
-    keep = ["--appendonly", "no"] if sync == "no" else ["--appendonly", "yes", "--appendfsync", sync]
-
-    def command(directory: Path, port: int) -> list[str]:
-        place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
-        return ["redis-server", *place, *keep]
-
-    return command
-
-
-def _beanstalkd(keep: bool) -> Callable[[Path, int], list[str]]:
-    def command(directory: Path, port: int) -> list[str]:
-        kept = ["-b", str(directory), "-f", "0"] if keep else []
-        return ["beanstalkd", "-l", "127.0.0.1", "-p", str(port), *kept]
-
-    return command
-
-
-def _moto(directory: Path, port: int) -> list[str]:
-    del directory
-    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-
-
-RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
-
-
-def _ours(name: str, promise: Promise, mode: str, note: str) -> System:
+def _penstock(name: str, promise: Promise, mode: str, note: str, kind: str = "", **more: Any) -> System:
+    adapter = "penstock_async:PenstockAsyncAdapter" if kind else "penstock:PenstockAdapter"
     return System(
-        name=name, promise=promise, adapter="penstock:PenstockAdapter", mode=mode, command=_penstock,
-        address="", needs=(), note=note, waits_for="native",
+        name=name, promise=promise, adapter=adapter, mode=mode, command=servers.penstock, needs=(), note=note,
+        said="native", can=frozenset({"groups", "ack", "nack", "delay"}), **more,
     )  # fmt: skip
 
 
-def _kafka(name: str, promise: Promise, mode: str, note: str) -> System:
+def _penstock_kafka(name: str, promise: Promise, mode: str, note: str, **more: Any) -> System:
     return System(
-        name=name, promise=promise, adapter="kafka:KafkaAdapter", mode="", command=_penstock,
-        environment=lambda *_: {"PENSTOCK_TOPIC__DURABILITY": mode}, address="",
-        needs=("confluent_kafka",), note=note, waits_for="kafka",
+        name=name, promise=promise, mode="headers", command=servers.penstock,
+        environment=servers.setting("PENSTOCK_TOPIC__DURABILITY", mode), needs=("confluent_kafka",),
+        note=note, said="kafka",
+        **{"adapter": "kafka:KafkaAdapter", "can": frozenset({"groups", "delay"}), **more},
     )  # fmt: skip
 
 
-def _rabbit(name: str, promise: Promise, mode: str, note: str) -> System:
+def _rabbitmq(name: str, promise: Promise, mode: str, note: str, **more: Any) -> System:
     return System(
-        name=name, promise=promise, adapter="rabbitmq:RabbitAdapter", mode=mode, command=_rabbitmq,
-        environment=_rabbitmq_environment, address="amqp://guest:guest@127.0.0.1:{port}/%2F",
-        needs=(RABBITMQ, "pika"), note=note,
+        name=name, promise=promise, adapter="rabbitmq:RabbitAdapter", mode=mode, command=servers.rabbitmq,
+        environment=servers.rabbitmq_environment, address="amqp://guest:guest@127.0.0.1:{port}/%2F",
+        needs=(servers.RABBITMQ, "pika"), note=note, slow_start=True,
+        can=frozenset({"groups", "ack", "nack", "delay"}), **more,
     )  # fmt: skip
 
 
-def _jetstream(name: str, promise: Promise, mode: str, always: bool, note: str) -> System:
+def _nats(name: str, promise: Promise, mode: str, note: str, sync: str = "", **more: Any) -> System:
     return System(
-        name=name, promise=promise, adapter="nats:NatsAdapter", mode=mode, command=_nats(always),
+        name=name, promise=promise, adapter="nats:NatsAdapter", mode=mode, command=servers.nats(sync),
         address="nats://127.0.0.1:{port}", needs=("nats-server", "nats"), note=note,
+        can=frozenset({"groups", "ack", "nack"}), **more,
     )  # fmt: skip
 
 
-def _streams(name: str, promise: Promise, sync: str, note: str) -> System:
+def _redis(name: str, promise: Promise, sync: str, note: str, **more: Any) -> System:
     return System(
-        name=name, promise=promise, adapter="redis:RedisAdapter", mode="", command=_redis(sync),
+        name=name, promise=promise, adapter="redis:RedisAdapter", command=servers.redis(sync),
         address="redis://127.0.0.1:{port}", needs=("redis-server", "redis"), note=note,
+        can=frozenset({"groups", "ack", "nack"}), **more,
     )  # fmt: skip
 
 
-def _tubes(name: str, promise: Promise, keep: bool, note: str) -> System:
+def _beanstalkd(name: str, promise: Promise, flags: tuple[str, ...], note: str, **more: Any) -> System:
     return System(
-        name=name, promise=promise, adapter="beanstalkd:BeanstalkAdapter", mode="", command=_beanstalkd(keep),
+        name=name, promise=promise, adapter="beanstalkd:BeanstalkAdapter", command=servers.beanstalkd(*flags),
         address="127.0.0.1:{port}", needs=("beanstalkd", "greenstalk"), note=note,
+        can=frozenset({"ack", "nack", "delay"}), **more,
     )  # fmt: skip
 
+
+def _apache(
+    name: str, promise: Promise, settings: dict[str, str], note: str, **more: Any
+) -> Iterator[System]:
+    """Apache Kafka, if the environment says where it is."""
+    home, bootstrap = os.environ.get("KAFKA_HOME", ""), os.environ.get("KAFKA_BOOTSTRAP", "")
+    if not home and (settings or not bootstrap):
+        return
+    yield System(
+        name=name, promise=promise, command=servers.kafka(home, settings) if home else None,
+        address="127.0.0.1:{port}" if home else bootstrap,
+        needs=(f"{home}/bin/kafka-server-start.sh",) if home else ("confluent_kafka",), note=note,
+        slow_start=True, **{"adapter": "kafka:KafkaAdapter", "can": frozenset({"groups"}), **more},
+    )  # fmt: skip
+
+
+FLUSHED = {"log.flush.interval.messages": "1"}
+SHARE: dict[str, Any] = {  # A group that answers for each message.
+    "adapter": "kafka_share:KafkaShareAdapter", "only": frozenset({"W4", "W8"}),
+    "can": frozenset({"groups", "ack", "nack"}),
+}  # fmt: skip
 
 SYSTEMS: tuple[System, ...] = (
-    _ours("penstock", "synced", "fsync", "durability fsync, the default"),
-    _kafka("penstock-kafka", "synced", "fsync", "the same by confluent-kafka on the Kafka port, acks=all"),
-    _rabbit("rabbitmq-classic", "synced", "classic", "durable classic queue, persistent, publisher confirms"),
-    _rabbit("rabbitmq-quorum", "synced", "quorum", "quorum queue of one node, publisher confirms"),
-    _jetstream("nats-always", "synced", "file", True, "file storage, sync_interval always (2.10 and newer)"),
-    _streams("redis-always", "synced", "always", "append-only file, appendfsync always"),
-    _tubes("beanstalkd", "synced", True, "binlog, -f 0"),
-    _jetstream("nats", "written", "file", False, "file storage, synced every two minutes"),
-    _streams("redis-everysec", "written", "everysec", "append-only file, synced every second"),
-    _ours("penstock-memory", "memory", "memory", "durability memory"),
-    _kafka("penstock-kafka-memory", "memory", "memory", "durability memory by confluent-kafka"),
-    _rabbit("rabbitmq-transient", "memory", "transient", "transient messages, publisher confirms"),
-    _jetstream("nats-memory", "memory", "memory", False, "memory storage"),
-    _streams("redis-memory", "memory", "no", "no append-only file, no snapshots"),
-    _tubes("beanstalkd-memory", "memory", False, "no binlog"),
+    _penstock("penstock", "synced", "fsync", "durability fsync, the default; the blocking client"),
+    _penstock("penstock-async", "synced", "fsync", "the same by the client for asyncio", "async"),
+    _penstock_kafka("penstock-kafka", "synced", "fsync", "the same by confluent-kafka, acks=all"),
+    _penstock_kafka(
+        "penstock-share", "synced", "fsync", "the same by its share consumer", **SHARE
+    ),
+    _rabbitmq("rabbitmq-classic", "synced", "classic", "durable classic queue, persistent, confirms"),
+    _rabbitmq("rabbitmq-quorum", "synced", "quorum", "quorum queue of one node, confirms"),
+    _nats("nats-always", "synced", "file", "file storage, synced always (2.10)", "sync_interval: always"),
+    _redis("redis-always", "synced", "always", "append-only file, appendfsync always"),
+    _beanstalkd(
+        "beanstalkd", "synced", ("-b", "DIRECTORY", "-f", "0"), "binlog, -f 0 (W10 is filled with -F)",
+        filled_by=servers.beanstalkd("-b", "DIRECTORY", "-F"),
+    ),
+    *_apache("kafka-flush", "synced", FLUSHED, "acks=all, log.flush.interval.messages=1"),
+    *_apache("kafka-share-flush", "synced", FLUSHED, "by its share consumer", **SHARE),
+    _penstock("penstock-os", "written", "os", "durability os; the blocking client"),
+    _nats("nats", "written", "file", "file storage, synced every two minutes, the default"),
+    _redis("redis-everysec", "written", "everysec", "append-only file, synced every second"),
+    *_apache("kafka", "written", {}, "acks=all, synced when the system likes, the default"),
+    *_apache("kafka-share", "written", {}, "the same by a share consumer", **SHARE),
+    _penstock("penstock-memory", "memory", "memory", "durability memory; the blocking client"),
+    _penstock("penstock-async-memory", "memory", "memory", "the client for asyncio", "async", only=IN_MEMORY),
+    _penstock_kafka("penstock-kafka-memory", "memory", "memory", "by confluent-kafka", only=IN_MEMORY),
+    _rabbitmq("rabbitmq-transient", "memory", "transient", "transient messages, confirms", only=IN_MEMORY),
+    _nats("nats-memory", "memory", "memory", "memory storage", only=IN_MEMORY),
+    _redis("redis-memory", "memory", "no", "no append-only file, no snapshots", only=IN_MEMORY),
+    _beanstalkd("beanstalkd-memory", "memory", (), "no binlog", only=IN_MEMORY),
     System(
-        name="sqs-moto", promise="memory", adapter="sqs:SqsAdapter", mode="", command=_moto,
-        address="http://127.0.0.1:{port}", needs=("boto3", "moto"), note="moto's server",
+        name="sqs-moto", promise="memory", adapter="sqs:SqsAdapter", command=servers.moto,
+        address="http://127.0.0.1:{port}", needs=("boto3", "moto"), note="moto's server", slow_start=True,
+        can=frozenset({"ack", "nack", "delay"}),
     ),
 )  # fmt: skip

@@ -11,29 +11,46 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from benchmarks.peers.clients import Job, run
-from benchmarks.peers.systems import Promise, Started, System
+from benchmarks.peers import clients
+from benchmarks.peers.clients import Job
+from benchmarks.peers.servers import Started
+from benchmarks.peers.systems import Promise, System
 
-CHUNK = 2000
 PRODUCERS = 8
 SUBSCRIBERS = 10
 RATE = 1000
 NACK_EVERY = 100
+FILLERS = 2  # Producers of a large backlog; there are two cores.
+SETTLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """How much of it."""
 
-    seconds: float  # Of publishing.
+    seconds: float  # Of publishing; at most, of filling a backlog.
+    chunk: int  # Messages that are begun together.
+    latency_s: float
     backlog: int
+    fan_out: int
     delayed: int
-    kept: int  # Messages of W10.
-    repeats: int  # Of a run that others disturbed.
+    kept: int  # Messages of W10,
+    kept_s: float  # and how long they may take.
+    read_back: int  # Of those.
 
 
-FULL = Sizes(seconds=4.0, backlog=200_000, delayed=100_000, kept=1_000_000, repeats=2)
-QUICK = Sizes(seconds=1.0, backlog=20_000, delayed=5_000, kept=20_000, repeats=0)
+FULL = Sizes(
+    seconds=1.5, chunk=1000, latency_s=3.0, backlog=300_000, fan_out=30_000, delayed=100_000,
+    kept=1_000_000, kept_s=60.0, read_back=50_000,
+)  # fmt: skip
+QUICK = Sizes(
+    seconds=0.3, chunk=500, latency_s=0.5, backlog=20_000, fan_out=2_000, delayed=1_000,
+    kept=20_000, kept_s=2.0, read_back=5_000,
+)  # fmt: skip
+TINY = Sizes(
+    seconds=0.02, chunk=50, latency_s=0.05, backlog=200, fan_out=50, delayed=100, kept=200, kept_s=1.0,
+    read_back=200,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -41,17 +58,20 @@ class Figures:
     """What one run of one workload gave."""
 
     value: float  # What systems are compared by.
+    messages: int
     lost: int = 0
     twice: int = 0
+    whole: bool = True  # Else it did only a part of the work in its time, and is not compared.
     more: dict[str, float] = field(default_factory=dict)
 
 
 class Place:
-    """One system's server, for the workloads that run on it."""
+    """One system's server, for a workload that runs on it."""
 
     def __init__(self, system: System, server: Started, sizes: Sizes, size: int) -> None:
         self.system, self.server, self.sizes, self.size = system, server, sizes, size
         self.queue = ""
+        self.clients_cpu_s = 0.0
 
     def make(self, groups: Sequence[str] = ("one",)) -> None:
         """A new queue."""
@@ -60,68 +80,77 @@ class Place:
         client.make(self.queue, groups)
         client.close()
 
-    def job(self, work: str, **arguments: Any) -> Job:
-        """For a process."""
+    def run(self, *jobs: Job) -> list[dict[str, Any]]:
+        """All at once, in processes of their own."""
+        told = clients.run(jobs)
+        self.clients_cpu_s += sum(each["cpu"] for each in told)
+        return told
+
+    def _job(self, work: str, group: str = "", **arguments: Any) -> Job:
         return Job(
-            work=work, system=self.system.name, address=self.server.address, queue=self.queue,
-            arguments=arguments,
+            work=work, system=self.system.name, address=self.server.address, queue=self.queue, group=group,
+            arguments={"size": self.size, **arguments},
         )  # fmt: skip
 
-    def publishing(self, chunk: int, producer: int = 0, most: int = 5_000_000) -> Job:
+    def publishing(
+        self, chunk: int, producer: int = 0, most: int = 5_000_000, seconds: float | None = None
+    ) -> Job:
         """For the seconds of the workload."""
-        return self.job(
-            "publish", producer=producer, size=self.size, seconds=self.sizes.seconds, chunk=chunk, most=most
-        )
+        seconds = self.sizes.seconds if seconds is None else seconds
+        return self._job("publish", producer=producer, seconds=seconds, chunk=min(chunk, most), most=most)
 
-    def consuming(self, expected: int, **more: Any) -> Job:
-        """With answers, where the client can answer."""
-        return self.job("consume", expected=expected, ack="ack" in self.system.can, **more)
+    def pacing(self) -> Job:
+        """At an even rate."""
+        return self._job("publish_paced", rate=RATE, seconds=self.sizes.latency_s)
 
-    def filled(self) -> int:
-        """How many of the backlog were published within some seconds."""
-        job = self.job(
-            "publish", producer=0, size=self.size, seconds=4 * self.sizes.seconds,
-            chunk=min(CHUNK, self.sizes.backlog), most=self.sizes.backlog,
-        )  # fmt: skip
-        count: int = run([job])[0]["count"]
-        return count
+    def delaying(self) -> Job:
+        """Each with a delay."""
+        return self._job("publish_later", count=self.sizes.delayed, seconds=10 * self.sizes.seconds)
+
+    def consuming(self, expected: int = 0, group: str = "one", nack_every: int = 0) -> Job:
+        """With answers, where the client can answer; without ``expected``, what is published meanwhile."""
+        ack = "ack" in self.system.can
+        return self._job("consume", group, expected=expected, ack=ack, nack_every=nack_every)
+
+    def following(self) -> Job:
+        """What is published meanwhile, with the time that each took."""
+        return self._job("follow", "one", ack="ack" in self.system.can)
 
 
-def _published(place: Place, jobs: list[Job]) -> Figures:
+def _published(place: Place, *jobs: Job) -> Figures:
     """Confirmed messages a second, and whether they are there."""
-    told = run(jobs)
+    told = place.run(*jobs)
     count = sum(each["count"] for each in told)
     seconds = max(each["ended"] for each in told) - min(each["started"] for each in told)
-    seen = run([place.consuming(count)])[0]
-    return Figures(count / seconds, lost=count - seen["count"], twice=seen["twice"])
+    [seen] = place.run(place.consuming(count))
+    return Figures(count / seconds, count, lost=count - seen["count"], twice=seen["twice"])
 
 
 def one_by_one(place: Place) -> Figures:
     """One producer, each message confirmed before the next."""
     place.make()
-    return _published(place, [place.publishing(1)])
+    return _published(place, place.publishing(1))
 
 
 def many(place: Place) -> Figures:
     """One producer, as quickly as its client can."""
     place.make()
-    return _published(place, [place.publishing(CHUNK)])
+    return _published(place, place.publishing(place.sizes.chunk))
 
 
 def producers(place: Place) -> Figures:
     """Eight producers, each one by one."""
     place.make()
-    return _published(place, [place.publishing(1, number) for number in range(PRODUCERS)])
+    return _published(place, *(place.publishing(1, number) for number in range(PRODUCERS)))
 
 
 def backlog(place: Place, nack_every: int = 0) -> Figures:
     """Receive what is there; each message is answered for."""
     place.make()
-    count = place.filled()
-    seen = run([place.consuming(count, nack_every=nack_every)])[0]
-    seconds = seen["last"] - seen["first"]
-    lost = count - seen["count"]
-    return Figures(count / seconds, lost=lost, twice=seen["twice"], more={"seconds": seconds})
+    [filled] = place.run(place.publishing(place.sizes.chunk, most=place.sizes.backlog))
+    count = filled["count"]
+    [seen] = place.run(place.consuming(count, nack_every=nack_every))
+    return Figures(seen["rate"], count, lost=count - seen["count"], twice=seen["twice"])
 
 
 def redelivery(place: Place) -> Figures:
@@ -133,65 +162,60 @@ def fan_out(place: Place) -> Figures:
     """One publisher, ten subscribers that each get everything; deliveries a second."""
     groups = [f"group-{number}" for number in range(SUBSCRIBERS)]
     place.make(groups)
-    most = place.sizes.backlog // 10
-    chunk = min(1000, most)
-    publisher = place.publishing(chunk, most=most)
-    readers = [place.consuming(most, group=group) for group in groups]
-    told = run([publisher, *readers])
-    count = told[0]["count"]
-    seen = told[1:]
-    seconds = max(each["last"] for each in seen) - told[0]["started"]
-    lost = sum(count - each["count"] for each in seen)
-    return Figures(
-        sum(each["count"] for each in seen) / seconds, lost=lost, twice=sum(each["twice"] for each in seen)
-    )
+    publisher = place.publishing(place.sizes.chunk, most=place.sizes.fan_out)
+    sent, *seen = place.run(publisher, *(place.consuming(group=group) for group in groups))
+    delivered = sum(each["count"] for each in seen)
+    seconds = max(each["last"] for each in seen) - sent["started"]
+    twice = sum(each["twice"] for each in seen)
+    return Figures(delivered / seconds, delivered, lost=len(groups) * sent["count"] - delivered, twice=twice)
 
 
 def latency(place: Place) -> Figures:
     """From when it should have been sent to when it was received, at 1,000 a second; ms."""
     place.make()
-    seconds = 2 * place.sizes.seconds
-    expected = int(RATE * seconds)
-    reader = place.job("consume_late", expected=expected, ack="ack" in place.system.can)
-    paced = place.job("publish_paced", size=place.size, rate=RATE, seconds=seconds)
-    _, seen = run([paced, reader])
-    return _late(expected, seen)
+    sent, seen = place.run(place.pacing(), place.following())
+    return _late(sent["count"], seen)
 
 
 def delay(place: Place) -> Figures:
     """Messages that are due in 1 to 10 seconds: how late they come; ms."""
     place.make()
-    count = place.sizes.delayed
-    reader = place.job("consume_late", expected=count, ack=True)
-    _, seen = run([place.job("publish_later", size=place.size, count=count), reader])
-    return _late(count, seen)
+    sent, seen = place.run(place.delaying(), place.following())
+    figures = _late(sent["count"], seen)
+    figures.whole = sent["count"] == place.sizes.delayed
+    return figures
 
 
 def _late(expected: int, seen: dict[str, Any]) -> Figures:
     late = sorted(seen["late"]) or [float("nan")]
-    percentiles = {
-        f"p{each:g}": late[min(int(len(late) * each / 100), len(late) - 1)] for each in (50, 99, 99.9)
-    }
-    return Figures(percentiles["p99"], lost=expected - seen["count"], twice=seen["twice"], more=percentiles)
+    more = {f"p{each:g}": late[min(int(len(late) * each / 100), len(late) - 1)] for each in (50, 99, 99.9)}
+    lost = expected - seen["count"]
+    return Figures(more["p99"], expected, lost=lost, twice=seen["twice"], more=more)
 
 
 def memory(place: Place) -> Figures:
     """The server's memory with a million messages of 1 KiB that nobody reads; MB."""
     place.make()
-    before = place.server.cpu_s()
-    job = place.job(
-        "publish",
-        producer=0,
-        size=1024,
-        seconds=120.0,
-        chunk=min(CHUNK, place.sizes.kept),
-        most=place.sizes.kept,
+    empty, before = place.server.resident_mb(), place.server.cpu_s()
+    most, seconds = place.sizes.kept // FILLERS, place.sizes.kept_s
+    told = place.run(
+        *(place.publishing(place.sizes.chunk, number, most, seconds) for number in range(FILLERS))
     )
-    count = run([job])[0]["count"]
-    time.sleep(2.0)  # It may still be tidying up.
-    cpu = place.server.cpu_s() - before
+    count = sum(each["count"] for each in told)
+    time.sleep(SETTLE_S)  # It may still be tidying up.
+    resident, filled = place.server.resident_mb(), place.server.cpu_s()
+    time.sleep(SETTLE_S)
+    idle = (place.server.cpu_s() - filled) / SETTLE_S
+    expected = min(count, place.sizes.read_back)
+    [seen] = place.run(place.consuming(expected))
+    more = {
+        "bytes a message": (resident - empty) * 1e6 / count,
+        "CPU us a message": (filled - before) * 1e6 / count,
+        "idle CPU %": 100 * idle,
+    }
+    lost = max(expected - seen["count"], 0)
     return Figures(
-        place.server.resident_mb(), more={"messages": count, "cpu us a message": cpu / count * 1e6}
+        resident, count, lost=lost, twice=seen["twice"], whole=count >= place.sizes.kept, more=more
     )
 
 
@@ -208,13 +232,28 @@ class Workload:
     more_is_better: bool = True
     sizes: tuple[int, ...] = (100, 1024)  # Of a message, in bytes.
 
+    def refusal(self, system: System) -> str:
+        """Why the system does not take part; empty if it does."""
+        if system.only and self.name not in system.only:
+            return "not asked"
+        if system.promise not in self.promises:
+            return "keeps nothing on disk" if self.promises == KEPT else "not asked"
+        lacking = sorted(self.needs - system.can)
+        return f"has no {WORDS[lacking[0]]}" if lacking else ""
 
+
+WORDS = {
+    "groups": "subscribers that each get everything",
+    "ack": "answer for a single message",
+    "nack": "answer for a single message",
+    "delay": "delayed messages",
+}
 KEPT: tuple[Promise, ...] = ("synced", "written")
 ALL: tuple[Promise, ...] = ("synced", "written", "memory")
 
 WORKLOADS: tuple[Workload, ...] = (
-    Workload(name="W1", what="publish, one by one", unit="msg/s", run=one_by_one, promises=KEPT),
-    Workload(name="W2", what="publish, batched or pipelined", unit="msg/s", run=many, promises=KEPT),
+    Workload(name="W1", what="durable publish, one by one", unit="msg/s", run=one_by_one, promises=KEPT),
+    Workload(name="W2", what="durable publish, pipelined or batched", unit="msg/s", run=many, promises=KEPT),
     Workload(name="W3", what="publish into memory", unit="msg/s", run=many, promises=("memory",)),
     Workload(
         name="W4", what="consume a backlog, each message acked", unit="msg/s", run=backlog, promises=ALL,
@@ -225,16 +264,16 @@ WORKLOADS: tuple[Workload, ...] = (
         needs=frozenset({"groups"}),
     ),
     Workload(
-        name="W6", what="latency at 1,000 msg/s, p99", unit="ms", run=latency, promises=ALL,
+        name="W6", what="end-to-end latency at 1,000 msg/s, p99", unit="ms", run=latency, promises=ALL,
         more_is_better=False,
     ),
-    Workload(name="W7", what="8 producers, one by one", unit="msg/s", run=producers, promises=KEPT),
+    Workload(name="W7", what="8 producers, each one by one", unit="msg/s", run=producers, promises=KEPT),
     Workload(
-        name="W8", what="drain, 1 % nacked once", unit="msg/s", run=redelivery, promises=ALL,
+        name="W8", what="drain a backlog, 1 % nacked once", unit="msg/s", run=redelivery, promises=ALL,
         needs=frozenset({"ack", "nack"}),
     ),
     Workload(
-        name="W9", what="lateness of delayed messages, p99", unit="ms", run=delay, promises=ALL,
+        name="W9", what="lateness of 100,000 delayed messages, p99", unit="ms", run=delay, promises=ALL,
         needs=frozenset({"delay"}), more_is_better=False, sizes=(100,),
     ),
     Workload(

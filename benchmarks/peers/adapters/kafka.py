@@ -3,46 +3,51 @@
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peers.adapter import Adapter, Received
 
 WAIT_S = 30
+UNDER_WAY = 50_000  # Fewer than it has room for.
 
 
 class KafkaAdapter(Adapter):
-    """No modes; its consumers commit offsets, so there is no answer for one message."""
-
-    can = frozenset({"groups"})
+    """Modes: plain, and headers (Penstock's).  Consumers commit offsets: no answer for one message."""
 
     def __init__(self, address: str, mode: str) -> None:
-        del mode
-        self._address: dict[str, str | int | float | bool] = {"bootstrap.servers": address}
-        self._producer: Producer | None = None
+        self._address: dict[str, Any] = {
+            "bootstrap.servers": address,
+            "socket.nagle.disable": True,
+            "log_level": 0,
+        }
+        self._topic = {"penstock.headers": "true"} if mode == "headers" else {}
+        self._producer = Producer(self._address | {"acks": "all", "linger.ms": 0})
         self._consumer: Consumer | None = None
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
         del groups
+        topic = NewTopic(queue, 1, 1, config=self._topic)
         admin = AdminClient(self._address)
-        admin.create_topics([NewTopic(queue, 1, 1)])[queue].result(WAIT_S)
+        admin.create_topics([topic])[queue].result(WAIT_S)
 
-    def publish(self, queue: str, body: bytes) -> None:
-        self.publish_many(queue, [body])
-
-    def publish_many(self, queue: str, bodies: Sequence[bytes]) -> None:
-        if self._producer is None:
-            linger = 5 if len(bodies) > 1 else 0
-            self._producer = Producer(self._address | {"acks": "all", "linger.ms": linger})
+    def send(self, queue: str, bodies: Sequence[bytes]) -> None:
         for body in bodies:
-            while True:
-                try:
-                    self._producer.produce(queue, body, on_delivery=_must)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
+            self._produce(queue, body)
+        self._producer.poll(0)
+
+    def _produce(self, queue: str, body: bytes, **more: Any) -> None:
+        while len(self._producer) >= UNDER_WAY:
+            self._producer.poll(0.1)
+        self._producer.produce(queue, body, on_delivery=_must, **more)
+
+    def flush(self) -> None:
         assert self._producer.flush(WAIT_S) == 0, "some were not confirmed"
+
+    def publish_later(self, queue: str, bodies: Sequence[bytes], delays_s: Sequence[int]) -> None:
+        for body, delay in zip(bodies, delays_s, strict=True):
+            self._produce(queue, body, headers={"x-delay-ms": b"%d" % (delay * 1000)})
+        self.flush()
 
     def subscribe(self, queue: str, group: str) -> None:
         settings = {"group.id": group, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100}
@@ -51,13 +56,14 @@ class KafkaAdapter(Adapter):
 
     def receive(self, count: int, wait_s: float) -> Received:
         assert self._consumer is not None
-        found = self._consumer.consume(count, wait_s)
-        return [(each.value() or b"", None) for each in found if each.error() is None]
+        first = self._consumer.poll(wait_s)  # ``consume`` would wait until it has all of them.
+        found = [] if first is None else [first, *self._consumer.consume(count - 1, 0)]
+        return [(each.value() or b"", each) for each in found if each.error() is None]
 
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
 
 
-def _must(error: KafkaError | None, _: Any) -> None:
+def _must(error: KafkaError | None, _: Message) -> None:
     assert error is None, error

@@ -1,69 +1,81 @@
-"""NATS JetStream by nats-py, on an event loop of its own."""
+"""NATS JetStream by nats-py: many publishes under way, and messages that are pushed."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import nats
-from nats.errors import TimeoutError as NothingThere
+import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType
 
 from benchmarks.peers.adapter import Adapter, Received, Token
 
-PENDING_MAX = 4000
-PIPELINED = 1000
+UNDER_WAY = 4000
+EVERY = ConsumerConfig(
+    deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.EXPLICIT, max_ack_pending=UNDER_WAY
+)
 
 
 class NatsAdapter(Adapter):
-    """Modes: file (synced now and then; always, if the server is told so), memory."""
-
-    can = frozenset({"groups", "ack", "nack"})
+    """Modes: file (synced as the server is told), memory."""
 
     def __init__(self, address: str, mode: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._mode = mode
-        self._connection = self._loop.run_until_complete(nats.connect(address))
-        self._stream = self._connection.jetstream(publish_async_max_pending=PENDING_MAX)
+        self._loop = uvloop.new_event_loop()
+        self._run, self._next = self._loop.run_until_complete, self._loop.create_future()
+        self._storage = StorageType(mode)
+        self._connection = self._run(nats.connect(address))
+        self._stream = self._connection.jetstream(publish_async_max_pending=UNDER_WAY)
+        self._sent: deque[asyncio.Future[Any]] = deque()
+        self._arrived: deque[tuple[bytes, Any]] = deque()
 
     def make(self, queue: str, groups: Sequence[str]) -> None:
         del groups
-        storage = StorageType.MEMORY if self._mode == "memory" else StorageType.FILE
-        self._loop.run_until_complete(self._stream.add_stream(name=queue, subjects=[queue], storage=storage))
+        self._run(self._stream.add_stream(name=queue, subjects=[queue], storage=self._storage))
 
     def publish(self, queue: str, body: bytes) -> None:
-        self._loop.run_until_complete(self._stream.publish(queue, body))
+        self._run(self._stream.publish(queue, body))
 
-    def publish_many(self, queue: str, bodies: Sequence[bytes]) -> None:
-        async def publish() -> None:
-            for at in range(0, len(bodies), PIPELINED):
-                sent = [await self._stream.publish_async(queue, body) for body in bodies[at : at + PIPELINED]]
-                await asyncio.gather(*sent)
+    def send(self, queue: str, bodies: Sequence[bytes]) -> None:
+        self._run(self._send(queue, bodies))
 
-        self._loop.run_until_complete(publish())
+    async def _send(self, queue: str, bodies: Sequence[bytes]) -> None:
+        for body in bodies:
+            self._sent.append(await self._stream.publish_async(queue, body))
+        await asyncio.sleep(0)  # So that the client's own task writes.
+        await asyncio.sleep(0)
+        while self._sent and self._sent[0].done():
+            self._sent.popleft().result()
+
+    def flush(self) -> None:
+        while self._sent:
+            self._run(self._sent.popleft())
+        self._run(self._connection.flush())
 
     def subscribe(self, queue: str, group: str) -> None:
-        config = ConsumerConfig(
-            ack_policy=AckPolicy.EXPLICIT, deliver_policy=DeliverPolicy.ALL, max_ack_pending=PENDING_MAX
-        )
-        subscribing = self._stream.pull_subscribe(queue, durable=group, config=config)
-        self._subscription = self._loop.run_until_complete(subscribing)
+        self._run(self._stream.subscribe(queue, durable=group, cb=self._take, manual_ack=True, config=EVERY))
+
+    async def _take(self, message: Any) -> None:
+        self._arrived.append((message.data, message))
+        if not self._next.done():
+            self._next.set_result(None)
 
     def receive(self, count: int, wait_s: float) -> Received:
-        try:
-            found = self._loop.run_until_complete(self._subscription.fetch(count, wait_s))
-        except NothingThere:
-            return []
-        return [(each.data, each) for each in found]
+        if not self._arrived:
+            self._next = self._loop.create_future()
+            self._run(asyncio.wait([self._next], timeout=wait_s))
+        return [self._arrived.popleft() for _ in range(min(count, len(self._arrived)))]
 
     def ack(self, tokens: Sequence[Token]) -> None:
-        async def ack() -> None:
-            for token in tokens:
-                await token.ack()
+        self._run(_each([token.ack for token in tokens]))
 
-        self._loop.run_until_complete(ack())
-
-    def nack(self, token: Token) -> None:
-        self._loop.run_until_complete(token.nak())
+    def nack(self, tokens: Sequence[Token]) -> None:
+        self._run(_each([token.nak for token in tokens]))
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._connection.flush())
-        self._loop.run_until_complete(self._connection.close())
+        self._run(self._connection.close())
+
+
+async def _each(answers: Sequence[Any]) -> None:
+    for answer in answers:
+        await answer()

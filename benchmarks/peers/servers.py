@@ -1,0 +1,236 @@
+"""Servers while they run: how each is started, on loopback and with its data in a directory, and ended.
+
+A command gets a directory that is empty and a port that is free.  Settings
+that matter for the comparison are here; what a confirmation then promises is
+said in systems.py.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+START_S = 60.0
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+Command = Callable[[Path, int], list[str]]
+Environment = Callable[[Path, int], dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A server that runs; without a process if somebody else started it, and it tells nothing of itself."""
+
+    address: str
+    process: subprocess.Popen[str] | None = None
+
+    def resident_mb(self) -> float:
+        """The memory of it and its children."""
+        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._family()]
+        return sum(pages) * PAGE_BYTES / 1e6
+
+    def cpu_s(self) -> float:
+        """What they used of the CPU."""
+        total = 0
+        for pid in self._family():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total / TICKS
+
+    def _family(self) -> list[int]:
+        found = [self.process.pid] if self.process else []
+        for pid in found:  # It grows meanwhile.
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += [int(child) for child in (task / "children").read_text().split()]
+        return found
+
+
+class NotStartedError(RuntimeError):
+    """A server that ended, or was not reached in time."""
+
+
+@contextmanager
+def started(
+    command: Command, environment: Environment, directory: Path, address: str, said: str
+) -> Iterator[Started]:
+    """The server, for as long as the block lasts; ``said``: the line in which it tells its address."""
+    port = free_port()
+    said_path = directory / "server.log"
+    with said_path.open("w") as log:
+        process = subprocess.Popen(
+            command(directory, port),
+            stdout=subprocess.PIPE if said else log,
+            stderr=log,
+            env=os.environ | environment(directory, port),
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            found = _told(process, said) if said else _reached(process, port, address)
+            if not found:
+                raise NotStartedError(f"it did not start: {_last_line(said_path)}")
+            yield Started(found, process)
+        finally:
+            _end(process)
+
+
+def _told(process: subprocess.Popen[str], name: str) -> str:
+    lines: dict[str, str] = {}
+    assert process.stdout is not None
+    while "ready" not in lines:
+        line = process.stdout.readline()
+        if not line:
+            return ""
+        first, _, rest = line.strip().partition(" ")
+        lines[first] = rest
+    return lines[name]
+
+
+def _reached(process: subprocess.Popen[str], port: int, address: str) -> str:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return address.format(port=port)
+    return ""
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text().strip().splitlines()
+    return lines[-1].replace(str(path.parent), "...") if lines else "it said nothing"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """It and all that it started: nothing of it is needed any more."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        return int(made.getsockname()[1])
+
+
+def nothing(_: Path, __: int) -> dict[str, str]:
+    """No environment of its own."""
+    return {}
+
+
+def setting(name: str, value: str) -> Environment:
+    """One setting by the environment."""
+    return lambda _, __: {name: value}
+
+
+def penstock(directory: Path, port: int) -> list[str]:
+    """As it comes, with the two doors that are measured."""
+    off = [part for name in ("text", "status", "http") for part in (f"--{name}", "off")]
+    doors = ["--native", "127.0.0.1:0", "--kafka", f"127.0.0.1:{port}", *off]
+    return [sys.executable, "-m", "penstock", "serve", "--data", str(directory / "data"), *doors]
+
+
+def rabbitmq(directory: Path, _: int) -> list[str]:
+    """As it comes; its memory alarm later than by default, so that it does not hold back publishers."""
+    (directory / "advanced.config").write_text("[].\n")
+    (directory / "rabbitmq.conf").write_text(
+        "loopback_users = none\nvm_memory_high_watermark.relative = 0.6\n"
+    )
+    # Erlang's port mapper would make a daemon of itself and stay; started here, it ends with the rest.
+    return ["sh", "-c", f"epmd & exec {RABBITMQ}"]
+
+
+def rabbitmq_environment(directory: Path, port: int) -> dict[str, str]:
+    """Everything below the directory and on loopback."""
+    return {
+        "HOME": str(directory),
+        "RABBITMQ_NODENAME": f"peer{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "ERL_EPMD_PORT": str(free_port()),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+    }
+
+
+def nats(sync: str = "") -> Command:
+    """JetStream in the directory; ``sync`` is a line of its configuration."""
+
+    def command(directory: Path, port: int) -> list[str]:
+        config = f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{directory}/data"\n{sync} }}\n'
+        (directory / "nats.conf").write_text(config)
+        return ["nats-server", "-c", str(directory / "nats.conf")]
+
+    return command
+
+
+def redis(sync: str) -> Command:
+    """With an append-only file that is synced so, or "no" file; never a snapshot."""
+    keep = ["--appendonly", "no"] if sync == "no" else ["--appendonly", "yes", "--appendfsync", sync]
+
+    def command(directory: Path, port: int) -> list[str]:
+        place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
+        return ["redis-server", *place, *keep]
+
+    return command
+
+
+def beanstalkd(*flags: str) -> Command:
+    """With its flags; a binlog (-b) goes to the directory."""
+
+    def command(directory: Path, port: int) -> list[str]:
+        given = [str(directory) if flag == "DIRECTORY" else flag for flag in flags]
+        return ["beanstalkd", "-l", "127.0.0.1", "-p", str(port), *given]
+
+    return command
+
+
+def moto(_: Path, port: int) -> list[str]:
+    """Moto's server, which is Flask's."""
+    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+
+
+def kafka(home: str, settings: Mapping[str, str]) -> Command:
+    """One node of Apache Kafka with KRaft, from where it was unpacked."""
+
+    def command(directory: Path, port: int) -> list[str]:
+        controller = free_port()
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": f"{directory}/data",
+            "offsets.topic.replication.factor": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **settings,
+        }
+        config = directory / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        make = f"{home}/bin/kafka-storage.sh format -t {uuid4().hex[:22]} -c {config}"
+        return ["sh", "-c", f"{make} && exec {home}/bin/kafka-server-start.sh {config}"]
+
+    return command

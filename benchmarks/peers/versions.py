@@ -1,0 +1,41 @@
+"""Which versions of servers and clients were compared."""
+
+import re
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+
+# Program: the command that tells its version.  RabbitMQ's own would have to start Erlang as another user.
+SERVERS = {
+    "nats-server": ["nats-server", "--version"],
+    "redis-server": ["redis-server", "--version"],
+    "beanstalkd": ["beanstalkd", "-v"],
+    "rabbitmq-server": ["dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"],
+    "erlang": ["dpkg-query", "-W", "-f", "${Version}", "erlang-base"],
+}
+CLIENTS = (
+    "pika", "nats-py", "redis", "hiredis", "greenstalk", "boto3", "moto", "confluent-kafka", "uvloop",
+)  # fmt: skip
+NUMBER = re.compile(r"\d+(\.\d+)+")
+
+
+def versions() -> dict[str, str]:
+    """By name; what is not there is left out."""
+    found = {name: _server(command) for name, command in SERVERS.items()}
+    found |= {name: _client(name) for name in CLIENTS}
+    return {name: number for name, number in found.items() if number}
+
+
+def _server(command: list[str]) -> str:
+    if not shutil.which(command[0]):
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    match = NUMBER.search(done.stdout + done.stderr) if done.returncode == 0 else None
+    return match.group() if match else ""
+
+
+def _client(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
