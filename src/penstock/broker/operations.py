@@ -28,7 +28,7 @@ from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig, GroupRules
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
-from penstock.groups.transactions import ActiveProducer, TransactionState
+from penstock.groups.transactions import ANYBODY, ActiveProducer, Claim, TransactionState
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -222,43 +222,50 @@ class LocalOperations:
     # Transactions, for front ends.
 
     def init_producer(
-        self, transactional_id: str | None, timeout_ms: int, producer_id: int, epoch: int
+        self, known_as: str | None, timeout_ms: int, producer_id: int, epoch: int, claim: Claim = ANYBODY
     ) -> Steps[tuple[int, int]]:
-        """An id and an epoch for a producer, which may have a name."""
-        return self._core.transactions.init_producer(transactional_id, timeout_ms, producer_id, epoch)
+        """An id and an epoch for a producer, which may have a name: its transactional id."""
+        return self._core.transactions.init_producer(known_as, timeout_ms, producer_id, epoch, claim)
 
     def enlist(
-        self, topic: str, numbers: list[int], transactional_id: str, producer_id: int, epoch: int
+        self,
+        topic: str,
+        numbers: list[int],
+        known_as: str,
+        producer_id: int,
+        epoch: int,
+        claim: Claim = ANYBODY,
     ) -> Steps[None]:
         """A transaction writes to these partitions."""
-        return self._core.transactions.enlist(topic, numbers, transactional_id, producer_id, epoch)
+        return self._core.transactions.enlist(topic, numbers, known_as, producer_id, epoch, claim)
 
     def enlist_group(
-        self, transactional_id: str, producer_id: int, epoch: int, group_name: str
+        self, known_as: str, producer_id: int, epoch: int, group_name: str, claim: Claim = ANYBODY
     ) -> Steps[None]:
         """A transaction commits places of a group ..."""
-        return self._core.transactions.enlist_group(transactional_id, producer_id, epoch, group_name)
+        return self._core.transactions.enlist_group(known_as, producer_id, epoch, group_name, claim)
 
     def enlist_commits(
         self,
         topic: str,
         group: str,
         commits: dict[int, Commit],
-        transactional_id: str,
+        known_as: str,
         producer_id: int,
         epoch: int,
         by: Committer,
+        claim: Claim = ANYBODY,
     ) -> Steps[Code]:
         """... and these are they, says one of its members."""
         return self._core.transactions.enlist_commits(
-            topic, group, commits, transactional_id, producer_id, epoch, by
+            topic, group, commits, known_as, producer_id, epoch, by, claim
         )
 
     def end_transaction(
-        self, transactional_id: str, producer_id: int, epoch: int, commit: bool
+        self, known_as: str, producer_id: int, epoch: int, commit: bool, claim: Claim = ANYBODY
     ) -> Steps[None]:
         """It counts, or it does not."""
-        return self._core.transactions.end(transactional_id, producer_id, epoch, commit)
+        return self._core.transactions.end(known_as, producer_id, epoch, commit, claim)
 
     @at_once
     def transaction(self, transactional_id: str) -> TransactionState | None:

@@ -40,8 +40,10 @@ from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
 from penstock.groups.transactions import (
+    ANYBODY,
     TIMEOUT_MS_MAX,
     ActiveProducer,
+    Claim,
     Transaction,
     TransactionState,
     checked_name,
@@ -112,7 +114,7 @@ class Transactions:
     # Producers.
 
     def init_producer(
-        self, name: str | None, timeout_ms: int, producer_id: int, epoch: int
+        self, name: str | None, timeout_ms: int, producer_id: int, epoch: int, claim: Claim = ANYBODY
     ) -> Steps[tuple[int, int]]:
         """Id and epoch for a producer: a new id, or if it has a name the next epoch of that.
 
@@ -125,6 +127,8 @@ class Transactions:
         owner = (producer_id, epoch) if producer_id >= 0 else None
         ledger = self._ledger
         known = ledger.by_name.get(name)
+        if known is not None:
+            rules.check_claim(known, name, claim)
         while known is not None and known.state == "ongoing":
             rules.check_owner(known, owner)
             yield from self._decide(name, rules.fence(known, self._state.clock.wall_ms()))
@@ -136,23 +140,28 @@ class Transactions:
             timeout_ms=timeout_ms,
             now_ms=self._state.clock.wall_ms(),
             owner=owner,
+            who=claim.who,
         )
         yield from self._promise(name, fresh)
         return fresh.producer_id, fresh.epoch
 
     # What belongs to a transaction.
 
-    def enlist(self, topic: str, numbers: list[int], name: str, producer_id: int, epoch: int) -> Steps[None]:
+    def enlist(
+        self, topic: str, numbers: list[int], name: str, producer_id: int, epoch: int, claim: Claim = ANYBODY
+    ) -> Steps[None]:
         """The transaction writes to these partitions of a topic."""
         for number in numbers:
             self._state.topic(topic).partition(number)
-        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
         places = [(topic, number) for number in numbers]
         yield from self._promise(name, rules.enlist(known, producer_id, epoch, places, now_ms))
 
-    def enlist_group(self, name: str, producer_id: int, epoch: int, group: str) -> Steps[None]:
+    def enlist_group(
+        self, name: str, producer_id: int, epoch: int, group: str, claim: Claim = ANYBODY
+    ) -> Steps[None]:
         """The transaction commits places of a group."""
-        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
         yield from self._promise(name, rules.enlist_group(known, producer_id, epoch, group, now_ms))
 
     def enlist_commits(
@@ -164,6 +173,7 @@ class Transactions:
         producer_id: int,
         epoch: int,
         by: Committer,
+        claim: Claim = ANYBODY,
     ) -> Steps[Code]:
         """So far has the group read, if the transaction commits; and if whoever says it may."""
         for number, commit in commits.items():
@@ -173,7 +183,7 @@ class Transactions:
         refusal = self._coordination.check(group, by)
         if refusal:
             return refusal
-        known, now_ms = self._known(name, producer_id), self._state.clock.wall_ms()
+        known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
         told = rules.enlist_commits(known, producer_id, epoch, group, {topic: commits}, now_ms)
         self._put(name, told)
         before = known.groups[group].commits.get(topic, {})
@@ -183,13 +193,15 @@ class Transactions:
 
     # The end.
 
-    def end(self, name: str, producer_id: int, epoch: int, commit: bool) -> Steps[None]:
+    def end(
+        self, name: str, producer_id: int, epoch: int, commit: bool, claim: Claim = ANYBODY
+    ) -> Steps[None]:
         """Commit or abort; the answer comes when everybody may see it."""
-        known = self._known(name, producer_id)
+        known = self._known(name, producer_id, claim)
         rules.end(known, producer_id, epoch, commit, known.used_ms)  # Raises, if it may not.
         for log in self._logs(known) if commit else ():
             yield Durable(log)
-        known = self._known(name, producer_id)  # Somebody may have been quicker.
+        known = self._known(name, producer_id, claim)  # Somebody may have been quicker.
         decided = rules.end(known, producer_id, epoch, commit, self._state.clock.wall_ms())
         if decided is known:
             yield Durable(self._ledger.log)
@@ -247,11 +259,12 @@ class Transactions:
             return set()
         return {name for name, known in self._ledger.by_name.items() if known.is_ending}
 
-    def _known(self, name: str, producer_id: int) -> Transaction:
+    def _known(self, name: str, producer_id: int, claim: Claim) -> Transaction:
         checked_name(name)
         known = None if self._state.ledger is None else self._ledger.by_name.get(name)
         if known is None:
             raise ProducerUnknown(producer_id=producer_id)
+        rules.check_claim(known, name, claim)
         return known
 
     # Writing down.

@@ -13,6 +13,9 @@ and says how far a group has read, and all of that counts or none of it does.
 name gets the next epoch, and whoever has an older one is *fenced*: refused for good.
 So of two processes with one name the later one wins, and what the earlier left is aborted.
 
+Where callers are known, a name belongs to whoever used it first: others would fence its producer, and
+abort what it has under way.  Only who was granted it by name, or is an admin, may take it (``Claim``).
+
 The rules are Kafka's, and so are their corners: a producer that asks for the next epoch
 and names the one it has (``producer_id`` and ``epoch``) is not fenced by the answer that it
 did not get; and an ``end`` that is repeated is answered like the first.
@@ -30,11 +33,12 @@ partition knows of its producers (``delivery/dedup.py``, ``log/transactions.py``
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from penstock.errors import (
+    Forbidden,
     InvalidValue,
     ProducerFenced,
     ProducerUnknown,
@@ -49,6 +53,16 @@ NAME_LENGTH_MAX: Final = 1000
 
 Place = tuple[str, int]  # Topic and partition.
 State = Literal["empty", "ongoing", "committing", "aborting", "committed", "aborted"]
+
+
+class Claim(NamedTuple):
+    """Who asks in the name of a transactional id."""
+
+    who: str = ""  # Empty: nobody is asked who they are.
+    takes: bool = False  # It may have what is another's.
+
+
+ANYBODY: Final = Claim()
 
 
 class GroupCommits(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +82,7 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     last_epoch: int = -1  # The one before, if its owner itself asked for the next.
     partitions: frozenset[Place] = frozenset()
     groups: dict[str, GroupCommits] = {}
+    owner: str = ""  # Whose name it is; empty: anybody's.
 
     def committed_places(self) -> Iterator[tuple[str, str, dict[int, Commit]]]:
         """Group, topic, and the places by partition that it commits."""
@@ -116,6 +131,13 @@ def checked_name(name: object) -> str:
 # A name and its producer.
 
 
+def check_claim(known: Transaction, name: str, claim: Claim) -> None:
+    """Refuse whoever asks in another's name."""
+    if claim.who and known.owner not in ("", claim.who) and not claim.takes:
+        on = f"transactional id {name}, which is that of {known.owner}"
+        raise Forbidden(who=claim.who, operation="transactions", on=on, role="producer")
+
+
 def initialise(
     known: Transaction | None,
     new_producer_id: Callable[[], int],
@@ -123,17 +145,18 @@ def initialise(
     timeout_ms: int,
     now_ms: int,
     owner: tuple[int, int] | None = None,
+    who: str = "",
 ) -> Transaction:
     """The producer's next epoch; ``owner`` is the id and epoch that it has, if it says so.
 
     What it has under way is to be aborted before (``fence``).
     """
     if known is None:
-        return Transaction(new_producer_id(), 0, timeout_ms, now_ms)
+        return Transaction(new_producer_id(), 0, timeout_ms, now_ms, owner=who)
     check_owner(known, owner)
     _check_rest(known)
     assert known.state != "ongoing", "it was fenced"
-    fresh = {"timeout_ms": timeout_ms, "used_ms": now_ms, "state": "empty"}
+    fresh = {"timeout_ms": timeout_ms, "used_ms": now_ms, "state": "empty", "owner": who or known.owner}
     if owner is not None and owner[1] == known.last_epoch:  # Its answer got lost: here it is again.
         return msgspec.structs.replace(known, **fresh)
     fresh |= {"partitions": frozenset(), "groups": {}}

@@ -179,3 +179,39 @@ def test_who_may_only_read_gets_no_producer_id(guarded: Server) -> None:
         made.init_transactions(20)
 
     assert failure.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.mark.slow
+def test_a_transactional_id_is_its_owners(guarded: Server) -> None:
+    """Another user is refused and disturbs nothing; who was granted the id by name takes it."""
+
+    async def furnish() -> None:
+        for user, grant in {
+            "ben": Grant(role="producer", topics=["orders"]),
+            "carl": Grant(role="producer", topics=["orders"]),
+            "dora": Grant(role="producer", topics=["orders"], groups=["pay*"]),
+        }.items():
+            await guarded.broker.set_user(user, PASSWORD, [grant])
+
+    guarded.run(furnish())
+    owner = transactional(guarded, "ben")
+    owner.begin_transaction()
+    owner.produce("orders", b"mine")
+    owner.flush(10)
+
+    with pytest.raises(KafkaException) as refused:
+        transactional(guarded, "carl")
+    owner.commit_transaction(10)
+    transactional(guarded, "dora")
+
+    error = refused.value.args[0]
+    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    with pytest.raises(KafkaException) as fenced:
+        transactional(guarded, "ben")
+    assert fenced.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def transactional(server: Server, user: str) -> Producer:
+    made = Producer({"bootstrap.servers": server.address, "transactional.id": "payments", **login(user=user)})
+    made.init_transactions(10)
+    return made

@@ -209,7 +209,7 @@ def _code(call: Call[Any], error: PenstockError) -> int:
         return Code.PRODUCER_FENCED if knows else Code.INVALID_PRODUCER_EPOCH
     if isinstance(error, InvalidValue):
         return OFFENDING.get(error.facts["name"], Code.INVALID_REQUEST)
-    if isinstance(error, Forbidden) and error.facts["on"] == "the broker":
+    if isinstance(error, Forbidden) and str(error.facts["on"]).startswith(("the broker", "transactional id")):
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return code_of(error)
 

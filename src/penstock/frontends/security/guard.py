@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.access import Action
+from penstock.access import ANY, Action
 from penstock.api.operations import Work
 from penstock.broker.audit import DONE, Audit
 from penstock.broker.measuring import Family
@@ -35,6 +35,7 @@ from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
 from penstock.groups.rounds import GroupState
+from penstock.groups.transactions import Claim
 from penstock.info import BrokerInfo, Overview
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
@@ -87,6 +88,8 @@ class GuardedOperations:
         tend = TENDED.get(name)
         if tend is not None:
             operation = self._tended(tend, operation)
+        if name in CLAIMED:
+            operation = self._claiming(CLAIMED[name], operation)
         if name in COUNTED and self._spending.limited:
             operation = self._spent(COUNTED[name], operation)
         allowed: set[Any] = set()
@@ -154,6 +157,19 @@ class GuardedOperations:
             return operation(*arguments)
 
         return led
+
+    def _claiming(self, at: int, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """Say who it is that uses a transactional id, and whether a grant names it, or is an admin's."""
+        who = " ".join(self.identity.id)
+
+        def claiming(*arguments: Any) -> Any:
+            takes = self.may("admin", None) or any(
+                ANY not in grant.groups and grant.allows("publish", None, arguments[at])
+                for grant in self.identity.grants
+            )
+            return operation(*arguments, Claim(who, takes))
+
+        return claiming
 
     def _tended(
         self, tend: Callable[["GuardedOperations", Any], Any], operation: Callable[..., Work[Any]]
@@ -271,6 +287,16 @@ TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "consumer": _permitting,
     "batch_consumer": _permitting,
     "producer": GuardedProducer,
+}
+
+
+# Operations that are a transactional id's, and which of their arguments it is.
+CLAIMED: Final = {
+    "init_producer": 0,
+    "enlist": 2,
+    "enlist_group": 0,
+    "enlist_commits": 3,
+    "end_transaction": 0,
 }
 
 
