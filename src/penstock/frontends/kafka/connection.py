@@ -30,6 +30,7 @@ from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import Message
 from penstock.wire.kafka.frames import (
     API_VERSIONS,
+    LENGTH_BYTES,
     FrameSplitter,
     Head,
     message_begin,
@@ -171,6 +172,8 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, frame: memoryview) -> bool:
         """Begin a request; False if it has to wait for those before it."""
+        if self.session.bare is not None:
+            return self._begin_bare(frame)
         try:
             head = read_head(frame)
             api = self.apis.get(head.key)
@@ -186,6 +189,30 @@ class Connection(asyncio.Protocol):
         self._alone += not call.api.pipelined
         self._handle(call)
         return True
+
+    def _begin_bare(self, frame: memoryview) -> bool:
+        """Of a login that is not in Kafka's messages, each frame waits for the answer to the one before."""
+        if not self._begun and not self._tasks:
+            self._waiting.popleft()
+            self._waiting_bytes -= len(frame)
+            task = self._loop.create_task(self._answer_bare(bytes(frame)))
+            self._tasks.add(task)
+            task.add_done_callback(self._end_bare)
+        return False
+
+    async def _answer_bare(self, token: bytes) -> None:
+        assert self.session.bare is not None
+        try:
+            answer = await self.session.bare(token)
+        except PenstockError as error:
+            self._refuse(error)
+            return
+        if self._transport is not None:
+            self._transport.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
+
+    def _end_bare(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._work()
 
     def _call(self, api: Api | None, head: Head, frame: memoryview) -> Call[Any]:
         if api is None:

@@ -4,10 +4,13 @@
     SCRAM-SHA-256     a user's name and a proof that the client knows the password
     SCRAM-SHA-512
 
+After version 1 of SaslHandshake the messages of a login are SaslAuthenticate, after version 0 bare frames.
+
 A login that failed is answered after ``FAILED_S``, and then the connection is closed: a client that tries
 again at once, as some do, does so twice a second and not a thousand times."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from penstock.broker.scram import HASHES
@@ -41,6 +44,7 @@ def handshake(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     else:
         session.mechanism = call.request.mechanism
         session.scram = None
+        session.bare = partial(_bare, session) if call.version < 1 else None
     return SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS))
 
 
@@ -52,12 +56,7 @@ async def authenticate(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateR
             error_code=Code.ILLEGAL_SASL_STATE, error_message="a login begins with SaslHandshake, once"
         )
     try:
-        if session.mechanism == PLAIN:
-            session.admit(await _plain(session, call.request.auth_bytes))
-            return SaslAuthenticateResponse(error_message=None)
-        answer, identity = _scram(session, call.request.auth_bytes)
-        if identity is not None:
-            session.admit(identity)
+        answer = await _answered(session, call.request.auth_bytes)
         return SaslAuthenticateResponse(error_message=None, auth_bytes=answer)
     except PenstockError as error:
         await asyncio.sleep(FAILED_S)
@@ -65,6 +64,29 @@ async def authenticate(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateR
         return SaslAuthenticateResponse(
             error_code=Code.SASL_AUTHENTICATION_FAILED, error_message=words_of(error)
         )
+
+
+async def _bare(session: Session, data: bytes) -> bytes:
+    """The same for a client that does not put it into Kafka's messages; it has no words for a failure."""
+    try:
+        answer = await _answered(session, data)
+    except PenstockError:
+        await asyncio.sleep(FAILED_S)
+        raise
+    if session.known:
+        session.bare = None
+    return answer
+
+
+async def _answered(session: Session, data: bytes) -> bytes:
+    """The next message of the server; whoever has ended the login is admitted."""
+    if session.mechanism == PLAIN:
+        session.admit(await _plain(session, data))
+        return b""
+    answer, identity = _scram(session, data)
+    if identity is not None:
+        session.admit(identity)
+    return answer
 
 
 async def _plain(session: Session, data: bytes) -> Identity:
@@ -95,7 +117,6 @@ APIS = (
         response=SaslHandshakeResponse,
         handler=handshake,
         unauthenticated=True,
-        versions=(1, 1),  # After 0 the login itself would not be in Kafka's frames; no client wants that now.
     ),
     Api(
         request=SaslAuthenticateRequest,

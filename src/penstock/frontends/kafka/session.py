@@ -1,6 +1,6 @@
 """Who is at the other end of a connection, and what all connections have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
@@ -52,6 +52,8 @@ class Session:
         self.known = False  # Who it is, as far as that is asked for.
         self.mechanism = ""  # How it logs in, once that is agreed on.
         self.scram: ScramLogin | None = None  # A login under way.
+        # What answers the next frame of a login that is not in Kafka's messages; None: there is none.
+        self.bare: Callable[[bytes], Awaitable[bytes]] | None = None
         self.address = ""  # The peer's, without the port.
         self.reached = ("", 0)  # The address at which the client has reached us.
         self.end: Callable[[], None] = _nothing  # Ends the connection.
