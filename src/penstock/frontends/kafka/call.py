@@ -13,8 +13,6 @@ What is asked of the broker goes through ``call.operations``, which are those th
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-import msgspec
-
 from penstock.api.operations import Work
 from penstock.broker.operations import LocalOperations
 from penstock.frontends.kafka.session import Session, Shared
@@ -104,24 +102,34 @@ Handler = Callable[[Call[Any]], "Answer | Awaitable[Message]"]
 Refusal = Callable[[Any, int], Message]
 
 
-class Api(msgspec.Struct, frozen=True, kw_only=True):
+class Api:
     """What one of Kafka's APIs does here."""
 
-    request: type[Message]
-    response: type[Message]
-    handler: Handler
-    refusal: Refusal | None = (
-        None  # Makes an answer of a request and an error's code, if no field says it all.
-    )
-    pipelined: bool = False  # May begin while others of its kind are not answered yet.
-    unauthenticated: bool = False  # Served before a login, where one is asked for.
-    waits: bool = False  # For other clients, perhaps for minutes: a server that ends does not wait with it.
-    versions: tuple[int, int] = (0, -1)  # If fewer are offered than the messages could be read in.
-
-    @property
-    def offered(self) -> tuple[int, int]:
-        """The first and the last version."""
-        return self.versions if self.versions[1] >= 0 else self.request.VERSIONS
+    def __init__(
+        self,
+        *,
+        request: type[Message],
+        response: type[Message],
+        handler: Handler,
+        refusal: Refusal | None = None,
+        pipelined: bool = False,
+        unauthenticated: bool = False,
+        waits: bool = False,
+        versions: tuple[int, int] | None = None,
+    ) -> None:
+        self.request = request
+        self.response = response
+        self.handler = handler
+        self.refusal = refusal  # Makes an answer of a request and an error's code, if no field says it all.
+        self.pipelined = pipelined  # May begin while others of its kind are not answered yet.
+        self.unauthenticated = unauthenticated  # Served before a login, where one is asked for.
+        self.waits = (
+            waits  # For other clients, perhaps for minutes: a server that ends does not wait with it.
+        )
+        # The first and the last version; fewer are offered than the messages could be read in if it says so.
+        self.offered = versions or request.VERSIONS
+        self.key = request.KEY
+        self.flexible = request.FLEXIBLE  # From this version on.
 
     def refused(self, request: Message, code: int) -> Message | None:
         """The answer to a request that failed as a whole; None if there is no such answer."""

@@ -2,7 +2,8 @@
 
     data_received ──> FrameSplitter ──> waiting ──> begin: decode, handler(call)
                                                         │ at once, by a task, or when the broker calls back
-    transport.write <── joined, once a turn of the loop ┴ answered: in order
+    transport.write <── joined: when nothing more is    ┴ answered: in order
+                        under way, or the turn ends
 
     I1  answers leave in the order of their requests
     I2  a request begins when all before it are answered, or when it and they are pipelined (Produce): so a
@@ -163,6 +164,7 @@ class Connection(asyncio.Protocol):
         while self._waiting and not self._ending and self._writable and self._begin(self._waiting[0]):
             pass
         self._working = False
+        self._send()
         first = self._begun[0] if self._waiting and self._begun else None
         if first is not None and first.hurry is not None and not first.api.waits:
             first.hurry()
@@ -186,7 +188,8 @@ class Connection(asyncio.Protocol):
             self._refuse(error)
             return False
         self._begun.append(call)
-        self._alone += not call.api.pipelined
+        if not call.api.pipelined:
+            self._alone += 1
         self._handle(call)
         return True
 
@@ -226,7 +229,7 @@ class Connection(asyncio.Protocol):
                 raise ProtocolViolation(why=f"{api.request.__name__} v{version} is not offered")
             # The one request that a client makes before it knows which versions there are.
             return Call(api, 0, head.correlation, head.client_id, None, self.session, self)
-        begin = message_begin(frame, head, version >= api.request.FLEXIBLE)
+        begin = message_begin(frame, head, version >= api.flexible)
         request = decode(api.request, version, frame, begin)
         return Call(api, version, head.correlation, head.client_id, request, self.session, self)
 
@@ -265,15 +268,19 @@ class Connection(asyncio.Protocol):
         if response is None:
             call.parts = []
         else:
-            flexible = call.version >= call.api.request.FLEXIBLE
-            parts = encode(response, call.version)
-            call.parts = response_frame(call.api.request.KEY, call.correlation, flexible, parts)
+            api, version = call.api, call.version
+            parts = encode(response, version)
+            call.parts = response_frame(api.key, call.correlation, version >= api.flexible, parts)
         while self._begun and self._begun[0].parts is not None:
             first = self._begun.popleft()
-            self._alone -= not first.api.pipelined
-            self._send(cast("list[Any]", first.parts))
+            if not first.api.pipelined:
+                self._alone -= 1
+            if first.parts:
+                self._put(first.parts)
         if self._waiting or self._draining:
             self._work()
+        elif not self._working:
+            self._send()
 
     def refused(self, call: Call[Any], error: BaseException) -> None:
         """The answer of a call that failed as a whole."""
@@ -285,12 +292,21 @@ class Connection(asyncio.Protocol):
         else:
             self.answered(call, response)
 
-    def _send(self, parts: list[Any]) -> None:
-        if not parts or self._transport is None:
+    def _put(self, parts: list[Any]) -> None:
+        """To what is sent with the next write."""
+        if self._transport is None:
             return
-        self._out += parts
-        self._out_bytes += sum(map(len, parts))
+        for part in parts:
+            self._out.append(part)
+            self._out_bytes += len(part)
         if self._out_bytes >= self._host.write_buffer_bytes_max:
+            self._flush()
+
+    def _send(self) -> None:
+        """Write what was answered: at once if nothing more is under way, else when the turn ends."""
+        if not self._out:
+            return
+        if not self._begun:
             self._flush()
         elif not self._flush_coming:
             self._flush_coming = True

@@ -10,13 +10,14 @@ order and do not wait for each other's sync, so a producer with several in fligh
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from penstock.errors import InvalidValue, Overloaded, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.message import Receipt
 from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.leaders import NO_LEADER
 from penstock.wire.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -37,90 +38,99 @@ AHEAD_MS_MAX: Final = (
 _unpack_head: Final[Callable[[bytes | memoryview, int], tuple[int, int]]] = Struct(">b18xq").unpack_from
 
 Answers = list[Receipt | PenstockError]
+Batches = list[tuple[int, bytes]]  # Each for a partition.
 
 
 class Produce:
     """One produce request under way."""
 
+    __slots__ = ("_call", "_open", "_size", "acks", "failed", "topics")
+
     def __init__(self, call: Call[ProduceRequest], size: int) -> None:
+        self.acks = call.request.acks
+        self.failed = False
+        self.topics: list[TopicProduceResponse] = []
         self._call = call
         self._size = size
         self._open = 1  # Topics that are not written yet; and one, so that it does not end in its beginning.
-        self._topics: list[TopicProduceResponse] = []
-        self._failed = False
 
     def begin(self) -> None:
         """Hand every topic's batches to the broker."""
-        for topic in self._call.request.topic_data:
-            self._write(topic)
-        self._one_less()
-
-    def _write(self, asked: TopicProduceData) -> None:
         call = self._call
-        name: str | None = asked.name
-        if call.version >= IDS_SINCE:
-            name = call.session.names.get(asked.topic_id)
-        answer = TopicProduceResponse(name=asked.name, topic_id=asked.topic_id)
-        self._topics.append(answer)
-        sound: list[tuple[int, bytes]] = []
         now_ms = call.shared.clock.wall_ms()
+        for asked in call.request.topic_data:
+            self._open += 1
+            TopicWrite(self, asked).begin(call, now_ms)
+        self.one_less()
+
+    def one_less(self) -> None:
+        """A topic is written, or refused."""
+        self._open -= 1
+        if self._open:
+            return
+        call = self._call
+        call.shared.publish_bytes -= self._size
+        if self.acks != NO_ANSWER:
+            call.answer(ProduceResponse(self.topics))
+            return
+        call.answer(None)
+        if self.failed:
+            call.session.end()
+
+
+class TopicWrite:
+    """What a produce request has for one topic."""
+
+    __slots__ = ("_answers", "_asked", "_produce", "_sound")
+
+    def __init__(self, produce: Produce, asked: TopicProduceData) -> None:
+        self._produce = produce
+        self._asked = asked
+        self._sound: Batches = []
+        self._answers: list[PartitionProduceResponse] = []
+        produce.topics.append(TopicProduceResponse(asked.name, asked.topic_id, self._answers))
+
+    def begin(self, call: Call[ProduceRequest], now_ms: int) -> None:
+        """Look at the batches, and hand over those that may be sound."""
+        asked = self._asked
+        name: str | None = asked.name if call.version < IDS_SINCE else call.session.names.get(asked.topic_id)
         for partition in asked.partition_data:
             code = Code.UNKNOWN_TOPIC_ID if name is None else _complaint(partition, now_ms)
             if code:
-                self._refuse(answer, partition.index, code, None)
+                self._refuse(partition.index, code, None)
             else:
-                sound.append((partition.index, bytes(partition.records or b"")))
-        if name is not None and sound:
-            self._open += 1
-            wait = call.request.acks != NO_ANSWER
-            try:
-                work = call.operations.append_records(name, sound, wait)
-            except PenstockError as error:
-                self._written(answer, sound, None, error)
-            else:
-                call.start(work, self._then(answer, sound))
+                self._sound.append((partition.index, bytes(partition.records or b"")))
+        if name is None or not self._sound:
+            self._produce.one_less()
+            return
+        try:
+            work = call.operations.append_records(name, self._sound, self._produce.acks != NO_ANSWER)
+        except PenstockError as error:
+            self.written(None, error)
+        else:
+            call.start(work, self.written)
 
-    def _then(
-        self, answer: TopicProduceResponse, sound: list[tuple[int, bytes]]
-    ) -> Callable[[Any, BaseException | None], None]:
-        return lambda answers, error: self._written(answer, sound, answers, error)
-
-    def _written(
-        self,
-        answer: TopicProduceResponse,
-        sound: list[tuple[int, bytes]],
-        answers: Answers | None,
-        error: BaseException | None,
-    ) -> None:
-        for index, (number, _) in enumerate(sound):
+    def written(self, answers: Answers | None, error: BaseException | None) -> None:
+        """The broker has written them, or not."""
+        for index, (number, _) in enumerate(self._sound):
             one = error if answers is None else answers[index]
             if isinstance(one, Receipt):
-                answer.partition_responses.append(
-                    PartitionProduceResponse(index=number, base_offset=one.offset or 0)
+                self._answers.append(
+                    PartitionProduceResponse(
+                        index=number, base_offset=one.offset or 0, current_leader=NO_LEADER
+                    )
                 )
             else:
                 problem = one or PenstockError(reason="no answer")
                 code = Code.INVALID_RECORD if isinstance(problem, InvalidValue) else code_of(problem)
-                self._refuse(answer, number, code, words_of(problem))
-        self._one_less()
+                self._refuse(number, code, words_of(problem))
+        self._produce.one_less()
 
-    def _refuse(self, answer: TopicProduceResponse, number: int, code: int, words: str | None) -> None:
-        self._failed = True
-        answer.partition_responses.append(
+    def _refuse(self, number: int, code: int, words: str | None) -> None:
+        self._produce.failed = True
+        self._answers.append(
             PartitionProduceResponse(index=number, error_code=code, base_offset=-1, error_message=words)
         )
-
-    def _one_less(self) -> None:
-        self._open -= 1
-        if self._open:
-            return
-        self._call.shared.publish_bytes -= self._size
-        if self._call.request.acks != NO_ANSWER:
-            self._call.answer(ProduceResponse(responses=self._topics))
-            return
-        self._call.answer(None)
-        if self._failed:
-            self._call.session.end()
 
 
 def produce(call: Call[ProduceRequest]) -> Later | ProduceResponse:

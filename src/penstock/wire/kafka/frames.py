@@ -7,39 +7,47 @@ The tags are there in flexible versions, and never in the answer to ApiVersions:
 a client cannot know how to read that before it has read it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import Final, final
 
 from penstock.errors import FrameTooLarge, PenstockError, ProtocolViolation
 from penstock.wire.kafka.codec import Buffer
-from penstock.wire.kafka.readers import passed_over
+from penstock.wire.kafka.lengths import passed_over
 
 LENGTH_BYTES: Final = 4
 API_VERSIONS: Final = 18
 
-_LENGTH: Final = Struct(">i")
-_REQUEST: Final = Struct(">hhih")  # Key, version, correlation, length of the client id.
-_RESPONSE: Final = Struct(">ii")
-_TAGGED_RESPONSE: Final = Struct(">iib")
+HEAD_BYTES: Final = 10
+
+# The types say that numbers come out, so that compiled code holds them in machine words.
+_unpack_length: Final[Callable[[bytes, int], tuple[int]]] = Struct(">i").unpack_from
+# Key, version, correlation, length of the client id.
+_unpack_head: Final[Callable[[memoryview], tuple[int, int, int, int]]] = Struct(">hhih").unpack_from
+_pack_response: Final = Struct(">ii").pack
+_pack_tagged_response: Final = Struct(">iib").pack
 
 
-class Head(NamedTuple):
+@final
+class Head:
     """What stands before the message of a request."""
 
-    key: int
-    version: int
-    correlation: int
-    client_id: str | None
-    at: int  # Where the message begins, or the tags before it.
+    __slots__ = ("at", "client_id", "correlation", "key", "version")
+
+    def __init__(self, key: int, version: int, correlation: int, client_id: str | None, at: int) -> None:
+        self.key = key
+        self.version = version
+        self.correlation = correlation
+        self.client_id = client_id
+        self.at = at  # Where the message begins, or the tags before it.
 
 
 def read_head(frame: memoryview) -> Head:
     """The beginning of a request."""
     try:
-        key, version, correlation, size = _REQUEST.unpack_from(frame)
-        at = _REQUEST.size + max(size, 0)
-        client_id = None if size < 0 else str(frame[_REQUEST.size : at], "utf-8")
+        key, version, correlation, size = _unpack_head(frame)
+        at = HEAD_BYTES + max(size, 0)
+        client_id = None if size < 0 else str(frame[HEAD_BYTES:at], "utf-8")
     except (error, UnicodeDecodeError) as problem:
         raise ProtocolViolation(
             why="a request begins with key, version, correlation and client id"
@@ -61,10 +69,12 @@ def message_begin(frame: memoryview, head: Head, flexible: bool) -> int:
 
 def response_frame(key: int, correlation: int, flexible: bool, parts: Sequence[Buffer]) -> list[Buffer]:
     """A whole answer, in parts."""
-    size = sum(map(len, parts))
+    size = 0
+    for part in parts:
+        size += len(part)
     if flexible and key != API_VERSIONS:
-        return [_TAGGED_RESPONSE.pack(size + 5, correlation, 0), *parts]
-    return [_RESPONSE.pack(size + 4, correlation), *parts]
+        return [_pack_tagged_response(size + 5, correlation, 0), *parts]
+    return [_pack_response(size + 4, correlation), *parts]
 
 
 class FrameSplitter:
@@ -105,7 +115,7 @@ class FrameSplitter:
         view = memoryview(data)
         at, end = 0, len(data)
         while end - at >= LENGTH_BYTES:
-            (length,) = _LENGTH.unpack_from(data, at)
+            (length,) = _unpack_length(data, at)
             if not 0 <= length <= self.limit:
                 self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self.limit)
                 return frames

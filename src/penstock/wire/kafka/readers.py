@@ -9,10 +9,10 @@ Neighbours of fixed size, with the length of what follows them, are a *run*: one
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
-from penstock.errors import ProtocolViolation
 from penstock.wire.kafka.fields import RECORDS, TEXT, Fixed, Part, Sized
+from penstock.wire.kafka.lengths import passed_over, refuse, varint
 from penstock.wire.kafka.tables import Field, fields_of
 from penstock.wire.kafka.text import Text, constant
 
@@ -180,31 +180,3 @@ def part_reader(part: type[P], version: int, flexible: bool) -> Reader[P]:
 def _unpack(code: str, data: memoryview, at: int) -> tuple[Any, ...]:
     """Numbers of one kind; not ``struct.unpack_from``, whose cache counts from a network would fill."""
     return Struct(code).unpack_from(data, at)
-
-
-def varint(data: memoryview, at: int) -> tuple[int, int]:
-    """An unsigned number of one to five bytes, and the position behind it."""
-    value = shift = 0
-    while shift < 35:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    return refuse()
-
-
-def passed_over(data: memoryview, at: int) -> int:
-    """The position behind tagged fields of which none is known."""
-    count, at = varint(data, at)
-    for _ in range(count):
-        _, at = varint(data, at)
-        size, at = varint(data, at)
-        at += size
-    return at
-
-
-def refuse() -> NoReturn:
-    """For what no message contains."""
-    raise ProtocolViolation(why="a length in the message does not fit")

@@ -9,6 +9,7 @@ from struct import Struct, pack
 from typing import Any, TypeVar
 
 from penstock.wire.kafka.fields import RECORDS, TEXT, Fixed, Part, Sized
+from penstock.wire.kafka.lengths import varint_bytes
 from penstock.wire.kafka.tables import Field, fields_of
 from penstock.wire.kafka.text import Text
 
@@ -29,7 +30,7 @@ class _PartWriter:
         self.part = part
         self.version = version
         self.flexible = flexible
-        self.text = Text("def write(m, out, cuts):", {"pack": pack, "varint": varint})
+        self.text = Text("def write(m, out, cuts):", {"pack": pack, "varint": varint_bytes})
         self.run: list[tuple[str, Fixed]] = []  # Expressions still to be written, one after the other.
 
     def source(self) -> tuple[str, dict[str, Any]]:
@@ -146,13 +147,3 @@ def part_writer(part: type[P], version: int, flexible: bool) -> Writer[P]:
         exec(source, known)
         _WRITERS[key] = known["write"]
     return _WRITERS[key]
-
-
-def varint(value: int) -> bytes:
-    """An unsigned number in as many groups of seven bits as it needs."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -1,5 +1,7 @@
 """Where to ask instead: parts that the answers of several APIs have in common."""
 
+from typing import Final
+
 from penstock.wire.kafka.fields import Int32, Part, String
 
 
@@ -8,6 +10,9 @@ class LeaderIdAndEpoch(Part):
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
+
+
+NO_LEADER: Final = LeaderIdAndEpoch()  # Shared by all that name none: never change it.
 
 
 class NodeEndpoint(Part):
