@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.durable import scratch
 from benchmarks.machine import TICKS
 from benchmarks.model import Benchmark, Round, Rounds, Target
-from benchmarks.processes import ServerProcess
+from benchmarks.processes import KafkaClientProcess, ServerProcess
 from penstock.wire.kafka.codec import encode
 from penstock.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.wire.records import encode_values
@@ -115,6 +115,22 @@ def sync_latency(size: int) -> Rounds:
         yield Round(measured=sorted(seconds[1:])[size // 2] * 1000, limit=1000 / copied(1000))
 
 
+def end_to_end(size: int) -> Rounds:
+    """Milliseconds from when a message should be sent until it is consumed, in three processes, p99."""
+    while True:
+        with scratch() as directory, ServerProcess(f"{directory}/data", kafka=True) as server:
+            produce(server.kafka, 1, 0)  # It makes the topic.
+            with (
+                KafkaClientProcess("follow", server.kafka, TOPIC, size) as follower,
+                KafkaClientProcess("send", server.kafka, TOPIC, size) as sender,
+            ):
+                for client in (follower, sender):
+                    client.wait_ready()
+                    client.begin()
+                taken: list[float] = sorted(follower.result())
+        yield Round(measured=taken[size * 99 // 100], limit=1000 / copied(1000))
+
+
 BENCHMARKS = [
     Benchmark(
         name="kafka-produce",
@@ -151,5 +167,14 @@ BENCHMARKS = [
         run=sync_latency,
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
         target=Target(value=0.25, direction="at most"),
+    ),
+    Benchmark(
+        name="kafka-end-to-end",
+        what="confluent-kafka to confluent-kafka at 1,000 msg/s, durable, from the intended time, p99",
+        unit="ms",
+        limit=_COPY,
+        run=end_to_end,
+        sizes={"tiny": 50, "quick": 3_000, "full": 20_000},
+        target=Target(value=5, direction="at most"),
     ),
 ]

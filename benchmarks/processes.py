@@ -178,8 +178,10 @@ class HttpClients(Process):
 class ClientProcess(Process):
     """Work of ``benchmarks/clients.py`` in a process of its own; it says when it is ready, and its result."""
 
+    module = "benchmarks.clients"
+
     def __init__(self, work: str, *arguments: object) -> None:
-        super().__init__(["-m", "benchmarks.clients", work, *map(str, arguments)])
+        super().__init__(["-m", self.module, work, *map(str, arguments)])
 
     def wait_ready(self) -> None:
         """Until it has connected."""
@@ -193,3 +195,9 @@ class ClientProcess(Process):
     def result(self) -> Any:
         """What it measured."""
         return json.loads(self.line())
+
+
+class KafkaClientProcess(ClientProcess):
+    """The same of ``benchmarks/kafka_clients.py``."""
+
+    module = "benchmarks.kafka_clients"
