@@ -1,12 +1,11 @@
 """Transactions of the broker: what readers see of them, fences, times, places, restarts."""
 
 import pytest
-from tests.transactional import TIMEOUT_MS, Producer, batch, committed, run
+from tests.transactional import Producer, batch, committed, run
 
 from penstock.broker.ledger import Ledger
 from penstock.config import BrokerConfig
 from penstock.errors import (
-    Forbidden,
     InvalidBatch,
     InvalidValue,
     OffsetOutOfRange,
@@ -17,8 +16,6 @@ from penstock.errors import (
 )
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
-from penstock.groups.transactions import Claim
-from penstock.log.files import MemoryFiles
 from penstock.log.transactions import IN_TRANSACTION
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
@@ -217,39 +214,6 @@ def test_a_producer_without_a_name_gets_a_new_id_each_time(broker: TestBroker) -
 
     assert len({producer_id for producer_id, _ in ids}) == 3
     assert {epoch for _, epoch in ids} == {0}
-
-
-def test_a_name_is_its_owners_and_nobody_else_fences_or_ends_it(broker: TestBroker) -> None:
-    anna, ben, chief = Claim("user anna"), Claim("user ben"), Claim("user chief", takes=True)
-    number, epoch = run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1, anna)
-    run(broker, "enlist", "orders", [0], "p", number, epoch, anna)
-
-    for work in (
-        ("init_producer", "p", TIMEOUT_MS, -1, -1, ben),
-        ("enlist", "orders", [1], "p", number, epoch, ben),
-        ("enlist_group", "p", number, epoch, "g", ben),
-        ("end_transaction", "p", number, epoch, False, ben),
-    ):
-        with pytest.raises(Forbidden, match="user anna"):
-            run(broker, *work)
-    run(broker, "end_transaction", "p", number, epoch, True, anna)
-
-    assert run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1, chief) == (number, epoch + 1)
-    with pytest.raises(Forbidden, match="user chief"):
-        run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1, anna)
-
-
-def test_the_owner_of_a_name_is_known_after_a_restart() -> None:
-    files = MemoryFiles()
-    with TestBroker.open("data", files=files) as broker:
-        run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1, Claim("user anna"))
-        run(broker, "init_producer", "anybodys", TIMEOUT_MS, -1, -1)
-
-    with TestBroker.open("data", files=files) as broker:
-        with pytest.raises(Forbidden):
-            run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1, Claim("user ben"))
-        run(broker, "init_producer", "anybodys", TIMEOUT_MS, -1, -1, Claim("user ben"))
-        run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1)  # Where nobody is asked who they are.
 
 
 def test_epochs_do_not_run_out(broker: TestBroker) -> None:
