@@ -7,14 +7,12 @@ broker is opened again: its publishers get ``StorageFailed`` and are never told
 that a message is safe; every other partition goes on.
 """
 
-import os
-import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
+from tests.full_disk import publish_until_full
 
 import penstock
 from penstock.config import BrokerConfig
@@ -239,22 +237,6 @@ def test_closing_without_room_closes_and_loses_nothing(setup: Setup) -> None:
 # A real disk without room.
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a megabyte."""
-    place = tmp_path / "tiny"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"this user may not mount a small file system: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True, timeout=10)
-
-
 def test_a_disk_that_is_really_full_refuses_until_there_is_room(tiny_disk: Path) -> None:
     ballast = tiny_disk / "ballast"
     ballast.write_bytes(bytes(500_000))
@@ -276,17 +258,6 @@ def test_a_disk_that_is_really_full_refuses_until_there_is_room(tiny_disk: Path)
         assert [message.value for message in broker.read("orders", limit=1000)] == accepted
         rest = broker.consumer("orders", group="work").receive(1000)
         assert [message.value for message in rest] == accepted[5:]
-
-
-def publish_until_full(broker: penstock.Broker) -> list[bytes]:
-    accepted: list[bytes] = []
-    while True:
-        value = os.urandom(10_000)
-        try:
-            broker.publish("orders", value)
-        except DiskFull:
-            return accepted
-        accepted.append(value)
 
 
 # Syncs that fail.

@@ -1,16 +1,13 @@
 """A server whose disk is full: a clear error, reading goes on, and so does publishing when there is room."""
 
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.full_disk import publish_until_full
 from tests.server.process import Server
 from tests.server.virtual import TroubledServer
 
 import penstock
-from penstock.client.sync import RemoteBroker
 from penstock.errors import DiskFull
 
 
@@ -39,22 +36,6 @@ def test_clients_of_a_server_without_room_are_told_so_and_go_on_reading() -> Non
         assert [message.value for message in broker.read("orders")][-1] == b"5"
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a megabyte."""
-    place = tmp_path / "tiny"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"this user may not mount a small file system: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True, timeout=10)
-
-
 @pytest.mark.slow
 def test_a_server_on_a_disk_that_is_really_full_serves_until_there_is_room(
     tmp_path: Path, tiny_disk: Path
@@ -81,14 +62,3 @@ def test_a_server_on_a_disk_that_is_really_full_serves_until_there_is_room(
         server.start()
         assert [message.value for message in broker.read("orders", limit=1000)] == accepted
         assert broker.depth("orders") == len(accepted) - 5
-
-
-def publish_until_full(broker: RemoteBroker) -> list[bytes]:
-    accepted: list[bytes] = []
-    while True:
-        value = os.urandom(10_000)
-        try:
-            broker.publish("orders", value)
-        except DiskFull:
-            return accepted
-        accepted.append(value)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.refused import refuse, with_orders
 
 from penstock import Message
 from penstock.errors import (
@@ -38,22 +39,7 @@ GOOD_NAMES = ["a", "A-1", "a.b", "a_b", "_a", "-", "0", "a" * 200, "orders.dlq",
 
 @pytest.fixture
 def broker(penstock: TestBroker) -> TestBroker:
-    """A broker with a topic ``orders`` of two partitions, three messages and a group ``g``."""
-    penstock.create_topic("orders", partitions=2, message_bytes_max=1000)
-    penstock.publish_batch("orders", [Message(b"%d" % number, partition=0) for number in range(3)])
-    penstock.create_group("orders", "g")
-    return penstock
-
-
-def refuse(error: type[PenstockError], call: Callable[[], object], *words: str) -> None:
-    """The call raises exactly this error, and its sentence has these words and its code."""
-    with pytest.raises(PenstockError) as caught:
-        call()
-    assert type(caught.value) is error, f"{type(caught.value).__name__}: {caught.value}"
-    text = str(caught.value)
-    assert text.endswith(f"[{error.code}]")
-    for word in words:
-        assert word in text
+    return with_orders(penstock)
 
 
 # Names.

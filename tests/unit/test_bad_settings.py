@@ -1,12 +1,12 @@
 """Bad settings and durations: each is named in its error, and changes nothing."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.refused import refuse, with_orders
 
-from penstock import BrokerConfig, Message
+from penstock import BrokerConfig
 from penstock import open as open_broker
 from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
 from penstock.log.files import MemoryFiles
@@ -32,22 +32,7 @@ BAD_DURATIONS: list[Any] = [
 
 @pytest.fixture
 def broker(penstock: TestBroker) -> TestBroker:
-    """A broker with a topic ``orders`` of two partitions, three messages and a group ``g``."""
-    penstock.create_topic("orders", partitions=2, message_bytes_max=1000)
-    penstock.publish_batch("orders", [Message(b"%d" % number, partition=0) for number in range(3)])
-    penstock.create_group("orders", "g")
-    return penstock
-
-
-def refuse(error: type[PenstockError], call: Callable[[], object], *words: str) -> None:
-    """The call raises exactly this error, and its sentence has these words and its code."""
-    with pytest.raises(PenstockError) as caught:
-        call()
-    assert type(caught.value) is error, f"{type(caught.value).__name__}: {caught.value}"
-    text = str(caught.value)
-    assert text.endswith(f"[{error.code}]")
-    for word in words:
-        assert word in text
+    return with_orders(penstock)
 
 
 @pytest.mark.parametrize("duration", [*BAD_DURATIONS, -1, 1e300, float("inf"), timedelta(days=-1)])

@@ -1,0 +1,280 @@
+"""The log by example, when it is opened: after a close, a crash, a cut, and damage."""
+
+from random import Random
+
+import pytest
+from tests.logs import SMALL, publish, values_of
+
+from penstock.errors import CorruptionError, OffsetOutOfRange
+from penstock.log.files import MemoryFiles
+from penstock.log.log import Log, LogConfig
+from penstock.log.reader import LARGE_BYTES
+from penstock.testing.files import CrashDisk
+from penstock.wire.records import (
+    encode_values,
+    read_header,
+)
+
+
+def test_a_closed_log_opens_without_a_scan() -> None:
+    files = MemoryFiles()
+    log = Log.open(files, "d", SMALL)
+    for number in range(12):
+        publish(log, b"%d" % number * 30, lane=number % 3 - 1, timestamp=1000 + number)
+    lanes = log.lanes.ranges(0, log.end)
+    log.close()
+
+    log = Log.open(files, "d", SMALL)
+
+    assert log.recovery.clean
+    assert (log.start, log.high, log.end, log.last_timestamp) == (0, 12, 12, 1011)
+    assert log.lanes.ranges(0, log.end) == lanes
+    assert values_of(log) == [b"%d" % number * 30 for number in range(12)]
+    assert publish(log, b"more", timestamp=2000) == 12
+
+
+def test_only_the_last_segment_is_scanned_after_a_crash() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", SMALL)
+    for number in range(20):
+        publish(log, b"%d" % number * 30)
+    disk.kill()
+
+    recovered = Log.open(disk, "d", SMALL)
+
+    assert recovered.recovery.scanned_bytes == log.segments()[-1].bytes
+    assert recovered.recovery.rebuilt == []
+    assert (recovered.high, recovered.end) == (20, 20)
+
+
+def test_what_a_crash_left_is_removed_and_foreign_files_are_not() -> None:
+    files = MemoryFiles()
+    Log.open(files, "d", SMALL).close()
+    strangers = ["notes.txt", "1.log", "00000000000000000000.cut-17"]
+    left = ["00000000000000000009.index", "00000000000000000009.lanes", "00000000000000000000.rewrite.tmp"]
+    for name in strangers + left:
+        files.write_file(f"d/{name}", b"x")
+
+    log = Log.open(files, "d", SMALL)
+
+    assert sorted(log.recovery.removed) == sorted(left)
+    assert set(strangers) <= set(files.list("d"))
+    assert not set(left) & set(files.list("d"))
+
+
+def test_an_empty_last_segment_is_used() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", SMALL)
+    publish(log, b"a")
+    log.roll()
+    disk.kill()
+
+    log = Log.open(disk, "d", SMALL)
+
+    assert (log.end, len(log.segments())) == (1, 2)
+    assert publish(log, b"b") == 1
+
+
+def test_a_missing_segment_is_reported_and_its_offsets_are_corrupt() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", SMALL)
+    for number in range(12):
+        publish(log, b"%d" % number * 30)
+    gone, following = log.segments()[1:3]
+    log.close()
+    disk.remove(f"d/{gone.base_offset:020d}.log")
+
+    log = Log.open(disk, "d", SMALL)
+
+    assert [damage.why for damage in log.recovery.damage] == [
+        f"offsets {gone.base_offset} to {gone.next_offset - 1} are missing"
+    ]
+    assert len(values_of(log, 0, gone.base_offset)) == gone.base_offset
+    assert len(values_of(log, following.base_offset)) == log.end - following.base_offset
+    for offset in range(gone.base_offset, gone.next_offset):
+        with pytest.raises(CorruptionError):
+            log.records(offset, offset + 1)
+    with pytest.raises(CorruptionError):
+        log.records(0, log.end)
+
+
+def test_damage_in_a_sealed_segment_hides_only_its_own_batch() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig(segment_bytes=2000))
+    for number in range(12):
+        publish(log, b"%d" % number * 30)
+    log.roll()
+    log.close()
+    path = f"d/{0:020d}.log"
+    at = disk.read_file(path).index(b"5" * 30)
+    disk.damage(path, lambda data: data[:at] + b"!" + data[at + 1 :])
+    disk.remove(f"d/{0:020d}.index")
+
+    log = Log.open(disk, "d", LogConfig(segment_bytes=2000))
+
+    assert [(damage.path, damage.why) for damage in log.recovery.damage] == [
+        (path, "the checksum does not match")
+    ]
+    for number in range(12):
+        if number == 5:
+            with pytest.raises(CorruptionError) as caught:
+                log.records(5, 6)
+            assert caught.value.facts["position"] == log.recovery.damage[0].position
+        else:
+            assert values_of(log, number, number + 1) == [b"%d" % number * 30]
+
+
+def test_an_abandoned_log_leaves_everything_as_it_is() -> None:
+    files = MemoryFiles()
+    log = Log.open(files, "d", SMALL)
+    publish(log, b"a")
+    before = {name: files.read_file(f"d/{name}") for name in files.list("d")}
+    log.abandon()
+    assert {name: files.read_file(f"d/{name}") for name in files.list("d")} == before
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_segment_that_was_joined_to_the_one_before_is_removed_if_a_crash_left_it(indexed: bool) -> None:
+    disk = CrashDisk()
+    config = LogConfig(segment_bytes=300)
+    log = Log.open(disk, "d", config)
+    for number in range(4):
+        publish(log, b"%d" % number * 30)
+        log.roll()
+    second = f"d/{1:020d}.log"
+    leftover = disk.read_file(second)
+    log.rewrite(lambda record: record.offset not in (0, 1), log.end)
+    assert not disk.exists(second)
+    log.close()
+    disk.write_file(second, leftover)
+    if not indexed:
+        disk.remove(f"d/{0:020d}.index")
+
+    log = Log.open(disk, "d", config)
+
+    assert log.recovery.removed == [second]
+    assert log.recovery.damage == []
+    assert values_of(log) == [b"2" * 30, b"3" * 30]
+
+
+def test_a_batch_behind_damage_is_believed_only_if_the_next_one_confirms_its_place() -> None:
+    """One batch is damaged, and of the next the base offset, which no checksum covers."""
+    disk = CrashDisk()
+    config = LogConfig(segment_bytes=2000)
+    log = Log.open(disk, "d", config)
+    for number in range(6):
+        publish(log, b"%d" % number * 30)
+    log.roll()
+    publish(log, b"last")
+    size = read_header(log.read(0, 1)).size
+    log.close()
+    path = f"d/{0:020d}.log"
+    disk.damage(path, lambda data: data.replace(b"1" * 30, b"!" * 30))
+    disk.damage(path, lambda data: data[: 2 * size + 7] + b"\x03" + data[2 * size + 8 :])
+    disk.remove(f"d/{0:020d}.index")
+
+    log = Log.open(disk, "d", config)
+
+    for number in (0, 3, 4, 5):
+        assert values_of(log, number, number + 1) == [b"%d" % number * 30]
+    for number in (1, 2):
+        with pytest.raises(CorruptionError):
+            log.records(number, number + 1)
+    assert values_of(log, 6) == [b"last"]
+
+
+def test_segments_that_overlap_are_reported_and_the_later_one_counts() -> None:
+    """No crash does this; a copy of a file put back by hand does."""
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    for number in range(4):
+        publish(log, b"%d" % number, lane=1)
+    log.sync()
+    whole = disk.read_file(f"d/{0:020d}.log")
+    log.cut(2)
+    log.roll()
+    publish(log, b"new", lane=-1)
+    log.close()
+    disk.write_file(f"d/{0:020d}.log", whole)
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert [damage.why for damage in log.recovery.damage] == ["offsets 2 to 3 are in the next segment, too"]
+    assert values_of(log) == [b"0", b"1", b"new"]
+    assert log.lanes.ranges(0, log.end) == [(0, 2, 1), (2, 3, -1)]
+
+
+def test_what_a_killed_process_had_written_is_durable_once_the_log_is_open_again() -> None:
+    """The bytes were in the kernel, not on the disk; opening shows them to readers, so it syncs them."""
+    for seed in range(20):
+        disk = CrashDisk()
+        log = Log.open(disk, "d", SMALL)
+        publish(log, b"a")
+        disk.kill()
+        assert Log.open(disk, "d", SMALL).high == 1
+
+        disk.power_cut(Random(seed))
+
+        assert values_of(Log.open(disk, "d", SMALL)) == [b"a"]
+
+
+@pytest.mark.parametrize("how", ["recovery", "cut"])
+def test_an_old_index_never_fits_a_segment_that_was_cut_and_grew_again(how: str) -> None:
+    """It is cut, grows to the very size the old index speaks of, with other offsets; then the power fails."""
+    for seed in range(20):
+        disk = CrashDisk()
+        log = Log.open(disk, "d", SMALL)
+        publish(log, b"a")
+        publish(log, b"b" * 20)
+        log.close()
+        size = log.segments()[0].bytes
+        log = Log.open(disk, "d", SMALL)
+        if how == "cut":
+            log.cut(1)
+        else:
+            publish(log, b"c")
+            disk.kill()
+            disk.damage(f"d/{0:020d}.log", lambda data: data.replace(b"b" * 20, b"!" * 20))
+            log = Log.open(disk, "d", SMALL)
+        publish(log, b"d" * 6, b"e" * 7)
+        assert log.segments()[0].bytes == size
+        log.sync()
+
+        disk.power_cut(Random(seed))
+
+        log = Log.open(disk, "d", SMALL)
+        assert values_of(log) == [b"a", b"d" * 6, b"e" * 7]
+
+
+def test_only_one_large_batch_is_kept_in_memory() -> None:
+    log = Log.open(MemoryFiles(), "log", LogConfig())
+    for _ in range(4):
+        log.append(encode_values([bytes(LARGE_BYTES)], 0))
+    for _ in range(4):
+        log.append(encode_values([b"small"], 0))
+
+    for offset in (0, 5, 1, 3, 2, 7, 1):
+        assert len(log.records(offset, offset + 1)) == 1
+
+    assert sum(len(window.data) > LARGE_BYTES for window in log._windows) == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_log_may_be_told_to_begin_within_a_segment(again: bool) -> None:
+    files = MemoryFiles()
+    log = Log.open(files, "d", SMALL)
+    for number in range(12):
+        publish(log, b"%d" % number, b"more")
+    log.sync()
+
+    log.begin_at(7)
+    if again:
+        log.close()
+        log = Log.open(files, "d", SMALL)
+
+    assert (log.start, log.end) == (7, 24)
+    assert values_of(log, 7, 9) == [b"more", b"4"]
+    with pytest.raises(OffsetOutOfRange):
+        log.fetch(6, 1000)
+    log.begin_at(24)
+    assert (log.start, log.end, log.begins_whole) == (24, 24, True)
