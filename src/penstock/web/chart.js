@@ -10,8 +10,19 @@ const TOP = 8;
 const widths = new Map(); // By chart: what there is room for.
 const hovered = new Map(); // By chart: where the pointer is, from 0 to 1.
 
+// The charts of a page: as much of the last hour as there is, in steps that a person thinks in.
 // lines: { name, values, tone }, each value at its time; format: how a value is written.
-export function chart({ id, title, times, lines, format, redraw, minutes, height = 150 }) {
+export function charts({ times }, redraw, list) {
+  const seen = (times[times.length - 1] - times[0]) / 60_000 || 0;
+  const minutes = [5, 15, 30, 60].find((each) => seen <= each) ?? 60;
+  return h(
+    "div",
+    { class: "charts", key: "charts" },
+    list.map((each) => chart({ times, minutes, redraw, ...each })),
+  );
+}
+
+function chart({ id, title, times, lines, format, redraw, minutes, height = 150 }) {
   const now = times.length ? times[times.length - 1] : Date.now();
   const from = now - minutes * 60_000;
   const first = Math.max(0, times.findIndex((time) => time >= from) - 1);

@@ -110,6 +110,15 @@ export function tiles(facts) {
   );
 }
 
+// Names and values, one beside the other.
+export function facts(list) {
+  return h(
+    "dl",
+    { class: "facts" },
+    list.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
+  );
+}
+
 // columns: { name, cell(row) }, and what they are: number, wide, tight, head (names the row), acts (buttons).
 // Rows are told apart by key(row); open(row) is what is shown below one.
 export function table({ label, columns, rows, key, empty, open }) {

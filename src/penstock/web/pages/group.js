@@ -36,6 +36,8 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       shown.waitsAsked = Date.now();
       shown.waits = await History.of(topic, name);
     }
+    const { waits } = shown; // What was counted last is shown up to now.
+    waits.add(Date.now(), { latency_half: waits.latency_half.at(-1), latency_most: waits.latency_most.at(-1) });
     const group = await get(path("topics", topic, "groups", name));
     shown.group = group;
     shown.past.add(Date.now(), {

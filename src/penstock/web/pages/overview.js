@@ -1,6 +1,6 @@
 // Everything at a glance: what needs somebody, how fast it goes, every group and every topic.
 
-import { chart } from "../chart.js";
+import { charts } from "../chart.js";
 import { h } from "../dom.js";
 import { bytes, count, plural, rate, span } from "../format.js";
 import { Glance } from "../glance.js";
@@ -37,7 +37,7 @@ export function overviewPage({ redraw }) {
       }),
       alerts(groups, topics),
       figures(),
-      charts(redraw),
+      history(redraw),
       section("Groups", { note: groups.length ? plural(groups.length, "group") : "" }, groupTable(groups)),
       section("Topics", { note: plural(visible.length, "topic") }, topicTable(visible)),
     ];
@@ -173,15 +173,10 @@ function figures() {
   ]);
 }
 
-function charts(redraw) {
+function history(redraw) {
   const past = glance.history;
-  const minutes = spanOf(past);
-  const shared = { times: past.times, redraw, minutes };
-  return h(
-    "div",
-    { class: "charts", key: "charts" },
-    chart({
-      ...shared,
+  return charts(past, redraw, [
+    {
       id: "rates",
       title: "Rates",
       format: rate,
@@ -190,9 +185,8 @@ function charts(redraw) {
         { name: "acked", values: past.rate("acked"), tone: "second" },
         { name: "failed", values: past.rate("failed"), tone: "third" },
       ],
-    }),
-    chart({
-      ...shared,
+    },
+    {
       id: "latency",
       title: "From publish to delivery",
       format: span,
@@ -200,28 +194,20 @@ function charts(redraw) {
         { name: "99 %", values: past.latency_most, tone: "fourth" },
         { name: "half", values: past.latency_half, tone: "second" },
       ],
-    }),
-    chart({
-      ...shared,
+    },
+    {
       id: "backlog",
       title: "Messages that wait",
       format: count,
       lines: [{ name: "waiting", values: past.waiting, tone: "first" }],
-    }),
-    chart({
-      ...shared,
+    },
+    {
       id: "oldest",
       title: "Oldest message that waits",
       format: span,
       lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }],
-    }),
-  );
-}
-
-// As much of the last hour as there is, in steps that a person thinks in.
-export function spanOf(past) {
-  const seen = (past.times[past.times.length - 1] - past.times[0]) / 60_000 || 0;
-  return [5, 15, 30, 60].find((minutes) => seen <= minutes) ?? 60;
+    },
+  ]);
 }
 
 // Groups.

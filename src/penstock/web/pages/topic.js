@@ -1,14 +1,14 @@
 // One topic: its numbers, its messages, its groups, its partitions and lanes, its settings.
 
 import { get, path, remove } from "../api.js";
-import { chart } from "../chart.js";
+import { charts } from "../chart.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { bytes, count, exactly, plural, rate, spanMs } from "../format.js";
 import { History } from "../glance.js";
-import { bar, button, field, heading, section, table, tiles } from "../widgets.js";
+import { bar, button, facts, field, heading, section, table, tiles } from "../widgets.js";
 import { Browse } from "./browse.js";
-import { groupTable, spanOf } from "./overview.js";
+import { groupTable } from "./overview.js";
 import { publishForm } from "./publish.js";
 
 const TABS = ["Messages", "Groups", "Partitions", "Settings"];
@@ -56,33 +56,25 @@ export function topicPage({ parts: [name], redraw, refresh }) {
         ["Scheduled", count(topic.scheduled)],
         ["Duplicates", count(topic.duplicates), "refused"],
       ]),
-      h(
-        "div",
-        { class: "charts", key: "charts" },
-        chart({
+      charts(past, redraw, [
+        {
           id: `topic ${name} rates`,
           title: "Rates",
-          times: past.times,
-          minutes: spanOf(past),
-          redraw,
           format: rate,
           height: 120,
           lines: [
             { name: "published", values: past.rate("published"), tone: "first" },
             { name: "acked", values: past.rate("acked"), tone: "second" },
           ],
-        }),
-        chart({
+        },
+        {
           id: `topic ${name} depth`,
           title: "Messages that wait",
-          times: past.times,
-          minutes: spanOf(past),
-          redraw,
           format: count,
           height: 120,
           lines: [{ name: "waiting", values: past.waiting, tone: "first" }],
-        }),
-      ),
+        },
+      ]),
       tabs(tab),
       content(tab),
     ];
@@ -220,15 +212,7 @@ function settings(topic) {
                 : String(value);
     return [name.replace(/_ms$/, "").replaceAll("_", " "), written];
   });
-  return section(
-    "Settings",
-    { note: "change them with penstock topic alter, or PATCH" },
-    h(
-      "dl",
-      { class: "facts" },
-      shown.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))),
-    ),
-  );
+  return section("Settings", { note: "change them with penstock topic alter, or PATCH" }, facts(shown));
 }
 
 function deleteTopic(name) {
