@@ -12,7 +12,7 @@ COMPILED := PYTHONPATH=$(CURDIR)/.compiled/src
 PYTEST := $(BIN)/pytest
 PARALLEL := -n 2 --dist worksteal
 # The tests that run both interpreted and compiled.
-CORE := tests/unit tests/property
+CORE := tests/unit tests/property tests/client
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-interpreted test-compiled test-spark check static format format-check lint types \

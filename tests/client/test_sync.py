@@ -64,9 +64,9 @@ def test_a_future_has_the_error(server: VirtualServer) -> None:
             broker.publish_nowait("orders", b"x", acks="some")  # type: ignore[arg-type]
 
 
-def test_a_full_buffer_refuses_at_once(server: VirtualServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.client.publisher.BUFFER_BYTES_MAX", 3000)
+def test_a_full_buffer_refuses_at_once(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
+        broker._client.publisher.buffer_bytes_max = 3000
         going = threading.Event()
         broker._portal.post(going.wait)  # type: ignore[arg-type]  # The loop is busy elsewhere.
         broker.publish_nowait("orders", b"x" * 2000)

@@ -36,7 +36,7 @@ from penstock.wire.native import (
 )
 from penstock.wire.native_bodies import decode_error_frame
 
-SILENCE_S: Final = 10.0  # Then a ping; after as long again, the connection is taken for dead.
+SILENCE_S = 10.0  # Then a ping; after as long again, the connection is taken for dead.  (Tests set it.)
 CLOSE_S: Final = 1.0  # For the server to take what was sent.
 CONNECT_S: Final = 5.0  # For one attempt: a host that does not answer at all is tried again.
 

@@ -70,6 +70,7 @@ class Publisher:
         self.facts = Facts(session, clock, random)
         self._linger_ms = linger_ms
         self._senders: dict[str, Sender] = {}
+        self.buffer_bytes_max = BUFFER_BYTES_MAX
         self._buffered = 0  # Bytes that were published and are not answered.
         self._lock = threading.Lock()  # Of that number alone: the sync client reserves in its own threads.
 
@@ -77,8 +78,8 @@ class Publisher:
         """Make room for messages, from any thread; returns the bytes to give back."""
         size = size_of(messages)
         with self._lock:
-            if self._buffered and self._buffered + size > BUFFER_BYTES_MAX:
-                raise QueueFull(what="the client's publish buffer", limit=BUFFER_BYTES_MAX)
+            if self._buffered and self._buffered + size > self.buffer_bytes_max:
+                raise QueueFull(what="the client's publish buffer", limit=self.buffer_bytes_max)
             self._buffered += size
         return size
 
@@ -86,7 +87,7 @@ class Publisher:
         with self._lock:
             self._buffered -= size
 
-    def start(self, topic: str, messages: list[Any], acks: int) -> "asyncio.Future[list[Receipt]]":
+    def start(self, topic: Any, messages: list[Any], acks: int) -> "asyncio.Future[list[Receipt]]":
         """Begin to publish; the future has a receipt for each message."""
         future: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
 
@@ -101,7 +102,7 @@ class Publisher:
         self.publish(topic, messages, self.reserve(messages), acks, then)
         return future
 
-    def publish(self, topic: str, messages: list[Any], size: int, acks: int, then: Then) -> None:
+    def publish(self, topic: Any, messages: list[Any], size: int, acks: int, then: Then) -> None:
         """Begin to publish what room was made for; ``then`` hears the end."""
 
         def ended(receipts: list[Receipt], error: BaseException | None) -> None:
