@@ -12,7 +12,7 @@ from benchmarks.peers.plots import plot
 from benchmarks.peers.rows import Measured, Outcome, Row, best, rows
 from benchmarks.peers.systems import SYSTEMS, System
 from benchmarks.peers.workloads import WORKLOADS, Figures, Workload
-from benchmarks.report import text_table
+from benchmarks.report import text_table, write_between
 
 FOLDER = ROOT / "docs" / "benchmarks"
 README = ROOT / "README.md"
@@ -151,17 +151,10 @@ def _beside(mine: Row, other: Row | None) -> list[str]:
 def write(outcome: Outcome, folder: Path = FOLDER, readme: Path = README) -> None:
     """The JSON, the plots, the page, and the summary in the README."""
     (folder / "peers.json").write_text(json.dumps(_plain(outcome), indent=1) + "\n")
-    _between(folder / "peers.md", page(outcome))
+    write_between(folder / "peers.md", BEGIN, page(outcome), END)
     short = "\n".join(["", *summary(outcome), "", f"{outcome.machine['date']}, {facts(outcome)}", ""])
-    _between(readme, short)
+    write_between(readme, BEGIN, short, END)
     plot(rows(outcome.measured), folder / "peers")
-
-
-def _between(path: Path, inner: str) -> None:
-    head, _, rest = path.read_text().partition(BEGIN)
-    _, found, tail = rest.partition(END)
-    assert found, f"{path.name} has two marks, and the tables go between them"
-    path.write_text(f"{head}{BEGIN}{inner}{END}{tail}")
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from benchmarks.machine import cpu_seconds, resident_bytes
+from benchmarks.processes import said_until_ready
+
 START_S = 60.0
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 Command = Callable[[Path, int], list[str]]
@@ -35,16 +36,11 @@ class Started:
 
     def resident_mb(self) -> float:
         """The memory of it and its children."""
-        pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self._family()]
-        return sum(pages) * PAGE_BYTES / 1e6
+        return sum(map(resident_bytes, self._family())) / 1e6
 
     def cpu_s(self) -> float:
         """What they used of the CPU."""
-        total = 0
-        for pid in self._family():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-        return total / TICKS
+        return sum(map(cpu_seconds, self._family()))
 
     def _family(self) -> list[int]:
         found = [self.process.pid] if self.process else []
@@ -84,15 +80,16 @@ def started(
 
 
 def _told(process: subprocess.Popen[str], name: str) -> str:
-    lines: dict[str, str] = {}
-    assert process.stdout is not None
-    while "ready" not in lines:
-        line = process.stdout.readline()
-        if not line:
-            return ""
-        first, _, rest = line.strip().partition(" ")
-        lines[first] = rest
-    return lines[name]
+    def line() -> str:
+        assert process.stdout is not None
+        if read := process.stdout.readline():
+            return read.strip()
+        raise EOFError
+
+    try:
+        return said_until_ready(line)[name]
+    except EOFError:  # It has ended.
+        return ""
 
 
 def _reached(process: subprocess.Popen[str], port: int, address: str) -> str:
