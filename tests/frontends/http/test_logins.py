@@ -74,6 +74,18 @@ async def test_only_admins_see_where_the_server_keeps_its_files(secured: Place) 
     assert (of_one_topic.json["directory"], glance.json["broker"]["directory"]) == ("", "")
 
 
+async def test_whoever_may_read_may_look_for_a_key(secured: Place) -> None:
+    await secured.broker.publish("orders", b"x", key="anna")
+
+    found = [
+        await secured.ask("GET", "/v1/topics/orders/messages?key=anna", headers=await bearer(secured, role))
+        for role in ("reader", "consumer", "admin", "producer")
+    ]
+
+    assert [len(answer.json.get("messages", [])) for answer in found] == [1, 1, 1, 0]
+    assert found[-1].code == "FORBIDDEN"
+
+
 async def furnish(http: Place) -> dict[str, str]:
     """All that the examples name; what stands in paths, by path parameter."""
     await http.broker.publish("orders", b"x", partition=0)

@@ -86,8 +86,8 @@ async def _with_key(call: Call, wanted: Browse, key: str) -> Browsed:
     if wanted.last is not None:
         raise RequestInvalid(part="query", why="a search by key has a limit, and no last")
     data = key.encode()
-    _, settings = await call.run(call.operations.metadata(call.topic))
-    partition = place(call.topic, wanted.partition, data, settings.partitions)
+    topic = await call.run(call.operations.describe_topic(call.topic))
+    partition = place(call.topic, wanted.partition, data, len(topic.partitions))
     found = await _read(call, wanted, partition, wanted.offset, SCAN_MESSAGES_MAX)
     fitting = [message for message in found if message.key == data]
     if len(fitting) > wanted.limit:

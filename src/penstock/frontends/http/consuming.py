@@ -6,7 +6,7 @@ lease go to the broker as one run, which it takes or refuses as a whole; a run
 that is refused is tried again message by message, so each has its own result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -94,7 +94,7 @@ class Extend(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
     duration: Duration
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """What became of one receipt."""
 
     receipt: str
@@ -131,41 +131,45 @@ async def receive(call: Call) -> Received:
 
 def lent(call: Call, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
     """The messages of leases, with their receipts."""
-    topic = call.topic
     found: list[Lent] = []
     for batch in batches:
-        partition, records = batch.partition, batch.records
-        receipts: Sequence[str | None] = [None] * len(records)
+        receipts: Sequence[str | None] = [None] * len(batch.records)
         if batch.lease >= 0:
-            offsets = [record.offset for record in records]
-            receipts = call.shared.receipts.write(consumer, partition, batch.lease, offsets)
-        found += [
-            _lent(topic, batch, record, receipt, way)
-            for record, receipt in zip(records, receipts, strict=True)
-        ]
+            offsets = [record.offset for record in batch.records]
+            receipts = call.shared.receipts.write(consumer, batch.partition, batch.lease, offsets)
+        found += _lent(call.topic, batch, receipts, way)
     return found
 
 
-def _lent(topic: str, batch: LeasedBatch, record: Record, receipt: str | None, way: As) -> Lent:
-    key = record.key
-    text = None if key is None else text_of(key)
-    value, shown, document = value_fields(record.value, way)
-    return Lent(
-        key=text,
-        key_base64=UNSET if key is None or text is not None else key,
-        headers=_headers(record) if record.headers else {},
-        value=value,
-        text=shown,
-        json=document,
-        id=f"{topic}:{batch.partition}:{record.offset}",
-        topic=topic,
-        partition=batch.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        priority=LANE_NAMES[lane_of(record.attributes)],
-        attempt=batch.attempt,
-        receipt=receipt,
-    )
+def _lent(topic: str, batch: LeasedBatch, receipts: Sequence[str | None], way: As) -> Iterator[Lent]:
+    """The messages of one lease: the inner loop of a receive, so what they have in common is found once."""
+    partition, attempt = batch.partition, batch.attempt
+    attributes, priority = -1, ""
+    for record, receipt in zip(batch.records, receipts, strict=True):
+        if record.attributes != attributes:
+            attributes = record.attributes
+            priority = LANE_NAMES[lane_of(attributes)]
+        offset, key, headers = record.offset, record.key, record.headers
+        text = None if key is None else text_of(key)
+        value, shown, document = (
+            (record.value, UNSET, UNSET) if way == "base64" else value_fields(record.value, way)
+        )
+        yield Lent(
+            key=text,
+            key_base64=UNSET if key is None or text is not None else key,
+            headers=_headers(record) if headers else {},
+            value=value,
+            text=shown,
+            json=document,
+            id=f"{topic}:{partition}:{offset}",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp=record.timestamp,
+            priority=priority,
+            attempt=attempt,
+            receipt=receipt,
+        )
 
 
 def _headers(record: Record) -> dict[str, str]:
@@ -222,11 +226,12 @@ async def _answer(call: Call, act: Act) -> Answered:
         await call.run(act(_holder(call, held[0]), [_run(held[0])]))
         return Answered([Result(told.receipt, True)])
     outcomes = await _answer_all(call, list(dict.fromkeys(told.receipts or [])), act)
-    return Answered([_result(receipt, error) for receipt, error in outcomes.items()])
-
-
-def _result(receipt: str, error: PenstockError | None) -> Result:
-    return Result(receipt, True) if error is None else Result(receipt, False, problem(error))
+    return Answered(
+        [
+            Result(receipt, True) if error is None else Result(receipt, False, problem(error))
+            for receipt, error in outcomes.items()
+        ]
+    )
 
 
 async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
