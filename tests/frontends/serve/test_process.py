@@ -347,3 +347,30 @@ def switches(pid: int) -> int:
         for line in status.read_text().splitlines()
         if line.startswith("voluntary_ctxt_switches")
     )
+
+
+def test_what_is_loaded_is_no_work_for_the_garbage_collector() -> None:
+    """Looking at it would stop all connections for 20 ms, again and again."""
+    program = """
+import gc, os, signal
+from penstock.frontends.config import ListenSettings, ServerConfig, ServerSettings
+from penstock.frontends.serve import run
+
+def ready(addresses, key):
+    print(gc.get_freeze_count() > 10 * len(gc.get_objects()))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+listen = ListenSettings(native="0", text="off", status="off", http="0", kafka="0")
+run(ServerConfig(server=ServerSettings(data=":memory:"), listen=listen), ready)
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+    assert done.stdout == "True\n"
