@@ -108,7 +108,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         facts = dict(line.split(maxsplit=1) for line in iter(process.stdout.readline, "ready\n"))
         yield facts["native"].strip()
         process.terminate()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()

@@ -91,7 +91,7 @@ def test_following_prints_what_comes_until_it_is_interrupted(server: str) -> Non
         broker.publish("news", b"second")
         second = stdout_of(process)
         process.send_signal(signal.SIGINT)
-        code = process.wait(20)
+        code = process.wait(60)
 
         assert (first, second) == (b"first\n", b"second\n")
         assert code == 130
@@ -107,7 +107,7 @@ def test_a_reader_that_has_seen_enough_ends_it(server: str) -> None:
         stdout_of(process)
         assert process.stdout is not None
         process.stdout.close()
-        code = process.wait(20)
+        code = process.wait(60)
         assert process.stderr is not None
         assert process.stderr.read() == b""
 
@@ -144,7 +144,7 @@ def test_a_line_is_published_before_the_next_one_is_written(server: str) -> None
             process.stdin.close()
             [rest] = consumer.receive(wait="20s")
         assert rest.value == b"half a "
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def shown_on_a_terminal(server: str, *arguments: str, **variables: str) -> str:
@@ -159,7 +159,7 @@ def shown_on_a_terminal(server: str, *arguments: str, **variables: str) -> str:
                 shown += os.read(ours, 65536)
             except OSError:  # The other end is closed, which is how a terminal says that all is read.
                 break
-        process.wait(20)
+        process.wait(60)
     os.close(ours)
     return shown.decode()
 

@@ -49,7 +49,7 @@ def test_a_long_command_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> 
 
     with Progress("working", total=200, unit="messages") as bar:
         bar.advance(50)
-        assert terminal.drawn.wait(10)
+        assert terminal.drawn.wait(60)
         bar.advance(50)
 
     assert "messages" in terminal.getvalue()
@@ -64,7 +64,7 @@ def test_without_a_total_it_shows_that_something_goes_on(
     monkeypatch.setattr(progress, "SHOW_AFTER_S", 0.0)
 
     with Progress("working", unit=unit):
-        assert terminal.drawn.wait(10)
+        assert terminal.drawn.wait(60)
 
 
 def test_where_nobody_looks_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from penstock.wire.native_bodies import (
 )
 from penstock.wire.records import encode_values, place_batch, read_header
 
-PATIENCE_S = 10  # Far more than anything takes; a test that fails ends.
+PATIENCE_S = 60  # Far more than anything takes; a test that fails ends.
 WELCOME = Welcome(
     version=1,
     server="scripted",

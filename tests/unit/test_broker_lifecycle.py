@@ -118,9 +118,9 @@ def test_a_loop_over_a_consumer_ends_when_another_thread_closes_it() -> None:
 
         thread = threading.Thread(target=work)
         thread.start()
-        assert waiting.wait(10)
+        assert waiting.wait(60)
         consumer.close()
-        thread.join(10)
+        thread.join(60)
 
         assert not thread.is_alive()
         assert seen == [b"0", b"1"]
@@ -153,7 +153,7 @@ def test_loops_and_waiting_receives_end_when_the_broker_is_closed() -> None:
         pass
     broker.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
 
     assert sorted(ended) == ["loop", "receive", "stream"]
 
@@ -174,7 +174,7 @@ def test_a_publish_that_waits_for_room_ends_when_the_broker_is_closed() -> None:
     while not broker._core.state.topics["orders"].waiters:
         pass
     broker.close()
-    thread.join(10)
+    thread.join(60)
 
     assert ended == ["publish"]
 
@@ -195,7 +195,7 @@ def test_a_publish_that_waits_for_room_ends_when_the_topic_is_deleted() -> None:
         while not broker._core.state.topics["orders"].waiters:
             pass
         broker.delete_topic("orders")
-        thread.join(10)
+        thread.join(60)
 
     assert ended == ["publish"]
 
@@ -218,7 +218,7 @@ def test_a_redrive_at_a_rate_ends_when_the_broker_is_closed() -> None:
     while not broker._core.state.topics["orders"].waiters:
         pass
     broker.close()
-    thread.join(10)
+    thread.join(60)
 
     assert ended == ["redrive"]
 
@@ -265,7 +265,7 @@ def test_closing_waits_for_a_disk_thread_that_has_something_to_tell(
 
     def tell_late() -> None:
         synced.set()
-        closing.wait(10)
+        closing.wait(60)
 
     end_thread = commit.close
 
@@ -278,10 +278,10 @@ def test_closing_waits_for_a_disk_thread_that_has_something_to_tell(
     broker.publish("t", b"x")
     commit.mark(broker._core.state.topics["t"].partitions[0].log)
     commit.kick()
-    assert synced.wait(10)
+    assert synced.wait(60)
     closer = threading.Thread(target=broker.close, daemon=True)
     closer.start()
-    closer.join(10)
+    closer.join(60)
     assert not closer.is_alive(), "close and the disk thread wait for each other"
 
 
@@ -404,7 +404,7 @@ async def test_an_async_loop_ends_when_its_consumer_is_closed() -> None:
         task = asyncio.ensure_future(work())
         await broker.advance("1m")
         await consumer.close()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
         assert seen == [b"0", b"1"]
 
@@ -421,7 +421,7 @@ async def test_a_consumer_with_full_hands_goes_on_when_another_task_acks() -> No
 
         await first.ack()
 
-        assert [message.value for message in await asyncio.wait_for(task, 10)] == [b"1"]
+        assert [message.value for message in await asyncio.wait_for(task, 60)] == [b"1"]
 
 
 async def test_an_async_close_ends_who_waits() -> None:
@@ -436,7 +436,7 @@ async def test_an_async_close_ends_who_waits() -> None:
     ]
     await asyncio.wait(tasks, timeout=0.01)
 
-    await asyncio.wait_for(broker.close(), 10)
+    await asyncio.wait_for(broker.close(), 60)
 
     for task in tasks:
         with pytest.raises(Closed):

@@ -13,7 +13,7 @@ from penstock.log.log import Log, LogConfig
 from penstock.testing.files import Fault, FaultyFiles
 from penstock.wire.records import encode_values
 
-PATIENCE_S = 20  # Far beyond what any of these takes; a test that waits so long has failed.
+PATIENCE_S = 60  # Far beyond what any of these takes; a test that waits so long has failed.
 
 
 class GatedFile(MemoryFile):

@@ -330,7 +330,7 @@ def test_a_signal_lets_the_run_finish_its_batch(penstock: TestBroker, number: si
 
     def work(context: Context) -> None:
         os.kill(os.getpid(), number)
-        assert context.stopping.wait(10)
+        assert context.stopping.wait(60)
         context.progress.advance(records=1)
 
     last = run_toy(penstock, work)
@@ -356,7 +356,7 @@ def test_a_run_is_stopped_through_the_topic(penstock: TestBroker, monkeypatch: p
 
     def work(context: Context) -> None:
         states.ask_to_stop(penstock, states.runs(penstock)["toy"], by="there", now_ms=NOW_MS)
-        assert context.stopping.wait(10)
+        assert context.stopping.wait(60)
         while states.runs(penstock)["toy"].state != "stopping":
             seen.wait(0.001)
 

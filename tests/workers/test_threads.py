@@ -36,7 +36,7 @@ async def test_there_are_never_more_than_its_size() -> None:
 
     def call() -> None:
         names.add(threading.current_thread().name)
-        gate.wait(10)
+        gate.wait(60)
 
     futures = [threads.run(call) for _ in range(5)]
     gate.set()
@@ -51,7 +51,7 @@ async def test_who_stops_waiting_does_not_stop_the_call() -> None:
     gate, ended = threading.Event(), threading.Event()
 
     def call() -> None:
-        gate.wait(10)
+        gate.wait(60)
         ended.set()
 
     threads.run(call).cancel()
@@ -74,7 +74,7 @@ async def test_threads_end_when_the_pool_is_closed() -> None:
     thread = await threads.run(threading.current_thread)
 
     threads.close()
-    thread.join(10)
+    thread.join(60)
 
     assert not thread.is_alive()
 
@@ -85,12 +85,12 @@ def test_a_call_that_ends_after_its_loop_has_nobody_to_tell() -> None:
 
     async def begin() -> threading.Thread:
         thread = await threads.run(threading.current_thread)
-        threads.run(lambda: gate.wait(10))
+        threads.run(lambda: gate.wait(60))
         return thread
 
     thread = asyncio.run(begin())
     gate.set()
     threads.close()
-    thread.join(10)
+    thread.join(60)
 
     assert not thread.is_alive()

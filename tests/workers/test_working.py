@@ -162,7 +162,7 @@ async def test_a_plain_function_works_in_threads_and_answers_from_there(time: Vi
     @app.worker("orders", concurrency=3)
     def handle(message: penstock.WorkerMessage) -> None:
         threads.add(threading.current_thread().name)
-        together.wait(10)  # All three run at once, or this raises.
+        together.wait(60)  # All three run at once, or this raises.
         match message.value:
             case b"ack":
                 message.extend("1m")
@@ -320,7 +320,7 @@ async def test_a_thread_that_takes_too_long_keeps_its_slot_and_its_answer_does_n
     def handle(message: penstock.WorkerMessage) -> None:
         attempts.append(message.attempt)
         entered.set()
-        gate.wait(10)
+        gate.wait(60)
 
     async with app.running(time.broker):
         await time.settles()

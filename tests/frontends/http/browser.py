@@ -15,7 +15,7 @@ from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 CUTS = ("closed", "reset", "half closed")  # How a connection may end.
 
 

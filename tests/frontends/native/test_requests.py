@@ -548,7 +548,7 @@ async def test_draining_answers_what_was_read_and_closes(tmp_path: Path) -> None
         peer.send(native.encode_publish(2, "orders", version, 2, [(0, data)]) + native.frame(native.PING, 3))
         assert await answer(peer) == (3, (3).to_bytes(4, "big"))
 
-        await asyncio.wait_for(place.listener.drain(), 5)
+        await asyncio.wait_for(place.listener.drain(), 60)
 
         answers = dict([await answer(peer), await answer(peer)])
         assert native.decode_published(answers[2])[0][0].offset == 0
@@ -565,7 +565,7 @@ async def test_draining_gives_back_what_consumers_hold() -> None:
         consumer = (await peer.open("orders")).consumer
         assert len(await peer.receive(consumer)) == 1
 
-        await asyncio.wait_for(place.listener.drain(), 5)
+        await asyncio.wait_for(place.listener.drain(), 60)
 
         await until(lambda: len(place.listener.shared.lobby) == 0)
         assert (await place.broker.describe_group("orders", "g")).in_flight == 0
@@ -574,7 +574,7 @@ async def test_draining_gives_back_what_consumers_hold() -> None:
 @both_loops
 async def test_a_connection_that_comes_while_the_server_drains_is_closed() -> None:
     async with serving() as place:
-        await asyncio.wait_for(place.listener.drain(), 5)
+        await asyncio.wait_for(place.listener.drain(), 60)
 
         peer = await place.connect()
 

@@ -18,7 +18,7 @@ from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
 from penstock.testing import ManualClock
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 class Secured:

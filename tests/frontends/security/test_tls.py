@@ -29,7 +29,7 @@ from penstock.frontends.serve import Server
 FOLDER = Path(__file__).parents[2] / "data" / "tls"
 CERTIFICATE = str(FOLDER / "certificate.pem")
 TLS = TlsSettings(certificate=CERTIFICATE, key=str(FOLDER / "key.pem"))
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-PATIENCE_S = 20  # Far more than anything takes; a test that fails ends.
+PATIENCE_S = 60  # Far more than anything takes; a test that fails ends.
 FREE = (
     "--native",
     "127.0.0.1:0",

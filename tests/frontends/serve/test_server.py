@@ -26,7 +26,7 @@ async def ask(place: tuple[str, int], line: str) -> str:
     """One line of the text protocol, and its answer."""
     reader, writer = await asyncio.open_connection(*place)
     writer.write(f"{line}\n".encode())
-    answer = await asyncio.wait_for(reader.readline(), 5)
+    answer = await asyncio.wait_for(reader.readline(), 60)
     writer.close()
     return answer.decode().rstrip("\n")
 
@@ -175,7 +175,7 @@ async def test_who_does_not_end_is_cut(tmp_path: Path) -> None:
     await server.stop()
 
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-        await asyncio.wait_for(reader.readexactly(20_000_000), 5)
+        await asyncio.wait_for(reader.readexactly(20_000_000), 60)
     writer.close()
 
 
@@ -212,10 +212,10 @@ async def test_the_http_listener_is_served_and_ended_with_the_others() -> None:
     async with await Server.open(config(listen=listen)) as server:
         reader, writer = await asyncio.open_connection(*server.addresses["http"])
         writer.write(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n")
-        first = await asyncio.wait_for(reader.readline(), 5)
+        first = await asyncio.wait_for(reader.readline(), 60)
         assert (await server.broker.stats()).connections == 1
 
     assert first == b"HTTP/1.1 200 OK\r\n"
-    assert (await asyncio.wait_for(reader.read(), 5)).endswith(b"}")
+    assert (await asyncio.wait_for(reader.read(), 60)).endswith(b"}")
     writer.close()
     await writer.wait_closed()

@@ -15,7 +15,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.status.server import StatusListener
 from penstock.testing import AsyncTestBroker
 
-PATIENCE_S = 5
+PATIENCE_S = 60
 LIMITS = msgspec.structs.replace(LimitSettings(), status_head_bytes_max=1000, status_timeout_ms=50)
 
 

@@ -15,7 +15,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.text.server import TextListener
 from penstock.testing import AsyncTestBroker
 
-PATIENCE_S = 5  # Far more than anything takes; a test that fails ends.
+PATIENCE_S = 60  # Far more than anything takes; a test that fails ends.
 SETTINGS = ServerConfig()
 
 

@@ -131,7 +131,7 @@ async def test_draining_does_what_has_arrived_and_closes(door: Any) -> None:
 
     client.send("".join(f"PRODUCE other 0 {number}\n" for number in range(20)))
     first = await client.line()  # All of it has arrived then: it was one packet.
-    await asyncio.wait_for(door.listener.drain(), 5)
+    await asyncio.wait_for(door.listener.drain(), 60)
 
     answers = [first, *(await client.rest()).splitlines()]
     assert answers == [f"OK Published other:0:{number}" for number in range(20)]
@@ -151,7 +151,7 @@ async def test_draining_waits_for_what_is_in_hand(door: Any, monkeypatch: pytest
     monkeypatch.setitem(commands.COMMANDS, "WAIT", commands.Command("", 0, 0, "", wait))
     client = await door.connect()
     client.send("WAIT\nPRODUCE orders 0 one\n")
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 60)
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(door.listener.drain())
@@ -175,7 +175,7 @@ async def test_what_does_not_end_can_be_cut(door: Any, monkeypatch: pytest.Monke
         await asyncio.wait_for(door.listener.drain(), 0.01)
     door.listener.abort()
 
-    await asyncio.wait_for(door.listener.drain(), 5)
+    await asyncio.wait_for(door.listener.drain(), 60)
     assert door.connections.count == 0
 
 
@@ -195,7 +195,7 @@ async def test_a_client_that_never_reads_the_rest_is_cut(
         client.writer.write_eof()
         await door.gone()
 
-        await asyncio.wait_for(connection._gone.wait(), 5)
+        await asyncio.wait_for(connection._gone.wait(), 60)
         assert door.connections.count == 0
 
 
@@ -220,7 +220,7 @@ async def test_publishes_that_arrive_together_wait_for_the_disk_together(
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
 
         writer.write(b"".join(b"PRODUCE orders 0 %d\n" % number for number in range(640)) + b"QUIT\n")
-        answers = await asyncio.wait_for(reader.read(), 5)
+        answers = await asyncio.wait_for(reader.read(), 60)
 
         writer.close()
         server.close()
