@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -27,9 +27,10 @@ from tests.frontends.kafka.test_logins import PASSWORD, login
 
 from penstock.access import Grant, Quota
 from penstock.errors import Unauthenticated
+from penstock.frontends.kafka.authorized import NOT_ASKED
 from penstock.frontends.security.identity import Credentials
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import acls, quotas, scram
+from penstock.wire.kafka.messages import acls, group_admin, quotas, scram
 
 ANYTHING: Any = None  # Which its types do not know.
 EVERYTHING = AclBindingFilter(
@@ -191,6 +192,43 @@ def test_without_logins_there_are_no_acls(kafka: Server) -> None:
         for version in versions(acls.DescribeAclsRequest):
             answer = raw.ask(all_acls(), acls.DescribeAclsResponse, version)
             assert answer.error_code == Code.SECURITY_DISABLED
+
+
+def test_who_asks_is_told_what_it_may_do(guarded: Server) -> None:
+    """The fixture's berta reads logs; here she may also write to orders."""
+    guarded.run(guarded.broker.create_topic("logs"))
+    may_write = [Grant(role="reader", topics=["logs"]), Grant(role="producer", topics=["orders"])]
+    guarded.run(guarded.broker.set_user("berta", PASSWORD, may_write))
+
+    def told(user: str, topic: str) -> set[str]:
+        client = admin(guarded, user)
+        topics = TopicCollection([topic])
+        asked: Any = client.describe_topics(topics, include_authorized_operations=True)
+        return {operation.name for operation in asked[topic].result(timeout=10).authorized_operations}
+
+    looking = {"DESCRIBE", "DESCRIBE_CONFIGS"}
+    assert told("berta", "logs") == {*looking, "READ"}
+    assert told("berta", "orders") == {*looking, "WRITE"}
+    assert told("root", "orders") == {
+        *looking, "READ", "WRITE", "CREATE", "DELETE", "ALTER", "ALTER_CONFIGS",
+    }  # fmt: skip
+    client = admin(guarded)
+    cluster = client.describe_cluster(include_authorized_operations=True).result(timeout=10)
+    assert AclOperation.ALTER in cluster.authorized_operations
+
+
+@pytest.mark.parametrize("version", [2, 3, 6])
+def test_who_does_not_ask_is_not_told(kafka: Server, version: int) -> None:
+    kafka.run(kafka.broker.create_topic("orders"))
+    kafka.run(kafka.broker.create_group("orders", "billing", kind="stream"))
+    with Raw(kafka) as raw:
+        asked = group_admin.DescribeGroupsRequest(groups=["billing"])
+        [group] = raw.ask(asked, group_admin.DescribeGroupsResponse, version).groups
+        assert group.authorized_operations == NOT_ASKED
+        if version > 2:
+            asked.include_authorized_operations = True
+            [group] = raw.ask(asked, group_admin.DescribeGroupsResponse, version).groups
+            assert group.authorized_operations == sum(1 << number for number in (3, 6, 8, 10, 11))
 
 
 def test_what_admins_do_to_users_is_in_the_audit_log(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ a quorum of one that has always been led by it."""
 from typing import Final
 
 from penstock.broker.at_once import now
+from penstock.frontends.kafka.authorized import ON_CLUSTER, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.session import CLUSTER, NODE
 from penstock.wire.kafka.codes import Code
@@ -46,6 +47,9 @@ def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterRespo
         controller_id=NODE,
         endpoint_type=call.request.endpoint_type,
         brokers=[DescribeClusterBroker(broker_id=NODE, host=host, port=port)],
+        cluster_authorized_operations=authorized(
+            call, ON_CLUSTER, asked=call.request.include_cluster_authorized_operations
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.broker.at_once import now
 from penstock.errors import PenstockError
+from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import words_of
 from penstock.frontends.kafka.groups import group_code
@@ -103,6 +104,9 @@ def _describe(call: Call[ConsumerGroupDescribeRequest], name: str) -> DescribedG
         assignment_epoch=state.epoch,
         assignor_name=state.assignor,
         members=[_member(member, call.session.names) for member in state.members],
+        authorized_operations=authorized(
+            call, ON_GROUP, group=name, asked=call.request.include_authorized_operations
+        ),
     )
 
 

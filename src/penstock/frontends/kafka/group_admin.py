@@ -6,6 +6,7 @@ group is, on each topic, the queue group of its name."""
 
 from penstock.broker.at_once import now
 from penstock.errors import PenstockError
+from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.groups import group_code
 from penstock.groups.rounds import GroupState
@@ -46,6 +47,9 @@ def _describe(call: Call[DescribeGroupsRequest], name: str) -> DescribedGroup:
         protocol_type=state.protocol_type,
         protocol_data=state.protocol,
         members=_members(state),
+        authorized_operations=authorized(
+            call, ON_GROUP, group=name, asked=call.request.include_authorized_operations
+        ),
     )
 
 

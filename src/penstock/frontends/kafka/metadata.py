@@ -9,6 +9,7 @@ from contextlib import suppress
 from penstock.broker.at_once import now
 from penstock.broker.partitions import Layout
 from penstock.errors import Forbidden, PenstockError, TopicNotFound
+from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import CLUSTER, NODE
@@ -40,6 +41,9 @@ def metadata(call: Call[MetadataRequest]) -> MetadataResponse:
         cluster_id=CLUSTER,
         controller_id=NODE,
         topics=[_described(call, asked) for asked in _asked(call)],
+        cluster_authorized_operations=authorized(
+            call, ON_CLUSTER, asked=call.request.include_cluster_authorized_operations
+        ),
     )
 
 
@@ -70,7 +74,13 @@ def _described(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Meta
         for number in range(layout.partitions)
     ]
     return MetadataResponseTopic(
-        name=name, topic_id=layout.id, is_internal=name.startswith("__"), partitions=partitions
+        name=name,
+        topic_id=layout.id,
+        is_internal=name.startswith("__"),
+        partitions=partitions,
+        topic_authorized_operations=authorized(
+            call, ON_TOPIC, topic=name, asked=call.request.include_topic_authorized_operations
+        ),
     )
 
 
@@ -135,7 +145,11 @@ def _detailed(
         for number in range(first, end)
     ]
     topic = DescribeTopicPartitionsResponseTopic(
-        name=name, topic_id=layout.id, is_internal=name.startswith("__"), partitions=partitions
+        name=name,
+        topic_id=layout.id,
+        is_internal=name.startswith("__"),
+        partitions=partitions,
+        topic_authorized_operations=authorized(call, ON_TOPIC, topic=name),
     )
     return topic, end if end < layout.partitions else 0
 

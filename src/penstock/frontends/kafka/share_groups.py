@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from penstock.broker.at_once import now
 from penstock.errors import Forbidden, PenstockError
+from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups import group_code
@@ -122,6 +123,9 @@ def _describe(call: Call[ShareGroupDescribeRequest], name: str) -> DescribedGrou
         assignment_epoch=epoch,
         assignor_name="simple",
         members=[_member(member, call.session.names) for member in members],
+        authorized_operations=authorized(
+            call, ON_GROUP, group=name, asked=call.request.include_authorized_operations
+        ),
     )
 
 
