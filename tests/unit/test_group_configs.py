@@ -6,6 +6,7 @@ import pytest
 
 from penstock.broker.operations import LocalOperations
 from penstock.errors import DirectoryUnusable, InvalidName, InvalidValue
+from penstock.groups.beats import Beat
 from penstock.groups.configs import GroupConfig
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
@@ -83,3 +84,19 @@ def test_what_cannot_be_is_refused(said: dict[str, Any]) -> None:
 def test_the_brokers_own_groups_have_no_settings() -> None:
     with TestBroker.open() as broker, pytest.raises(InvalidName):
         alter(broker, "__own", share_lock_ms=5000)
+
+
+def test_members_of_a_consumer_group_keep_to_its_times() -> None:
+    """They hear how often they are to be heard; one that is silent for longer than its session is gone."""
+    with TestBroker.open() as broker:
+        broker.create_topic("orders")
+        alter(broker, "billing", consumer_session_ms=1000, consumer_heartbeat_ms=300)
+        for group in ("billing", "usual"):
+            joins = Beat(member="m", epoch=0, rebalance_timeout_ms=1000, topics=frozenset({"orders"}))
+            told = broker._driver.run(operations(broker).beat_group(group, joins))
+            assert told.interval_ms == (300 if group == "billing" else 2000)
+
+        broker.advance("1.5s")
+
+        assert broker._driver.run(operations(broker).consumer_group("billing")) is None
+        assert broker._driver.run(operations(broker).consumer_group("usual")) is not None
