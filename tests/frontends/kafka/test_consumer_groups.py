@@ -63,11 +63,13 @@ def test_three_members_come_and_go_and_nothing_is_lost_doubled_or_out_of_order(k
     first.stop()
     third.stop()
 
+    assert count >= 10_000
     assert seen.numbers == {partition: list(range(count // 12)) for partition in range(12)}
     never_moved = set(range(12)).difference(*first.taken[:-1])
     assert len(never_moved) >= 4
     for partition in never_moved:
         assert set(seen.readers[partition]) == {"first"}
+        assert sum(partition in given for given in first.given) == 1
 
 
 def test_operators_see_the_group(kafka: Server) -> None:

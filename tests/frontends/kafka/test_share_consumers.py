@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, ShareConsumer
 from tests.frontends.kafka.clients import publish, values
 from tests.frontends.kafka.conftest import Server, serving
 
@@ -317,3 +317,37 @@ def test_members_come_and_go_and_everything_is_accepted_once(kafka: Server) -> N
 
     assert sorted(accepted) == sorted(contents)
     assert (described(kafka).lag, described(kafka).timed_out) == (0, 0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"group.protocol": "consumer"}], ids=["classic", "newer"])
+def test_a_consumer_that_comes_under_that_name_is_refused_and_takes_nothing(
+    kafka: Server, settings: dict[str, Any]
+) -> None:
+    from_the_beginning(kafka)
+    publish(kafka, [b"first"])
+    told = {"bootstrap.servers": kafka.address, "group.id": "billing", "log_level": 0}
+    consumer = Consumer({**told, **settings})
+    with sharing(kafka) as sharer:
+        assert values(take(sharer, 1)) == [b"first"]
+        consumer.subscribe(["orders"])
+        heard = next(found for _ in range(POLLS_MAX) if (found := consumer.poll(0.1)) is not None)
+        consumer.close()
+        publish(kafka, [b"second"])
+        assert values(take(sharer, 1)) == [b"second"]
+
+    refusal = heard.error()
+    assert refusal is not None
+    assert "Inconsistent group protocol" in refusal.str()
+    assert described(kafka).lag == 0
+
+
+def test_a_group_that_is_deleted_under_its_members_begins_anew_at_the_end(kafka: Server) -> None:
+    from_the_beginning(kafka)
+    publish(kafka, [b"before"])
+    with sharing(kafka) as consumer:
+        assert values(take(consumer, 1)) == [b"before"]
+        kafka.run(kafka.broker.delete_group("orders", "billing"))
+        joined(kafka, consumer)
+        publish(kafka, [b"after"])
+
+        assert values(take(consumer, 1)) == [b"after"]
