@@ -185,8 +185,8 @@ def test_a_queue_group_that_is_there_is_changed_and_told_as_it_is(kafka: Server)
 
 
 @pytest.mark.skipif(BILLING is None, reason="this confluent-kafka has no settings of groups")
-def test_confluents_admin_sets_and_reads_a_group(shared: Server) -> None:
-    admin = AdminClient({"bootstrap.servers": shared.address})
+def test_confluents_admin_sets_and_reads_a_group(kafka: Server) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.address})
     entry = ConfigEntry("consumer.session.timeout.ms", "50000", incremental_operation=AlterConfigOpType.SET)
     assert BILLING is not None
     BILLING.add_incremental_config(entry)
