@@ -87,6 +87,7 @@ class Server:
         publish_us, publish_rate = self.measured(publish)
         memory_mb = self._process.resident_mb()
         receive_us, receive_rate = self.measured(receive)
+        time.sleep(IDLE_S)  # What is left to be written down.
         idle = self._cpu_s()
         time.sleep(IDLE_S)
         idle_percent = 100 * (self._cpu_s() - idle) / IDLE_S

@@ -2,8 +2,9 @@
 
 Systems take turns within a round, so that a slow minute of the machine hits
 all of them.  A run that others disturbed is repeated, twice at most, and what
-others used of the CPU stands beside its figures.  A run of more than twenty
-seconds (a million messages into a slow broker) is made once.
+others used of the CPU stands beside its figures.  A run of more than ten
+seconds (delays of ten seconds, a million messages) is made once.  A round that
+would take it beyond 25 minutes is not begun.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.machine import Foreign, describe
-from benchmarks.peers import report
+from benchmarks.peers import clients, report
 from benchmarks.peers.rows import Measured, Outcome
 from benchmarks.peers.servers import NotStartedError, Started
 from benchmarks.peers.systems import SYSTEMS, System
@@ -26,7 +27,8 @@ from benchmarks.peers.workloads import FULL, QUICK, TINY, WORKLOADS, Place, Size
 ROUNDS = 3
 REPEATS = 2  # Of a run that others disturbed; full sizes only.
 FOREIGN_CORES_MAX = 0.5
-LONG_S = 20.0
+LONG_S = 10.0
+BUDGET_S = 25 * 60.0
 
 Cell = tuple[Workload, int]
 
@@ -72,7 +74,13 @@ class Run:
 
     def all(self) -> None:
         """Round by round, system by system."""
+        clients.prepare([each for each in self._systems if each.name not in self.notes])
+        started = time.monotonic()
         for number in range(self._rounds):
+            again_s = sum(each.seconds for each in self.measured if each.seconds <= LONG_S) / max(number, 1)
+            if number and time.monotonic() - started + again_s > BUDGET_S:
+                self.notes["rounds"] = f"{number}, because another would have taken too long"
+                return
             for system in self._systems:
                 if system.name in self.notes:
                     continue

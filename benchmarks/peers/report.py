@@ -152,7 +152,7 @@ def write(outcome: Outcome, folder: Path = FOLDER, readme: Path = README) -> Non
     """The JSON, the plots, the page, and the summary in the README."""
     (folder / "peers.json").write_text(json.dumps(_plain(outcome), indent=1) + "\n")
     write_between(folder / "peers.md", BEGIN, page(outcome), END)
-    short = "\n".join(["", *summary(outcome), "", f"{outcome.machine['date']}, {facts(outcome)}", ""])
+    short = "\n".join(["", *summary(outcome), "", facts(outcome), ""])
     write_between(readme, BEGIN, short, END)
     plot(rows(outcome.measured), folder / "peers")
 

@@ -5,8 +5,8 @@
     memory     it was in the server's memory
 
 What is not installed is left out, with a note.  Settings for memory alone are
-there for W3, W5 and W6, where people choose them; what else a system does is
-told by the row that keeps its messages.
+there for W3 and W6, where people choose them; what else a system does is told
+by the row that keeps its messages.
 """
 
 import os
@@ -25,7 +25,7 @@ from benchmarks.peers.servers import Command, Environment, Started, nothing
 
 Promise = Literal["synced", "written", "memory"]
 Can = Literal["groups", "ack", "nack", "delay"]
-IN_MEMORY = frozenset({"W3", "W5", "W6"})
+IN_MEMORY = frozenset({"W3", "W6"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,7 @@ def _apache(
 
 
 FLUSHED = {"log.flush.interval.messages": "1"}
+BATCHES = frozenset({"W3"})
 SHARE: dict[str, Any] = {  # A group that answers for each message.
     "adapter": "kafka_share:KafkaShareAdapter", "only": frozenset({"W4", "W8"}),
     "can": frozenset({"groups", "ack", "nack"}),
@@ -178,8 +179,8 @@ SYSTEMS: tuple[System, ...] = (
     *_apache("kafka", "written", {}, "acks=all, synced when the system likes, the default"),
     *_apache("kafka-share", "written", {}, "the same by a share consumer", **SHARE),
     _penstock("penstock-memory", "memory", "memory", "durability memory; the blocking client"),
-    _penstock("penstock-async-memory", "memory", "memory", "the client for asyncio", "async", only=IN_MEMORY),
-    _penstock_kafka("penstock-kafka-memory", "memory", "memory", "by confluent-kafka", only=IN_MEMORY),
+    _penstock("penstock-async-memory", "memory", "memory", "the asyncio client", "async", only=BATCHES),
+    _penstock_kafka("penstock-kafka-memory", "memory", "memory", "by confluent-kafka", only=BATCHES),
     _rabbitmq("rabbitmq-transient", "memory", "transient", "transient messages, confirms", only=IN_MEMORY),
     _nats("nats-memory", "memory", "memory", "memory storage", only=IN_MEMORY),
     _redis("redis-memory", "memory", "no", "no append-only file, no snapshots", only=IN_MEMORY),

@@ -40,7 +40,7 @@ class Sizes:
 
 
 FULL = Sizes(
-    seconds=1.5, chunk=1000, latency_s=3.0, backlog=300_000, fan_out=30_000, delayed=100_000,
+    seconds=1.0, chunk=1000, latency_s=2.0, backlog=300_000, fan_out=30_000, delayed=100_000,
     kept=1_000_000, kept_s=60.0, read_back=50_000,
 )  # fmt: skip
 QUICK = Sizes(
@@ -105,7 +105,7 @@ class Place:
 
     def delaying(self) -> Job:
         """Each with a delay."""
-        return self._job("publish_later", count=self.sizes.delayed, seconds=10 * self.sizes.seconds)
+        return self._job("publish_later", count=self.sizes.delayed, seconds=15 * self.sizes.seconds)
 
     def consuming(self, expected: int = 0, group: str = "one", nack_every: int = 0) -> Job:
         """With answers, where the client can answer; without ``expected``, what is published meanwhile."""
@@ -162,7 +162,8 @@ def fan_out(place: Place) -> Figures:
     """One publisher, ten subscribers that each get everything; deliveries a second."""
     groups = [f"group-{number}" for number in range(SUBSCRIBERS)]
     place.make(groups)
-    publisher = place.publishing(place.sizes.chunk, most=place.sizes.fan_out)
+    seconds = place.sizes.seconds / 2  # Ten times as much has to be read.
+    publisher = place.publishing(place.sizes.chunk, most=place.sizes.fan_out, seconds=seconds)
     sent, *seen = place.run(publisher, *(place.consuming(group=group) for group in groups))
     delivered = sum(each["count"] for each in seen)
     seconds = max(each["last"] for each in seen) - sent["started"]
@@ -174,7 +175,9 @@ def latency(place: Place) -> Figures:
     """From when it should have been sent to when it was received, at 1,000 a second; ms."""
     place.make()
     sent, seen = place.run(place.pacing(), place.following())
-    return _late(sent["count"], seen)
+    figures = _late(sent["count"], seen)
+    figures.whole = sent["count"] == int(RATE * place.sizes.latency_s)
+    return figures
 
 
 def delay(place: Place) -> Figures:
