@@ -1,7 +1,7 @@
 """Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
 
-What a transaction is at is what the broker's ledger says, in Kafka's words.  Since a transactional id belongs
-to nobody, whoever may describe anything may look at it; its topics are told to whoever may describe them."""
+What a transaction is at is what the broker's ledger says, in Kafka's words.  Whoever may describe anything
+may look at a transactional id, whoever owns it; its topics are told to whoever may describe them."""
 
 import re
 from typing import Final
