@@ -99,7 +99,7 @@ def _quicken_checkpoints(session: "SparkSession") -> None:
     found = session._jvm  # noqa: SLF001 - there is no other way to ask.
     for name in BY_FILE_SYSTEM.split("."):
         found = getattr(found, name)
-    if isinstance(found, JavaClass):  # Where Spark has it today; it was elsewhere before 4.1.
+    if isinstance(found, JavaClass):  # As in Spark 4.3; another one keeps its default.
         session.conf.set(CHECKPOINTS, BY_FILE_SYSTEM)
 
 
