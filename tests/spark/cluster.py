@@ -2,7 +2,7 @@
 
     with Cluster(tmp_path) as cluster:
         cluster.url                    spark://127.0.0.1:...
-        cluster.python                 what drivers and executors are to run as PYSPARK_PYTHON
+        cluster.variables              for the environment of a driver
         cluster.executors()            their pids, while an application runs
         cluster.python_workers()       those of the Python processes below them
 
@@ -30,9 +30,17 @@ from penstock.spark.shipping import DEPENDENCIES, PACKAGES
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = 2
+# A JVM that lives for minutes compiles more than it runs: it shall not try hard.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PATIENCE_S = 200.0  # JVMs are slow to start on a machine that does much else.
 
-# Which of the two it is, executors know by their environment (``Cluster.settings``).
+# What every driver of the cluster finds as its spark-defaults.conf.
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+    "spark.sql.shuffle.partitions": "2",
+}
+# Which of the two it is, executors know by the environment of their worker.
 PYTHON = """\
 #!/bin/sh
 if [ "$BARE" ]; then
@@ -48,23 +56,32 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = f"spark://127.0.0.1:{free_port()}"
-        self.settings = {"spark.executorEnv.BARE": "yes", "spark.executor.memory": "512m"}
-        self.python = str(bare_python(folder))
+        settings = "".join(f"{name} {value}\n" for name, value in SETTINGS.items())
+        (folder / "spark-defaults.conf").write_text(settings)
+        self.variables = {"PYSPARK_PYTHON": str(bare_python(folder)), "SPARK_CONF_DIR": str(folder)}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         port = self.url.rpartition(":")[2]
         at = ("--host", "127.0.0.1", "--webui-port", "0")
         self._start("master.Master", *at, "--port", port)
-        eventually(lambda: "I have been elected leader" in self.log("master.Master"))
+        eventually(lambda: "I have been elected leader" in self.log("master.Master"), "a master")
         for number in range(WORKERS):
             work = ("--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / f"work-{number}"))
             self._start("worker.Worker", *at, *work, self.url)
-        eventually(lambda: self.log("worker.Worker").count("Successfully registered") == WORKERS)
+        registered = "Successfully registered"
+        eventually(lambda: self.log("worker.Worker").count(registered) == WORKERS, "two workers")
         return self
 
     def _start(self, name: str, *arguments: str) -> None:
-        own = {"JAVA_HOME": str(java_home()), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+        own = {
+            "JAVA_HOME": str(java_home()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+            "BARE": "yes",
+            "PYTHONPATH": "",
+        }
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(
@@ -101,12 +118,19 @@ class Cluster:
         return [pid for pid in python if pid not in daemons]
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Look again and again, until it is so."""
-    deadline = time.monotonic() + PATIENCE_S
+def eventually(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    within_s: float = PATIENCE_S,
+    unless: Callable[[], str] = str,
+) -> None:
+    """Look again and again, until it is so; ``unless`` says why it will never be, when it knows."""
+    deadline = time.monotonic() + within_s
     while not condition():
-        assert time.monotonic() < deadline, "it does not come true"
-        time.sleep(0.05)
+        assert not (why := unless()), f"{what}: never, because {why}"
+        assert time.monotonic() < deadline, f"{what}: not yet after {within_s:.0f} s"
+        time.sleep(0.1)
 
 
 def bare_python(folder: Path) -> Path:

@@ -1,35 +1,43 @@
-"""One Spark session and one server for all tests here: starting either is slow.
+"""One Spark session, one cluster and one server for all tests here: starting any of them is slow.
 
 Tests that use the session, or start a JVM of their own, have the mark ``jvm`` and
 run one after the other (``make test-spark``): Spark takes every core there is.
-The others run with the rest of the suite.
+The others run with the rest of the suite.  Those with the mark ``soak`` take minutes
+each and run in ``make soak``.
 """
 
+import os
+import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.server.process import Server
+from tests.spark.cluster import QUICK_JVM, Cluster
 
 import penstock
 import penstock.spark
-from penstock.spark.session import DRIVER_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A JVM that lives for minutes compiles more than it runs: it shall not try hard.
-QUICK = {
-    name: f"{options} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    for name, options in DRIVER_SETTINGS.items()
-    if name == "spark.driver.extraJavaOptions"
-}
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)  # Of every driver that a test starts.
+LONGEST = ("test_kills.py", "test_run.py", "test_connect.py", "test_cluster.py")  # These take a minute.
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever has the session has the mark."""
+    """Whoever has the session has the mark; what takes minutes is left out unless this is a soak.
+
+    Where two processes share the work, the longest files come first, so that both end at about the same time.
+    """
+    items.sort(key=lambda item: item.path.name not in LONGEST)
+    soaking = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
     for item in items:
+        if item.get_closest_marker("soak") and not soaking:
+            item.add_marker(pytest.mark.skip("it takes minutes; `make soak` runs it"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)
 
@@ -38,9 +46,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Spark on two cores of this machine."""
     warehouse = tmp_path_factory.mktemp("warehouse")
-    session = penstock.spark.session("local[2]", config=QUICK | {"spark.sql.warehouse.dir": str(warehouse)})
+    session = penstock.spark.session("local[2]", config={"spark.sql.warehouse.dir": str(warehouse)})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers with a core each, in processes of their own."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """Other moments every time; a failure shows the seed, and --randomly-seed repeats it."""
+    seed = random.getrandbits(32)
+    sys.stdout.write(f"the moments are those of random.Random({seed})\n")
+    return random.Random(seed)
 
 
 @pytest.fixture(scope="session")

@@ -1,31 +1,47 @@
 """Programs for Spark, run in a process of their own: ``python driver.py NAME MASTER SERVERS FOLDER``.
 
     everything    writes a table to a topic, reads it back, streams it on to another topic
-    shipped       the same, and says where tasks find Penstock
-    stream        streams topic "in" to topic "out" until it has all of it, whatever happens meanwhile
-    archive       the pipeline: topic "in" to the lake
-    replay        the pipeline: topic "in" to topic "out"
+    shipped       the same, and says where tasks find Penstock; then COMMANDS
+    NAME,NAME     stages, one after the other, each until it has done all there is:
+                  sink         a query of one's own: topic "in" to topic "out"
+                  archive      the pipeline: topic "in" to the lake
+                  replay       the pipeline: topic "in" to topic "again"
+                  transform    the pipeline: topic "in" to topic "copy" and table "copy"
+                  rollup       the pipeline: topic "in", minute by minute
 
-``SETTINGS`` in the environment has Spark's settings as JSON, ``KEY`` a key for the
-broker.  The pipelines work in tiny pieces, so that wherever a kill comes there is
-something to break.
+A stage that fails is started again, as an operator would.  One that is done is
+written down in the folder, so that a driver that is killed and started again
+goes on with the next.
+
+In the environment, ``COMMANDS`` has lists of words as JSON.  The stages work in
+tiny pieces, so that wherever a kill comes there is something to break.
 """
 
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import penstock.spark
+from penstock.cli.main import main
+from penstock.clock import Clock, SystemClock
 from penstock.spark.lake import archiving
-from penstock.spark.pipelines import load, replay, running
+from penstock.spark.pipelines import load, replay, rollup, running
+from penstock.spark.pipelines.rejects import Source
 from penstock.spark.pipelines.settings import RunSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RANGE_BYTES = 20_000  # Archived by a task.
-CHUNK_RECORDS = 500  # Replayed by a job.
+RANGE_BYTES = 5_000  # Archived by a task.
+BATCH_RECORDS = 500  # Of a micro-batch, or a chunk of a replay.
+STARTS_MAX = 60  # Of a stage: one that never ends well shall end all the same.
+AGAIN_S = 1.0
+LATER_MS = 10 * rollup.MINUTE_MS
 
 
 def everything(spark: "SparkSession", servers: str, folder: str) -> None:
@@ -39,14 +55,18 @@ def everything(spark: "SparkSession", servers: str, folder: str) -> None:
 
 
 def shipped(spark: "SparkSession", servers: str, folder: str) -> None:
-    """All of that, and the folder that Spark unpacked Penstock to."""
+    """All of that, and the folder that Spark unpacked Penstock to, and commands."""
     everything(spark, servers, folder)
     say(*sorted(set(spark.sparkContext.parallelize(range(8), 8).map(where).collect())))
+    for words in json.loads(os.environ["COMMANDS"]):
+        code = main([*words, "--master", sys.argv[2], "--server", servers])
+        assert code == 0, words
 
 
 def broker(servers: str) -> dict[str, str]:
     """The options that say where it is, and who asks."""
-    return {"servers": servers} | ({"key": os.environ["KEY"]} if "KEY" in os.environ else {})
+    key = os.environ.get("PENSTOCK_KEY")
+    return {"servers": servers} | ({"key": key} if key else {})
 
 
 def say(*words: object) -> None:
@@ -63,24 +83,18 @@ def where(_: int) -> str:
 
 
 def stream(spark: "SparkSession", servers: str, folder: str, source: str = "in") -> None:
-    """All of a topic to ``out``; a query that fails is started again, as an operator would."""
-    while True:
-        query = (
-            spark.readStream.format("penstock")
-            .options(**broker(servers), topic=source, starting="earliest", max_records_per_trigger="500")
-            .load()
-            .select("key", "value", "headers")
-            .writeStream.format("penstock")
-            .options(**broker(servers), topic="out", checkpointLocation=f"{folder}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next one goes on.
-            say("again:", str(error).partition("\n")[0][:300])
-        else:
-            return
+    """All of a topic to ``out``."""
+    query = (
+        spark.readStream.format("penstock")
+        .options(**broker(servers), topic=source, starting="earliest", max_records_per_trigger=BATCH_RECORDS)
+        .load()
+        .select("key", "value", "headers")
+        .writeStream.format("penstock")
+        .options(**broker(servers), topic="out", checkpointLocation=f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
 
 
 # Pipelines.
@@ -89,34 +103,91 @@ def stream(spark: "SparkSession", servers: str, folder: str, source: str = "in")
 def archive(spark: "SparkSession", servers: str, _folder: str) -> None:
     """In many small commits."""
     setattr(archiving, "RANGE_BYTES", RANGE_BYTES)  # noqa: B010 - it is final for everybody else.
-    piped("archive", spark, servers, topic=["in"], batch_bytes=4 * RANGE_BYTES)
+    piped("archive", spark, servers, topic=["in"], batch_bytes=2 * RANGE_BYTES)
 
 
 def replayed(spark: "SparkSession", servers: str, _folder: str) -> None:
     """In many small chunks."""
-    setattr(replay, "CHUNK_RECORDS", CHUNK_RECORDS)  # noqa: B010
-    piped("replay", spark, servers, topic="in", to="out")
+    setattr(replay, "CHUNK_RECORDS", BATCH_RECORDS)  # noqa: B010
+    piped("replay", spark, servers, topic="in", to="again")
 
 
-def piped(name: str, spark: "SparkSession", servers: str, **settings: Any) -> None:
+def transformed(spark: "SparkSession", servers: str, _folder: str) -> None:
+    """In many small batches."""
+    settings: dict[str, Any] = {
+        "sources": {"lines": Source(topic="in", starting="earliest")},
+        "sql": "select key, value from lines",
+        "topic": "copy",
+        "table": "copy",
+    }
+    piped("transform", spark, servers, None, max_records=BATCH_RECORDS, **settings)
+
+
+def rolled_up(spark: "SparkSession", servers: str, _folder: str) -> None:
+    """A pass for each minute, up to some that are still to come."""
+    setattr(rollup, "MINUTES_MAX", 1)  # noqa: B010
+    piped("rollup", spark, servers, LaterClock(), topic=["in"], interval_ms=1000)
+
+
+def piped(
+    name: str, spark: "SparkSession", servers: str, clock: Clock | None = None, **settings: Any
+) -> None:
     """Run a pipeline until it has done what there is."""
     module = load(name)
     told = RunSettings(name=name, master=spark.sparkContext.master or "")
+    chosen = module.Settings(**settings)
     with penstock.connect(servers) as connected:
-        running.run(name, module, told, module.Settings(**settings), connected, servers=servers, once=True)
+        running.run(
+            name, module, told, chosen, connected, servers=servers, once=True, clock=clock or SystemClock()
+        )
 
 
-PROGRAMS = {
-    "everything": everything,
-    "shipped": shipped,
-    "stream": stream,
+class LaterClock(SystemClock):
+    """The clock of a machine on which some minutes more are over."""
+
+    def wall_ms(self) -> int:
+        """Later than it is."""
+        return super().wall_ms() + LATER_MS
+
+
+# Stages.
+
+
+def staged(names: str, spark: "SparkSession", servers: str, folder: str) -> None:
+    """One after the other; those that are done are left out."""
+    for name in names.split(","):
+        done = Path(folder, f"{name}.done")
+        if not done.exists():
+            until_done(name, spark, servers, folder)
+            done.touch()
+
+
+def until_done(name: str, spark: "SparkSession", servers: str, folder: str) -> None:
+    """Start a stage again and again, until nothing happens to it."""
+    for _ in range(STARTS_MAX):
+        try:
+            STAGES[name](spark, servers, folder)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next one goes on.
+            sys.stderr.write(f"again: {name}: {str(error).partition(chr(10))[0][:300]}\n")
+            time.sleep(AGAIN_S)
+        else:
+            return
+    raise RuntimeError(f"{name} has failed {STARTS_MAX} times")
+
+
+Program = Callable[["SparkSession", str, str], None]
+PROGRAMS: dict[str, Program] = {"everything": everything, "shipped": shipped}
+STAGES: dict[str, Program] = {
+    "sink": stream,
     "archive": archive,
     "replay": replayed,
+    "transform": transformed,
+    "rollup": rolled_up,
 }
 
 if __name__ == "__main__":
     program, master, servers, folder = sys.argv[1:]
-    session = penstock.spark.session(master, config=json.loads(os.environ.get("SETTINGS", "{}")))
-    PROGRAMS[program](session, servers, folder)
+    session = penstock.spark.session(master)
+    PROGRAMS.get(program, partial(staged, program))(session, servers, folder)
     session.stop()
     say("done")

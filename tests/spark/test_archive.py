@@ -5,10 +5,8 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -296,37 +294,6 @@ def test_python_workers_that_are_killed_leave_each_record_once(
     for partition in range(2):
         found = read(archiver.table("worked"), 0, 100_000, partition)
         assert found["offset"].to_pylist() == list(range(20_000))
-
-
-def patiently(condition: Callable[[], bool]) -> None:
-    """Wait for what takes ten seconds, and minutes on a machine that does much else: Spark's first job."""
-    for _ in range(3000):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it does not come true")
-
-
-def test_a_driver_that_is_killed_leaves_each_record_once(archiver: Archiver) -> None:
-    broker = archiver.broker
-    broker.create_topic("driven", partitions=1)
-    broker.publish("driven", b"first")
-    command = [sys.executable, "-m", "penstock", "pipeline", "run", "archive", "--server", archiver.servers]
-    settings = ["--name", "driven", "--master", "local[1]", "--set", "topic=driven", "--set", "interval=1ms"]
-    driver = subprocess.Popen([*command, *settings], stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        patiently(lambda: archiver.table("driven").exists)
-        for _ in range(20):
-            broker.append("driven", 0, bytes(encode_values([bytes(100)] * 1000, 1_794_787_200_000)))
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)  # The JVM and its workers, too.
-        driver.wait()
-
-    archiver.run("driven")
-
-    assert check(archiver, "driven") == (0, [])
-    found = read(archiver.table("driven"), 0, 100_000)
-    assert found["offset"].to_pylist() == list(range(20_001))
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_the_others_are_archived(archiver: Archiver) -> None:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -30,12 +30,10 @@ from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import LakeTable
 from penstock.wire.records import BatchBuilder
 
-if TYPE_CHECKING:
-    pass
-
 pytestmark = pytest.mark.slow
 
-ROUNDS = 10
+# Kills, and in a soak.
+ROUNDS = [6, pytest.param(100, marks=pytest.mark.soak)]
 PARTITIONS = 2
 MIDNIGHT_MS = 1_794_787_200_000  # 2026-11-16 00:00 UTC
 
@@ -98,18 +96,20 @@ def assert_same(broker: penstock.Broker, lake: Path) -> int:
     return records
 
 
-def test_archivers_and_a_broker_that_are_killed_leave_each_record_once(tmp_path: Path) -> None:
-    chance = random.Random(2026)
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_archivers_and_a_broker_that_are_killed_leave_each_record_once(
+    chance: random.Random, tmp_path: Path, rounds: int
+) -> None:
     lake = tmp_path / "lake"
     with Server(tmp_path) as server:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
             broker.create_topic("orders", partitions=PARTITIONS)
-        publisher = Publisher(servers, seed=7)
+        publisher = Publisher(servers, chance.getrandbits(32))
         publisher.start()
         running = [archiver(servers, lake) for _ in range(2)]
         until(lambda: LakeTable.open(str(lake), "orders").version > 0)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             threading.Event().wait(chance.random())
             victim = chance.randrange(4)
             if victim == 3:
@@ -127,7 +127,7 @@ def test_archivers_and_a_broker_that_are_killed_leave_each_record_once(tmp_path:
         assert last.returncode == 0, errors[-2000:]
 
         with penstock.connect(servers) as broker:
-            assert assert_same(broker, lake) > 10 * ROUNDS
+            assert assert_same(broker, lake) > 10 * rounds
         history = LakeTable.open(str(lake), "orders").history(1000)
         assert any("penstock.compacted" in commit for commit in history)
 

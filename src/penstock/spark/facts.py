@@ -24,7 +24,7 @@ from penstock.api.broker import Broker
 from penstock.errors import GroupNotFound, QueryFailed, TopicNotFound
 from penstock.info import GroupInfo, ScheduledMessage
 from penstock.message import StoredMessage
-from penstock.spark import gaps, journal
+from penstock.spark import connect, gaps, journal
 from penstock.spark.connections import address_of, broker_at
 from penstock.spark.slices import arrow_schema
 
@@ -180,4 +180,4 @@ _ROWS: Final[dict[str, Callable[[Broker], Iterator[dict[str, Any]]]]] = {
 
 def register(spark: SparkSession) -> None:
     """Let a session know this data source."""
-    spark.dataSource.register(Facts)
+    connect.register(spark, Facts)

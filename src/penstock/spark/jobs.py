@@ -15,6 +15,7 @@ and needs no Pandas.
 
 import pickle
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.errors import PenstockError, UnavailableError
@@ -38,7 +39,8 @@ def run_tasks(spark: "SparkSession", work: Callable[[Task], Result], tasks: Sequ
 
     if not tasks:
         return []
-    done = udf(_Work(work, tasks), BinaryType(), useArrow=False).asNondeterministic()
+    carried = import_module("penstock.spark.connect").carried(spark, _Work(work, tasks))
+    done = udf(carried, BinaryType(), useArrow=False).asNondeterministic()
     numbers = spark.range(0, len(tasks), 1, min(len(tasks), PARTS_MAX))
     try:
         rows = numbers.select(done("id").alias("outcome")).collect()

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from penstock.delivery import events
 from penstock.errors import GroupNotFound, OffsetOutOfRange
+from penstock.spark.connect import register
 from penstock.spark.connections import Address, address_of, broker_at
 from penstock.wire.records import Record, decode_batch, read_header
 
@@ -64,7 +65,7 @@ class Range(NamedTuple):
 
 def journal(spark: "SparkSession", address: Address, ranges: "list[Range]") -> "DataFrame":
     """The rows of these ranges, a task for each."""
-    spark.dataSource.register(JournalSource)
+    register(spark, JournalSource)
     reader = spark.read.format(NAME)
     return reader.options(**address.options, ranges=msgspec.json.encode(ranges).decode()).load()
 

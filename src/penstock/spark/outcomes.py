@@ -27,6 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.delivery import events
 from penstock.errors import InvalidBatch
+from penstock.spark.connect import register
 from penstock.spark.connections import Address, address_of, broker_at
 from penstock.wire.records import Headers, Record, decode_batch, read_header
 
@@ -128,7 +129,7 @@ def read_outcomes(
     spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[Range]
 ) -> "DataFrame":
     """The outcomes of some offsets in a group, as rows of ``COLUMNS``; none for what is not settled."""
-    spark.dataSource.register(OutcomeSource)
+    register(spark, OutcomeSource)
     told = msgspec.json.encode(ranges).decode()
     reader = spark.read.format(FORMAT).options(**address.options)
     return reader.options(topic=topic, group=group, ranges=told).load()

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
 
+from penstock.spark.connect import register
 from penstock.spark.connections import address_of
 from penstock.spark.jobs import run_tasks
 from penstock.spark.options import SourceOptions
@@ -184,5 +185,5 @@ def publisher(spark: "SparkSession", where: str) -> Publish:
     """How the chunks of a replay are published."""
     if not where:
         return replay_chunk
-    spark.dataSource.register(ChunkTarget)
+    register(spark, ChunkTarget)
     return partial(replay_chosen, where=where)

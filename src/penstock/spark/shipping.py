@@ -5,8 +5,9 @@
 
 Spark's other way, ``addPyFile``, imports from the zip itself, which compiled
 packages cannot be; so the nodes would need them.  With the archive they need
-what Spark's own Arrow functions need: the same version of Python as the driver,
-PySpark and PyArrow, and the same kind of machine.  A node that has Penstock
+the same version of Python as the driver, PySpark and PyArrow, as Spark's own
+Arrow functions do, ``deltalake`` (129 MB; tasks ask the lake what retention has just
+deleted), and the same kind of machine.  A node that has Penstock
 installed uses the shipped one all the same: driver and executors are always of
 one version.
 

@@ -136,6 +136,7 @@ class Tables:
 
     def sql(self, query: str) -> "DataFrame":
         """The answer to a query; makes the views that it names, and says in one sentence what is wrong."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         makers = self._makers()
@@ -145,7 +146,7 @@ class Tables:
             try:
                 with unlogged():
                     return self._spark.sql(query)
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 name = ".".join(missing_name(error) or []).lower()
                 if name not in known or name in self._made or len(self._made) == VIEWS_MAX:
                     raise told(error, makers) from None

@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue
 from penstock.spark import results
+from penstock.spark.connect import register
 from penstock.spark.functions import load_named, ship
 from penstock.spark.outcomes import Range, read_outcomes
 from penstock.spark.pipelines.context import Context
@@ -84,7 +85,7 @@ def run(settings: Settings, context: Context) -> None:
         if context.stopping.is_set():
             return
         if settings.table:
-            context.spark.dataSource.register(results.ResultTable)
+            register(context.spark, results.ResultTable)
             path = results.path_of(context.lake, settings.table)
             compared.write.format(results.FORMAT).mode("append").save(path)
         for line in _report(handler, counts, compared, settings.examples):

@@ -40,6 +40,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue, TopicExists
 from penstock.spark import results
+from penstock.spark.connect import register
 from penstock.spark.functions import load_function, ship
 from penstock.spark.pipelines import queries
 from penstock.spark.pipelines.context import Context
@@ -182,7 +183,7 @@ def _called(target: str, frames: dict[str, DataFrame]) -> DataFrame:
 
 
 def _to_table(rows: DataFrame, table: str, context: Context) -> "DataStreamWriter":
-    context.spark.dataSource.register(results.ResultTable)
+    register(context.spark, results.ResultTable)
     return rows.writeStream.format(results.FORMAT).option("path", results.path_of(context.lake, table))
 
 

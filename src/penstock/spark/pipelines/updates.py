@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
+from penstock.spark.connect import register
 from penstock.spark.connections import Address, address_of
 from penstock.spark.sink import TopicStreamWriter
 
@@ -34,7 +35,7 @@ class Updates:
 
     def __call__(self, batch: "DataFrame", version: int) -> None:
         """Publish the batch of this number, once."""
-        batch.sparkSession.dataSource.register(UpdateSink)
+        register(batch.sparkSession, UpdateSink)
         writer = batch.write.format(FORMAT).mode("append")
         writer.options(**self.address.options, topic=self.topic, version=version).save()
 
