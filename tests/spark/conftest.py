@@ -9,7 +9,7 @@ each and run in ``make soak``.
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,19 +27,20 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)  # Of every driver that a 
 LONGEST = ("test_kills.py", "test_run.py", "test_connect.py", "test_cluster.py")  # These take a minute.
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Whoever has the session has the mark; what takes minutes is left out unless this is a soak.
 
     Where two processes share the work, the longest files come first, so that both end at about the same time.
     """
-    items.sort(key=lambda item: item.path.name not in LONGEST)
     soaking = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
     for item in items:
         if item.get_closest_marker("soak") and not soaking:
             item.add_marker(pytest.mark.skip("it takes minutes; `make soak` runs it"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)
+    yield  # Others choose by these marks, and shuffle.
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
