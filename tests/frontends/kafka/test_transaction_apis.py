@@ -8,7 +8,7 @@ from tests.frontends.kafka.raw import Raw, versions
 from tests.transactional import batch
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import offsets, produce, transactions
+from penstock.wire.kafka.messages import cluster, offsets, produce, transactions
 
 FENCED = {False: Code.INVALID_PRODUCER_EPOCH, True: Code.PRODUCER_FENCED}
 
@@ -211,3 +211,13 @@ def place(raw: Raw, name: str, *, stable: bool) -> tuple[int, int]:
     asked = offsets.OffsetFetchRequest(group_id=name, topics=topics, require_stable=stable)
     [answer] = raw.ask(asked, offsets.OffsetFetchResponse, 7).topics
     return answer.partitions[0].committed_offset, answer.partitions[0].error_code
+
+
+def test_transactions_of_version_1_are_offered_so_clients_do_not_try_version_2(kafka: Server) -> None:
+    """From these versions on the epoch would change with each transaction (KIP-890)."""
+    with Raw(kafka) as raw:
+        offered = raw.ask(cluster.ApiVersionsRequest(), cluster.ApiVersionsResponse, 2)
+
+    newest = {one.api_key: one.max_version for one in offered.api_keys}
+    assert newest[transactions.EndTxnRequest.KEY] < 5
+    assert newest[transactions.TxnOffsetCommitRequest.KEY] < 5
