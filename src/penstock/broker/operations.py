@@ -2,33 +2,28 @@
 
     LocalOperations ──> catalogue, publishing, groups, schedules, dead letters, tracing, access
     LocalConsumer   ──> queues, or streams
+    protocols.py    ──> what only front ends of other protocols ask for
 
 It decides nothing.  What waits is a generator of steps already; what does not
 is made one, so that it runs under the lock like the others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.at_once import at_once
-from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
 from penstock.broker.measuring import Family
-from penstock.broker.partitions import At, Chunk, Layout, Position
 from penstock.broker.producers import ProducerSteps
+from penstock.broker.protocols import ProtocolOperations
 from penstock.broker.scram import Scram
 from penstock.broker.steps import Steps
 from penstock.broker.tracing import parse_id
 from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
-from penstock.groups.beats import Beat, Beaten, ConsumersState
-from penstock.groups.commits import Commit
-from penstock.groups.configs import GroupConfig, GroupRules
-from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
-from penstock.groups.transactions import ANYBODY, ActiveProducer, Claim, TransactionState
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -46,7 +41,6 @@ from penstock.info import (
 from penstock.message import Message, Receipt, StoredMessage
 from penstock.trace import Trace
 from penstock.types import Duration, Instant
-from penstock.wire.kafka.codes import Code
 
 
 class LocalConsumer(BrokerConsumer):
@@ -86,11 +80,11 @@ class LocalConsumer(BrokerConsumer):
         return self._core.streams.commit(self._state, None)
 
 
-class LocalOperations:
+class LocalOperations(ProtocolOperations):
     """One broker."""
 
     def __init__(self, core: Core) -> None:
-        self._core = core
+        super().__init__(core)
         self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here ...
         self.tasks: Callable[[], int] = lambda: 0  # ... and here.
         self.access = core.access  # These two are no operations, but for the doors of a server.
@@ -173,115 +167,6 @@ class LocalOperations:
         """Take batches of another protocol, each for a partition; see ``Publishing.append_records``."""
         return self._core.publishing.append_records(topic, batches, wait)
 
-    # Topics and partitions, for other protocols.
-
-    @at_once
-    def topic_names(self) -> Mapping[bytes, str]:
-        """The names of all topics by id, as they are at any time; for the doors of this process."""
-        return self._core.partitions.names
-
-    @at_once
-    def layout(self, topic: str) -> Layout:
-        """A topic in numbers."""
-        return self._core.partitions.layout(topic)
-
-    @at_once
-    def read_records(self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool) -> Chunk:
-        """Record batches as they lie in the log."""
-        return self._core.partitions.read(topic, partition, offset, max_bytes, committed)
-
-    def arrival(self, topic: str, until_ms: int) -> Steps[None]:
-        """Wait until something happens on a topic."""
-        return self._core.partitions.arrival(topic, until_ms)
-
-    @at_once
-    def delete_records(self, topic: str, partition: int, offset: int | None) -> int:
-        """Let a partition begin later; returns where it begins."""
-        found = self._core.state.topic(topic)
-        return self._core.maintenance.delete_records(found, found.partition(partition), offset)
-
-    @at_once
-    def position(self, topic: str, partition: int, at: At, committed: bool) -> Position:
-        """Which offset a time is."""
-        return self._core.partitions.position(topic, partition, at, committed)
-
-    def batch_consumer(
-        self,
-        topic: str,
-        group: str,
-        consumer_id: str | None,
-        max_in_flight: int | None,
-        options: GroupOptions,
-    ) -> Steps[BatchConsumer]:
-        """A consumer that is lent record batches."""
-        made = yield from self._core.groups.consumer(
-            topic, group, consumer_id, max_in_flight, no_messages, options
-        )
-        return BatchConsumer(self._core, made)
-
-    # Transactions, for front ends.
-
-    def init_producer(
-        self, known_as: str | None, timeout_ms: int, producer_id: int, epoch: int, claim: Claim = ANYBODY
-    ) -> Steps[tuple[int, int]]:
-        """An id and an epoch for a producer, which may have a name: its transactional id."""
-        return self._core.transactions.init_producer(known_as, timeout_ms, producer_id, epoch, claim)
-
-    def enlist(
-        self,
-        topic: str,
-        numbers: list[int],
-        known_as: str,
-        producer_id: int,
-        epoch: int,
-        claim: Claim = ANYBODY,
-    ) -> Steps[None]:
-        """A transaction writes to these partitions."""
-        return self._core.transactions.enlist(topic, numbers, known_as, producer_id, epoch, claim)
-
-    def enlist_group(
-        self, known_as: str, producer_id: int, epoch: int, group_name: str, claim: Claim = ANYBODY
-    ) -> Steps[None]:
-        """A transaction commits places of a group ..."""
-        return self._core.transactions.enlist_group(known_as, producer_id, epoch, group_name, claim)
-
-    def enlist_commits(
-        self,
-        topic: str,
-        group: str,
-        commits: dict[int, Commit],
-        known_as: str,
-        producer_id: int,
-        epoch: int,
-        by: Committer,
-        claim: Claim = ANYBODY,
-    ) -> Steps[Code]:
-        """... and these are they, says one of its members."""
-        return self._core.transactions.enlist_commits(
-            topic, group, commits, known_as, producer_id, epoch, by, claim
-        )
-
-    def end_transaction(
-        self, known_as: str, producer_id: int, epoch: int, commit: bool, claim: Claim = ANYBODY
-    ) -> Steps[None]:
-        """It counts, or it does not."""
-        return self._core.transactions.end(known_as, producer_id, epoch, commit, claim)
-
-    @at_once
-    def transaction(self, transactional_id: str) -> TransactionState | None:
-        """What is known of a transactional id."""
-        return self._core.transactions.describe(transactional_id)
-
-    @at_once
-    def transactional_ids(self) -> list[str]:
-        """All of them."""
-        return self._core.transactions.names()
-
-    @at_once
-    def active_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
-        """Who writes to a partition under numbers."""
-        return self._core.transactions.producers(topic, partition)
-
     # Groups and their consumers.
 
     def consumer(
@@ -323,103 +208,6 @@ class LocalOperations:
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
         """Say how far a reader from outside has come."""
         return self._core.commits.commit_offsets(topic, group, offsets)
-
-    # Kafka's groups, for front ends.
-
-    def join_group(self, group: str, told: Joining) -> Steps[Joined]:
-        """Be in the next generation of a group."""
-        return self._core.coordination.join(group, told)
-
-    def sync_group(self, group: str, told: Syncing) -> Steps[Synced]:
-        """Get what is assigned in it."""
-        return self._core.coordination.sync(group, told)
-
-    @at_once
-    def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Code:
-        """Be alive."""
-        return self._core.coordination.heartbeat(group, member, instance, generation)
-
-    @at_once
-    def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
-        """Be out of it."""
-        return self._core.coordination.leave(group, leavers)
-
-    def commit_places(self, topic: str, group: str, commits: dict[int, Commit], by: Committer) -> Steps[Code]:
-        """Say where a group has come, as one of its members."""
-        return self._core.coordination.commit(topic, group, commits, by)
-
-    @at_once
-    def beat_group(self, group: str, told: Beat) -> Beaten:
-        """Join, stay in or leave a group in which the broker assigns."""
-        return self._core.coordination.beat(group, told)
-
-    @at_once
-    def consumer_group(self, group: str) -> ConsumersState | None:
-        """Such a group, with its members."""
-        return self._core.coordination.consumers(group)
-
-    @at_once
-    def check_reader(self, group: str, member: str, epoch: int) -> Code:
-        """Whether somebody is in such a group, and may go by its places."""
-        return self._core.coordination.check_reader(group, member, epoch)
-
-    @at_once
-    def places(self, topic: str, group: str) -> dict[int, Commit]:
-        """Where a group has come."""
-        return self._core.commits.read(topic, group)
-
-    @at_once
-    def unsettled_places(self, topic: str, group: str, partitions: list[int]) -> list[int]:
-        """Of these, the places that a transaction may move yet."""
-        return [number for number in partitions if self._core.commits.unsettled(topic, group, number)]
-
-    @at_once
-    def placed_topics(self, group: str) -> list[str]:
-        """The topics on which a group may have come somewhere."""
-        return self._core.coordination.topics(group)
-
-    @at_once
-    def queued_topics(self, group: str) -> list[str]:
-        """The topics on which a group is a queue group."""
-        return self._core.coordination.topics(group, "queue")
-
-    @at_once
-    def check_share_group(self, group: str) -> Code:
-        """Whether Kafka's clients may have a share group of that name."""
-        return self._core.coordination.check_share(group)
-
-    def forget_places(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
-        """A group has come nowhere."""
-        return self._core.coordination.forget(topic, group, partitions)
-
-    @at_once
-    def member_groups(self) -> list[GroupState]:
-        """All that Kafka's clients call a group."""
-        return self._core.coordination.groups()
-
-    @at_once
-    def member_group(self, group: str) -> GroupState | None:
-        """One of them."""
-        return self._core.coordination.describe(group)
-
-    @at_once
-    def group_config(self, group: str) -> tuple[GroupConfig, GroupRules]:
-        """What was said about one of them, and what counts."""
-        return self._core.group_configs.said(group), self._core.group_configs.counting(group)
-
-    def alter_group_config(self, group: str, said: GroupConfig) -> Steps[None]:
-        """Say something else."""
-        return self._core.group_configs.alter(group, said)
-
-    @at_once
-    def configured_groups(self) -> list[str]:
-        """The groups about which something was said."""
-        return self._core.group_configs.names()
-
-    @at_once
-    def check_delete_group(self, group: str) -> Code:
-        """Whether nobody is in it, so that it may be deleted from its topics."""
-        return self._core.coordination.check_delete(group)
 
     @at_once
     def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
