@@ -102,7 +102,8 @@ def test_an_entry_names_the_places_of_topic_and_group(broker: TestBroker, name: 
     need = NEEDS[name]
 
     named = [place for place, one in enumerate(parameters) if one in ("topic", "name", "schedule_id")]
-    of_topic = bool(named) and name not in ("create_key", "set_user", "delete_user")
+    of_key_or_user = {"create_key", "set_user", "alter_user", "delete_user", "set_scram", "drop_scram"}
+    of_topic = bool(named) and name not in of_key_or_user
     assert need.topic == (named[0] if of_topic else None)
     assert need.group == (parameters.index("group") if "group" in parameters else None)
 
