@@ -45,7 +45,8 @@ def test_a_topic_is_a_table(spark: "SparkSession", broker: penstock.Broker, serv
     assert decoded.where("value.id >= 500").count() == 5
     assert decoded.where("value is null").count() == 990
     ends = broker.offsets("table", "latest").values()
-    assert few.rdd.getNumPartitions() == sum(ceil(end / 300) for end in ends)
+    # What is left over of several partitions may be one task.
+    assert ceil(1000 / 300) <= few.rdd.getNumPartitions() <= sum(ceil(end / 300) for end in ends)
     assert few.where("value = 'not json'").count() == 990
     assert few.where("id = 'table:0:3'").count() == 1
     assert [row.offset for row in whole.where("partition = 1 and offset in (3, 4)").collect()] == [3, 4]
