@@ -44,8 +44,8 @@ test-compiled: compile
 	@if [ -d .compiled ]; then set -x; \
 		$(COMPILED) HYPOTHESIS_PROFILE=ci PENSTOCK_BUILD=compiled $(PYTEST) $(PARALLEL) $(CORE); \
 	else echo "no C compiler: the compiled run is left out"; fi
-test-spark: compile  ## the pipeline, on one Spark session, which takes both cores
-	$(COMPILED) $(PYTEST) -m jvm tests/spark
+test-spark: compile  ## the pipeline, on a Spark session for each of two processes
+	$(COMPILED) $(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m jvm tests/spark
 
 check: static unit  ## before a commit: format, lint, types, imports, unit tests (under 90 s)
 static: format-check lint types imports  ## everything that runs no code
@@ -87,9 +87,9 @@ bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and 
 bench-scaling: compile  ## how cost grows with topics, partitions, groups, backlog and size; 10 minutes
 	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page
 
-soak: compile    ## property tests with 20,000 examples each, compiled; prints the seed
+soak: compile    ## property tests with 20,000 examples each, kills and millions on Spark; prints the seed
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property
-	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) tests/spark/test_cluster.py
+	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) -o faulthandler_timeout=0 -m soak tests/spark
 
 clean:           ## remove everything that make made
 	rm -rf .venv .compiled .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

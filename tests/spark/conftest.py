@@ -1,7 +1,8 @@
 """One Spark session, one cluster and one server for all tests here: starting any of them is slow.
 
 Tests that use the session, or start a JVM of their own, have the mark ``jvm`` and
-run one after the other (``make test-spark``): Spark takes every core there is.
+run in two processes, with a session each (``make test-spark``): one alone waits too
+often to keep two cores busy.  A file is not divided: what it starts, it starts once.
 The others run with the rest of the suite.  Those with the mark ``soak`` take minutes
 each and run in ``make soak``.
 """
