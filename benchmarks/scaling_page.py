@@ -115,14 +115,15 @@ def plot(found: Found, path: Path) -> None:
 
     figure, axes = pyplot.subplots(
         len(DRAWN), len(found), figsize=(3.1 * len(found) + 1, 8.2), squeeze=False, layout="constrained",
-        sharex="col", sharey="row",
+        sharex="col",
     )  # fmt: skip
     for across, (name, points) in enumerate(found.items()):
         for down, (title, drawn) in enumerate(DRAWN):
             axis = axes[down][across]
             for field, label, colour in drawn:
-                _curve(axis, {count: getattr(point, field) for count, point in points.items()}, label, colour)
-            _dress(axis, list(points))
+                costs = {count: getattr(point, field) for count, point in points.items()}
+                _curve(axis, costs, label, colour, above=field == drawn[0][0])
+            _dress(axis, list(points), logarithmic=not title.startswith("memory"))
             if across == 0:
                 axis.set_ylabel(title, color=INK, fontweight="bold")
                 axis.legend(frameon=False, fontsize=8, loc="upper left")
@@ -136,21 +137,27 @@ def plot(found: Found, path: Path) -> None:
     pyplot.close(figure)
 
 
-def _curve(axis: Any, costs: Mapping[int, float], label: str, colour: str) -> None:
+def _curve(axis: Any, costs: Mapping[int, float], label: str, colour: str, *, above: bool) -> None:
     axis.plot(list(costs), list(costs.values()), marker="o", markersize=4, color=colour, label=label)
     for count in (min(costs), max(costs)):
         axis.annotate(
-            number(costs[count]), (count, costs[count]), textcoords="offset points", xytext=(0, 7),
-            ha="center", fontsize=7.5, color=colour,
+            number(costs[count]), (count, costs[count]), textcoords="offset points",
+            xytext=(0, 7 if above else -14), ha="center", fontsize=7.5, color=colour,
         )  # fmt: skip
 
 
-def _dress(axis: Any, counts: list[int]) -> None:
+def _dress(axis: Any, counts: list[int], *, logarithmic: bool) -> None:
     axis.set_xscale("log")
-    axis.set_yscale("log")
     axis.margins(x=0.14, y=0.35)
+    if logarithmic:
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        axis.set_ylim(min(low, high / 100), high)  # Two decades at least, so that flat looks flat.
+    else:
+        axis.set_ylim(0, max(axis.get_ylim()[1], 100))
+    axis.yaxis.set_major_formatter(lambda value, _: number(value))
     axis.set_xticks(counts, [f"{count:,}" if count < 1e6 else f"{count / 1e6:g} M" for count in counts])
-    axis.tick_params(which="minor", bottom=False)
+    axis.minorticks_off()
     axis.grid(axis="y", which="major", color="#e9ecef")
     axis.set_axisbelow(True)
     for side in ("top", "right"):

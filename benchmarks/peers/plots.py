@@ -93,6 +93,8 @@ def _panel(axis: Any, panel: Sequence[Row], lines: Sequence[tuple[str, list[Row]
     axis.axvline(0, color="#ced4da", linewidth=1)
     axis.set_axis_off()
     better = "more is better" if workload.more_is_better else "less is better"
+    if len(workload.sizes) == 1:
+        better += f"; messages of {workload.sizes[0]:,} B"
     axis.set_title(
         f"{workload.name}  {workload.what}\n", loc="left", fontsize=11, fontweight="bold", color=INK
     )
