@@ -6,10 +6,11 @@
 
 Each point is a server of its own with one more of something, and the same
 work: publish some messages, receive and acknowledge them.  What is compared is
-the CPU time of the server for a message, which says the same on a busy machine
-as on a quiet one; the rate, its memory and the time it needs to start again
-stand beside it.  A straight line in the plots means flat: both axes are
-logarithmic, and a slope of one is a cost that grows with the number.
+the CPU time of the server for a message, which a busy machine changes less
+than the rate (a lone request still costs several times more there); the rate,
+its memory and the time it needs to start again stand beside it.  Flat is a
+horizontal line in the plots: both axes are logarithmic, and a slope of one is
+a cost that grows with the number.
 """
 
 import argparse

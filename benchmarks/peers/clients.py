@@ -138,13 +138,13 @@ def publish_paced(
 
 
 def publish_later(
-    client: Adapter, queue: str, total: Any, *, size: int, count: int, seconds: float
+    client: Adapter, queue: str, total: Any, *, size: int, count: int, longest: int, seconds: float
 ) -> dict[str, Any]:
-    """With delays of 1 to 10 seconds, as many as go within some time; each carries when it is due."""
+    """With delays of 1 to so many seconds, as many as go within some time; each carries when it is due."""
     number, started = 0, time.monotonic()
     while number < count and (now := time.monotonic()) < started + seconds:
         numbers = range(number, number + LATER_CHUNK)
-        delays = [1 + each * 7919 % 10 for each in numbers]
+        delays = [1 + each * 7919 % longest for each in numbers]
         bodies = [body(each, now + delay, size) for each, delay in zip(numbers, delays, strict=True)]
         client.publish_later(queue, bodies, delays)
         number += LATER_CHUNK

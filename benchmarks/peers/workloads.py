@@ -34,22 +34,23 @@ class Sizes:
     backlog: int
     fan_out: int
     delayed: int
+    delay_s: int  # At most.
     kept: int  # Messages of W10,
     kept_s: float  # and how long they may take.
     read_back: int  # Of those.
 
 
 FULL = Sizes(
-    seconds=1.0, chunk=1000, latency_s=2.0, backlog=300_000, fan_out=30_000, delayed=100_000,
+    seconds=1.0, chunk=1000, latency_s=2.0, backlog=300_000, fan_out=30_000, delayed=100_000, delay_s=10,
     kept=1_000_000, kept_s=60.0, read_back=50_000,
 )  # fmt: skip
 QUICK = Sizes(
-    seconds=0.3, chunk=500, latency_s=0.5, backlog=20_000, fan_out=2_000, delayed=1_000,
+    seconds=0.3, chunk=500, latency_s=0.5, backlog=20_000, fan_out=2_000, delayed=1_000, delay_s=2,
     kept=20_000, kept_s=2.0, read_back=5_000,
 )  # fmt: skip
 TINY = Sizes(
-    seconds=0.02, chunk=50, latency_s=0.05, backlog=200, fan_out=50, delayed=100, kept=200, kept_s=1.0,
-    read_back=200,
+    seconds=0.02, chunk=50, latency_s=0.05, backlog=200, fan_out=50, delayed=100, delay_s=1,
+    kept=200, kept_s=1.0, read_back=200,
 )  # fmt: skip
 
 
@@ -105,7 +106,12 @@ class Place:
 
     def delaying(self) -> Job:
         """Each with a delay."""
-        return self._job("publish_later", count=self.sizes.delayed, seconds=15 * self.sizes.seconds)
+        return self._job(
+            "publish_later",
+            count=self.sizes.delayed,
+            longest=self.sizes.delay_s,
+            seconds=15 * self.sizes.seconds,
+        )
 
     def consuming(self, expected: int = 0, group: str = "one", nack_every: int = 0) -> Job:
         """With answers, where the client can answer; without ``expected``, what is published meanwhile."""
