@@ -89,7 +89,7 @@ def test_a_password_comes_from_stdin_and_is_not_shown(cli: Cli, penstock: TestBr
     stored = penstock._core.access.user("anna")
     assert info.grants == [Grant(role="admin")]
     assert stored is not None
-    assert stored.credential.fits("correct horse")
+    assert stored.fits("correct horse")
     assert "correct" not in done.out + done.err
 
 
