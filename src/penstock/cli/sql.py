@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -30,6 +31,7 @@ from penstock.errors import PenstockError
 from penstock.spark import session
 from penstock.spark.connections import address_of
 from penstock.spark.sentences import hush
+from penstock.spark.session import CONNECT
 from penstock.spark.tables import Tables
 
 if TYPE_CHECKING:
@@ -105,13 +107,16 @@ def _check(query: str | None, output: Output, plot: str | None) -> None:
 @contextmanager
 def started(master: str) -> Iterator["SparkSession"]:
     """A quiet session, until the end of the block."""
-    with Progress("starting Spark", unit=""):
-        spark = session(master, app="penstock sql")
-    hush(spark)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    with TemporaryDirectory(prefix="penstock-sql-") as warehouse:
+        # Otherwise Spark makes a folder for tables of its own where the command was given.
+        config = {} if master.startswith(CONNECT) else {"spark.sql.warehouse.dir": warehouse}
+        with Progress("starting Spark", unit=""):
+            spark = session(master, app="penstock sql", config=config)
+        hush(spark)
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 class Shell:

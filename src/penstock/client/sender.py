@@ -287,24 +287,26 @@ class Sender:
         assert self.metadata is not None
         wait_ms = depth_wait_ms(self.metadata.settings)
         while True:
+            stale: MetadataStale | None = None
             try:
                 body = await self._session.call(
                     "publish", request.encode, wait_ms=wait_ms, deadline=units[-1].deadline, failed=failed
                 )
             except MetadataStale as error:
-                failed = None
-                await self._refresh(error)
-                if request.tries == 1:
-                    self._renew()
-                    self._again(units)
-                    return
-                request.version = self.metadata.version  # Perhaps written: the same bytes, to the same place.
+                stale = error  # Seen to below: compiled code that awaits here leaves its error to others.
             except PenstockError as error:
                 if request.tries > 1 or not is_refusal(error):
                     self._renew()
                 raise
-            else:
+            if stale is None:
                 break
+            failed = None
+            await self._refresh(stale)
+            if request.tries == 1:
+                self._renew()
+                self._again(units)
+                return
+            request.version = self.metadata.version  # Perhaps written: the same bytes, to the same place.
         self._stale = 0
         self._take_outcomes(units, batches, decode_published(body)[0], request.tries > 1)
 
