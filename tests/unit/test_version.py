@@ -1,5 +1,6 @@
 """Which Penstock this is, and which build is under test."""
 
+import ast
 import os
 import re
 import tomllib
@@ -10,7 +11,8 @@ import pytest
 
 from penstock.version import __version__, compiled, version_line
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HOT_MODULES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]["include"]
 
 
@@ -37,3 +39,13 @@ def test_a_hot_module_exists_and_is_compiled_with_the_others(path: str) -> None:
     assert spec is not None
     assert spec.origin is not None
     assert spec.origin.endswith(".py") != compiled()
+
+
+@pytest.mark.parametrize("path", HOT_MODULES)
+def test_nothing_compiled_waits_while_it_handles_an_error(path: str) -> None:
+    """mypyc would show that error to whatever else the thread does meanwhile."""
+    tree = ast.parse((ROOT / path).read_text())
+    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
+    inside = [node for handler in handlers for node in ast.walk(handler)]
+
+    assert [node.lineno for node in inside if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom)] == []
