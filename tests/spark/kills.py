@@ -141,10 +141,10 @@ class World:
         assert max(Counter((row["minute"], row["topic"], row["group"]) for row in rows).values()) == 1
 
 
-def few(chance: random.Random, world: World) -> list[Kill]:
-    """Each victim once, in a stage that is not the same for any two."""
-    stages = sorted(chance.sample(list(world.done), len(VICTIMS)), key=list(world.done).index)
-    victims = chance.sample(VICTIMS, len(VICTIMS))
+def few(chance: random.Random, world: World, count: int) -> list[Kill]:
+    """So many victims once, in a stage that is not the same for any two."""
+    stages = sorted(chance.sample(list(world.done), count), key=list(world.done).index)
+    victims = chance.sample(VICTIMS, count)
     return [
         Kill(victim, stage, chance.randint(1, world.ends[stage] // 2))
         for victim, stage in zip(victims, stages, strict=True)

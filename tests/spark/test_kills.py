@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.server.process import Server
 from tests.spark.cluster import Cluster
-from tests.spark.kills import Killing, World, few, many
+from tests.spark.kills import VICTIMS, Killing, World, few, many
 
 import penstock
 
@@ -34,12 +34,17 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_a_driver_an_executor_a_worker_and_a_broker_are_killed_and_each_record_arrives_once(
-    chance: random.Random, cluster: Cluster, world: World, tmp_path: Path
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.soak)])
+def test_drivers_executors_workers_and_brokers_are_killed_and_each_record_arrives_once(
+    chance: random.Random, cluster: Cluster, world: World, tmp_path: Path, count: int
 ) -> None:
-    Killing(chance, cluster, world, tmp_path, within_s=WITHIN_S).run(few(chance, world), STAGES)
+    """Two of the four in two of the stages, by chance: all of them take minutes."""
+    kills = few(chance, world, count)
+    stages = STAGES if count == len(VICTIMS) else [kill.stage for kill in kills]
 
-    for stage in STAGES:
+    Killing(chance, cluster, world, tmp_path, within_s=WITHIN_S).run(kills, stages)
+
+    for stage in stages:
         world.check(stage)
     world.server.check_log()
 
