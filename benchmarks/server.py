@@ -190,10 +190,15 @@ def latency(durability: Durability, percent: int, start: Start) -> Callable[[int
         while True:
             with scratch() as directory:
                 times = sorted(_latencies(f"{directory}/data", size, durability, start))
-                limit = 0.5 + _sync_ms(f"{directory}/raw") if durability == "fsync" else 0.4
+                limit = _latency_limit(f"{directory}/raw", percent) if durability == "fsync" else 0.4
             yield Round(measured=times[len(times) * percent // 100], limit=limit)
 
     return measure
+
+
+def _latency_limit(path: str, percent: int) -> float:
+    """For the p50, the raw sync's and half a millisecond; the p99 of the raw sync says what the disk does."""
+    return _sync_ms(path, percent) + (0.5 if percent == 50 else 0)
 
 
 def _latencies(directory: str, size: int, durability: Durability, start: Start) -> list[float]:
@@ -212,16 +217,19 @@ def _latencies(directory: str, size: int, durability: Durability, start: Start) 
             return times
 
 
-def _sync_ms(path: str) -> float:
-    """A raw append and fdatasync, p50."""
+def _sync_ms(path: str, percent: int = 50) -> float:
+    """A raw append and fdatasync, as often as messages come: back to back the disk is quicker."""
     raw = RawFile(path)
     times = []
-    for _ in range(200):
+    due = time.perf_counter()
+    for _ in range(RATE):
+        due += 1 / RATE
+        time.sleep(max(due - time.perf_counter(), 0))
         started = time.perf_counter()
         raw.append(VALUE)
         times.append((time.perf_counter() - started) * 1000)
     raw.close()
-    return median(times)
+    return sorted(times)[len(times) * percent // 100]
 
 
 def fan_out(size: int) -> Rounds:
@@ -333,7 +341,7 @@ BENCHMARKS = [
         name="server-latency-p50",
         what="publish to receive at 1,000 msg/s, durable, p50",
         unit="ms",
-        limit="fdatasync p50 + 0.5 ms",
+        limit="fdatasync p50 at that rate + 0.5 ms",
         run=latency("fsync", 50, "from_call"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
         target=Target(value=1.0, direction="at most", of="ratio"),
@@ -342,7 +350,7 @@ BENCHMARKS = [
         name="server-latency-p99",
         what="publish to receive at 1,000 msg/s, durable, p99",
         unit="ms",
-        limit="fdatasync p50 + 0.5 ms",
+        limit="fdatasync p99 at that rate",
         run=latency("fsync", 99, "from_call"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
         target=Target(value=5.0, direction="at most"),
@@ -360,7 +368,7 @@ BENCHMARKS = [
         name="server-latency-p50-intended",
         what="the same, from when it should have been sent, durable, p50",
         unit="ms",
-        limit="fdatasync p50 + 0.5 ms",
+        limit="fdatasync p50 at that rate + 0.5 ms",
         run=latency("fsync", 50, "from_intended"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
     ),
@@ -368,7 +376,7 @@ BENCHMARKS = [
         name="server-latency-p99-intended",
         what="the same, from when it should have been sent, durable, p99",
         unit="ms",
-        limit="fdatasync p50 + 0.5 ms",
+        limit="fdatasync p99 at that rate",
         run=latency("fsync", 99, "from_intended"),
         sizes={"tiny": 50, "quick": 1_000, "full": 5_000},
     ),
