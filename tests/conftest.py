@@ -6,12 +6,12 @@ try: dev (50 examples, the default), ci (200) or soak (20,000).  The option
 """
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.full_disk import small_disk
 
 from penstock.version import version_line
 
@@ -40,14 +40,5 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a megabyte."""
-    place = tmp_path / "tiny"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"this user may not mount a small file system: {done.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True, timeout=10)
+    with small_disk(tmp_path / "tiny", 1) as place:
+        yield place

@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.full_disk import small_disk
 from tests.server.process import PATIENCE_S, Server, until
 from tests.spark import archive_process
 
@@ -156,28 +156,11 @@ def test_a_dead_broker_is_one_sentence_and_nothing_is_lost(
             assert assert_same(broker, tmp_path / "lake") == 100
 
 
-@contextmanager
-def tiny_disk(place: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode:
-        pytest.skip(f"this user may not mount a small file system: {done.stderr.strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True, timeout=10)
-
-
 def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.spark.pipelines.archive.RETRIES", 0)
-    with Server(tmp_path) as server, tiny_disk(tmp_path / "tiny") as tiny:
+    with Server(tmp_path) as server, small_disk(tmp_path / "tiny", 2) as tiny:
         servers = f"127.0.0.1:{server.ports['native']}"
         with penstock.connect(servers) as broker:
             broker.create_topic("orders", partitions=1)
