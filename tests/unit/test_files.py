@@ -52,6 +52,20 @@ def test_what_is_appended_is_read_back(files: Files, root: str) -> None:
     assert files.read_file(f"{root}/a") == b"onetwothreefour"
 
 
+def test_reserved_room_changes_nothing_that_is_read_or_appended(files: Files, root: str) -> None:
+    file = files.open(f"{root}/a", create=True)
+    file.append((b"one",))
+
+    file.reserve(10_000)
+    file.append((b"two",))
+
+    assert file.size == 6
+    assert file.read(0, 100) == b"onetwo"
+    assert file.read(6, 100) == file.read(7, 100) == b""
+    file.close()
+    assert files.read_file(f"{root}/a") == b"onetwo"
+
+
 def test_a_truncated_file_grows_from_its_new_end(files: Files, root: str) -> None:
     file = files.open(f"{root}/a", create=True)
     file.append((b"0123456789",))
@@ -148,6 +162,29 @@ def files_limited_to(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_reserved_room_is_in_the_file_until_it_is_closed(tmp_path: Path) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    file.append((b"before",))
+
+    file.reserve(5000)
+    file.append((b", after",))
+
+    assert (tmp_path / "a").read_bytes() == b"before, after" + bytes(5000 - 13)
+    file.close()
+    assert (tmp_path / "a").read_bytes() == b"before, after"
+
+
+def test_room_that_is_not_to_be_had_is_done_without(tmp_path: Path) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    file.append((b"before",))
+
+    with files_limited_to(1000):
+        file.reserve(5000)
+        file.append((b", after",))
+
+    assert (tmp_path / "a").read_bytes() == b"before, after"
 
 
 @pytest.mark.parametrize("parts", [(b"x" * 1500,), (b"x" * 700, b"y" * 800)], ids=["one part", "two parts"])

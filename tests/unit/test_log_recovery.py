@@ -9,6 +9,7 @@ from penstock.errors import CorruptionError, OffsetOutOfRange
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.log.reader import LARGE_BYTES
+from penstock.log.segment import ROOM_BYTES_MAX, ROOM_BYTES_MIN
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import (
     encode_values,
@@ -45,6 +46,86 @@ def test_only_the_last_segment_is_scanned_after_a_crash() -> None:
     assert recovered.recovery.scanned_bytes == log.segments()[-1].bytes
     assert recovered.recovery.rebuilt == []
     assert (recovered.high, recovered.end) == (20, 20)
+
+
+def on_disk(disk: CrashDisk, name: str = "d/00000000000000000000.log") -> bytes:
+    return disk.read_file(name)
+
+
+def test_room_for_more_batches_is_no_news_after_a_crash() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"a")
+    log.sync()
+    disk.kill()
+    written = log.segments()[-1].bytes
+    assert on_disk(disk)[written:] == bytes(ROOM_BYTES_MIN - written)
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert (log.recovery.cut_bytes, log.recovery.scanned_bytes) == (0, written)
+    assert len(on_disk(disk)) == written
+    assert publish(log, b"b") == 1
+    assert values_of(log) == [b"a", b"b"]
+
+
+def test_a_torn_batch_before_room_is_cut() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"a")
+    whole = log.segments()[-1].bytes
+    publish(log, b"b" * 100)
+    disk.kill()
+    disk.damage("d/00000000000000000000.log", lambda data: data[: whole + 70] + bytes(len(data) - whole - 70))
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert (log.recovery.cut_position, log.recovery.cut_bytes) == (whole, ROOM_BYTES_MIN - whole)
+    assert values_of(log) == [b"a"]
+
+
+def test_zeros_that_are_too_many_for_room_are_reported() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"a")
+    disk.kill()
+    disk.damage("d/00000000000000000000.log", lambda data: data + bytes(ROOM_BYTES_MAX))
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert log.recovery.cut_bytes > ROOM_BYTES_MAX
+    assert values_of(log) == [b"a"]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_room_that_a_crash_gave_back_to_a_whole_segment_is_cut_without_a_scan(sealed: bool) -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"a")
+    if sealed:
+        log.roll()
+    log.close()
+    whole = on_disk(disk)
+    disk.damage("d/00000000000000000000.log", lambda data: data + bytes(1000))
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert log.recovery.clean
+    assert on_disk(disk) == whole
+    assert values_of(log) == [b"a"]
+
+
+def test_room_grows_with_the_log_and_ends_with_the_segment() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig(segment_bytes=100_000))
+    reserved = set()
+    while log.segments()[-1].base_offset == 0:
+        publish(log, b"a" * 1000)
+        reserved.add(len(on_disk(disk)))
+
+    assert max(reserved) == 100_000
+    assert len(reserved) < 8
+    assert len(on_disk(disk)) == log.segments()[0].bytes
 
 
 def test_what_a_crash_left_is_removed_and_foreign_files_are_not() -> None:

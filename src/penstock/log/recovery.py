@@ -10,6 +10,7 @@ does not end with a whole, valid batch, it is cut exactly behind the last one:
 what follows was never acknowledged, since a sync covers all that is before
 it.  Unless something else damaged the file: so if valid batches are found
 behind the cut, the bytes are first kept beside it (``.cut-<position>``).
+Zeros at the end are room that was reserved and not used, and no news.
 
 A sealed segment is never cut.  Damage in it is reported here, is
 ``CorruptionError`` for whoever reads that place, and does not touch what lies
@@ -35,7 +36,7 @@ from penstock.log.index import (
     decode_lanes,
 )
 from penstock.log.scan import OFFSET_END, Scan, find_batch
-from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, Segment
+from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment
 from penstock.wire.records import HEADER_BYTES, read_header
 
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
@@ -159,7 +160,11 @@ def _open_segment(
 def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
     """Take over what the stored index says, if it is about the segment as it is; None if not."""
     head = _read_head(segment)
-    if head is None or (head.base_offset, head.segment_bytes) != (segment.base_offset, file.size):
+    if head is None or head.base_offset != segment.base_offset:
+        return None
+    if file.size > head.segment_bytes and _is_room(file, head.segment_bytes):
+        file.truncate(head.segment_bytes)
+    if file.size != head.segment_bytes:
         return None
     lanes: list[LaneRange] | None = []
     if head.lane_ranges:
@@ -230,7 +235,9 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
     # A stored index is of an older state; it must not fit by accident after the cut.
     files.remove(segment.path + INDEX)
     files.remove(segment.path + LANES)
-    if scan.why:
+    if scan.why and _is_room(file, scan.position):
+        file.truncate(scan.position)
+    elif scan.why:
         recovery.cut_bytes = file.size - scan.position
         recovery.cut_path = segment.log_path
         recovery.cut_position = scan.position
@@ -241,6 +248,12 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
         file.truncate(scan.position)
     # A killed process leaves bytes that are in the kernel but not on the disk, and from now on they count.
     file.sync()
+
+
+def _is_room(file: File, position: int) -> bool:
+    """Is what follows nothing but room that was reserved for batches?"""
+    data = file.read(position, ROOM_BYTES_MAX)
+    return position + len(data) == file.size and not data.strip(b"\0")
 
 
 def _keep(files: Files, file: File, position: int, path: str) -> None:

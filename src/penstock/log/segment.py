@@ -24,6 +24,8 @@ REWRITE: Final = ".rewrite.tmp"  # Of ``Log.rewrite``; ends as every temporary f
 RESTORING: Final = (
     "restoring"  # The folder of segments that are not yet back in the log; see ``restoring.py``.
 )
+ROOM_BYTES_MIN: Final = 16 * 1024  # A topic of few messages reserves little room ahead ...
+ROOM_BYTES_MAX: Final = 4 * 1024 * 1024  # ... and a large one not much; more made no sync quicker.
 CUT: Final = ".cut-"  # Bytes that recovery cut off although valid batches were among them.
 
 
@@ -37,7 +39,7 @@ class Segment:
 
     __slots__ = (
         "base_offset", "closed", "file", "files", "index", "indexed", "max_timestamp",
-        "next_offset", "path", "sealed", "size",
+        "next_offset", "path", "room", "sealed", "size",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, base_offset: int) -> None:
@@ -46,6 +48,7 @@ class Segment:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0  # In bytes: the end of the last batch.
+        self.room = 0  # While active: the file is made longer ahead of batches that end behind this.
         self.max_timestamp = 0  # Of its records; 0 if it has none.
         self.sealed = False
         self.closed = False  # For good, with its log.

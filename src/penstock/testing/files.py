@@ -172,6 +172,12 @@ class FaultyFile:
         self._files.perform("append", self._path, lambda: self._inner.append(parts), tear)
         self.size = self._inner.size
 
+    def reserve(self, size: int) -> None:
+        """See ``File``; cannot go wrong, since it need not succeed."""
+        if self._files.crashed:
+            raise Crash
+        self._inner.reserve(size)
+
     def read(self, position: int, length: int) -> bytes:
         """See ``File``."""
         return self._files.perform("read", self._path, lambda: self._inner.read(position, length))
@@ -234,15 +240,19 @@ class CrashFile:
     def append(self, parts: Sequence[Part]) -> None:
         """See ``File``."""
         self._check()
-        del self._node.content[self.size :]
-        for part in parts:
-            self._node.content += part
-        self.size = len(self._node.content)
+        data = b"".join(parts)
+        self._node.content[self.size : self.size + len(data)] = data
+        self.size += len(data)
+
+    def reserve(self, size: int) -> None:
+        """See ``File``."""
+        self._check()
+        self._node.content.extend(bytes(max(size - len(self._node.content), 0)))
 
     def read(self, position: int, length: int) -> bytes:
         """See ``File``."""
         self._check()
-        return bytes(self._node.content[position : position + length])
+        return bytes(self._node.content[position : min(position + length, self.size)])
 
     def sync(self) -> None:
         """See ``File``."""
@@ -258,6 +268,8 @@ class CrashFile:
 
     def close(self) -> None:
         """See ``File``."""
+        if self._life == self._disk.life:
+            del self._node.content[self.size :]
 
 
 class _CrashLock:
