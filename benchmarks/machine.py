@@ -2,7 +2,8 @@
 
 ``Foreign`` answers how many cores other processes used between two points: the
 busy time of all cores (/proc/stat) without that of this process and of the
-children it has waited for.  Time stolen by the hypervisor counts as foreign.
+children it has waited for.  Time stolen by the hypervisor counts as foreign,
+and is told by itself, too: it is nobody's on this machine.
 """
 
 import os
@@ -27,6 +28,11 @@ class Foreign:
         self._started = time.perf_counter()
         self._busy = _busy_seconds()
         self._own = _own_seconds()
+        self._stolen = _stolen_seconds()
+
+    def stolen(self) -> float:
+        """How many cores the hypervisor gave to other machines while this one wanted them; 0 if unknown."""
+        return (_stolen_seconds() - self._stolen) / max(time.perf_counter() - self._started, 1e-9)
 
     def cores(self) -> float | None:
         """How many cores others used on the average since then."""
@@ -42,6 +48,10 @@ def _busy_seconds() -> float | None:
         return None
     user, nice, system, _idle, _wait, irq, soft_irq, steal = map(int, _STAT.read_text().split()[1:9])
     return (user + nice + system + irq + soft_irq + steal) / TICKS
+
+
+def _stolen_seconds() -> float:
+    return int(_STAT.read_text().split()[8]) / TICKS if _STAT.exists() else 0.0
 
 
 def _own_seconds() -> float:

@@ -12,16 +12,22 @@ round, so that noise which hits both sides falls out.
 The judge is wall time.  Where the work is the CPU's alone a round also has the
 value per CPU second, which is what a quiet machine would show; ``foreign`` says
 how many cores other processes used meanwhile.
+
+A round in which the hypervisor stole time is measured again, some times at
+most; the least disturbed are kept, whatever they measured, and the others are
+in the JSON.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
 SizeName = Literal["tiny", "quick", "full"]
 
 ROUNDS = 3  # The least of which a median says anything.
+STOLEN_CORES_MAX = 0.01  # Above it a round is disturbed: a p99 shows what hits one message in a hundred.
+REPEATS = 2  # For each round, of those that were disturbed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,8 @@ class Round:
     measured: float
     limit: float
     cpu: float | None = None  # The measured value, counted in CPU time.
-    foreign: float | None = None  # Cores that others used; set by the runner.
+    foreign: float | None = None  # Cores that others used; set by the runner ...
+    stolen: float = 0.0  # ... and those that the hypervisor took.
 
 
 Rounds = Generator[Round, None, None]  # Without end; closing it removes what it made.
@@ -74,6 +81,7 @@ class Result:
     benchmark: Benchmark
     size: int
     rounds: list[Round]
+    dropped: list[Round] = field(default_factory=list)  # Disturbed, and measured again.
 
     @property
     def measured(self) -> float:

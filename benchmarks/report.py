@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,8 @@ def as_json(result: Result) -> dict[str, Any]:
         "missed_by": result.missed_by,
         "verdict": result.verdict,
         "foreign_cores": result.foreign,
-        "rounds": [
-            {"measured": each.measured, "limit": each.limit, "cpu": each.cpu, "foreign": each.foreign}
-            for each in result.rounds
-        ],
+        "rounds": [asdict(each) for each in result.rounds],
+        "dropped": [asdict(each) for each in result.dropped],
     }
 
 
@@ -87,8 +86,11 @@ def load(benchmark: Benchmark, size: int, folder: Path = RESULTS) -> Result | No
     if not path.exists():
         return None
     saved = json.loads(path.read_text())
+    if saved["size"] != size:
+        return None
     rounds = [Round(**each) for each in saved["rounds"]]
-    return Result(benchmark=benchmark, size=size, rounds=rounds) if saved["size"] == size else None
+    dropped = [Round(**each) for each in saved.get("dropped", [])]
+    return Result(benchmark=benchmark, size=size, rounds=rounds, dropped=dropped)
 
 
 def write_page(name: str, results: Sequence[Result], sizes: SizeName, folder: Path = PAGES) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import penstock
 import penstock.aio
-from benchmarks.durable import RawFile, scratch
+from benchmarks.durable import scratch, sync_ms
 from benchmarks.machine import TICKS
 from benchmarks.model import Benchmark, Round, Rounds, Target
 from benchmarks.processes import ClientProcess, RawClient, ServerProcess, raw_loop
@@ -198,7 +198,7 @@ def latency(durability: Durability, percent: int, start: Start) -> Callable[[int
 
 def _latency_limit(path: str, percent: int) -> float:
     """For the p50, the raw sync's and half a millisecond; the p99 of the raw sync says what the disk does."""
-    return _sync_ms(path, percent) + (0.5 if percent == 50 else 0)
+    return sync_ms(path, RATE, percent) + (0.5 if percent == 50 else 0)
 
 
 def _latencies(directory: str, size: int, durability: Durability, start: Start) -> list[float]:
@@ -215,21 +215,6 @@ def _latencies(directory: str, size: int, durability: Durability, start: Start) 
             publisher.result()
             times: list[float] = follower.result()[start]
             return times
-
-
-def _sync_ms(path: str, percent: int = 50) -> float:
-    """A raw append and fdatasync, as often as messages come: back to back the disk is quicker."""
-    raw = RawFile(path)
-    times = []
-    due = time.perf_counter()
-    for _ in range(RATE):
-        due += 1 / RATE
-        time.sleep(max(due - time.perf_counter(), 0))
-        started = time.perf_counter()
-        raw.append(VALUE)
-        times.append((time.perf_counter() - started) * 1000)
-    raw.close()
-    return sorted(times)[len(times) * percent // 100]
 
 
 def fan_out(size: int) -> Rounds:

@@ -190,6 +190,27 @@ def test_the_machine_is_described_without_naming_it() -> None:
     assert not {"host", "path", "user"} & facts.keys()
 
 
+def test_disturbed_rounds_are_measured_again_and_the_calmest_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stolen = iter([0.5, 0.0, 0.2, 0.1, 0.0, 0.0])
+    monkeypatch.setattr(Foreign, "stolen", lambda _: next(stolen))
+
+    result = measure(toy(None), 1, rounds=2, repeats=2)
+
+    assert [(each.measured, each.stolen) for each in result.rounds] == [(3, 0.0), (9, 0.0)]
+    assert [each.stolen for each in result.dropped] == [0.1, 0.2, 0.5]
+
+
+def test_a_machine_that_is_always_disturbed_is_measured_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stolen = iter([0.5, 0.3, 0.2, 0.4])
+    monkeypatch.setattr(Foreign, "stolen", lambda _: next(stolen))
+
+    result = measure(toy(None), 1, rounds=2, repeats=1)
+
+    assert [each.stolen for each in result.rounds] == [0.2, 0.3]
+
+
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="only Linux tells")
 def test_foreign_cores_and_own_memory_are_told_where_the_system_tells_them() -> None:
     foreign = Foreign().cores()
