@@ -20,6 +20,7 @@ import penstock.aio
 from penstock.aio import AsyncBroker, AsyncReceivedMessage
 from penstock.client.aio import RemoteAsyncBroker
 
+VALUE = b"x" * 100
 RECEIVE = 500
 PREFETCH = 1000
 ACK = 100  # A follower acks so many together, beside receiving.
@@ -53,11 +54,32 @@ async def drain(broker: AsyncBroker, topic: str, size: int, number: int) -> dict
 
 
 async def publish(broker: AsyncBroker, topic: str, size: int, rate: int) -> dict[str, Any]:
-    """Publish at an even rate, whether the messages before were answered or not.
-
-    Each carries when it should have been sent, and when ``publish_nowait`` was called for it.
-    """
+    """Publish at an even rate; each carries when it should have been sent, and when that was asked for."""
     remote = cast(RemoteAsyncBroker, broker)
+
+    def send(due: float, now: float) -> None:
+        remote.publish_nowait(topic, b"%.9f %.9f" % (due, now))
+
+    return {"seconds": await at_rate(remote, size, rate, send)}
+
+
+async def answers(broker: AsyncBroker, topic: str, size: int, rate: int) -> dict[str, Any]:
+    """Publish at an even rate; in ms, how long each took from the call to its answer."""
+    remote = cast(RemoteAsyncBroker, broker)
+    took: list[float] = []
+
+    def send(_: float, now: float) -> None:
+        answer = remote.publish_nowait(topic, VALUE)
+        answer.add_done_callback(lambda _: took.append((time.monotonic() - now) * 1000))
+
+    await at_rate(remote, size, rate, send)
+    return {"took": took}
+
+
+async def at_rate(
+    remote: RemoteAsyncBroker, size: int, rate: int, send: Callable[[float, float], None]
+) -> float:
+    """Send so many, whether those before were answered or not; the seconds until all are."""
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, ready)
     start = time.monotonic() + 0.2
@@ -67,7 +89,7 @@ async def publish(broker: AsyncBroker, topic: str, size: int, rate: int) -> dict
     def tick() -> None:
         nonlocal sent
         while sent < size and (now := time.monotonic()) >= (due := start + sent / rate):
-            remote.publish_nowait(topic, b"%.9f %.9f" % (due, now))
+            send(due, now)
             sent += 1
         if sent == size:
             ended.set()
@@ -78,7 +100,7 @@ async def publish(broker: AsyncBroker, topic: str, size: int, rate: int) -> dict
     await ended.wait()
     signal.setitimer(signal.ITIMER_REAL, 0)
     await remote.flush()
-    return {"seconds": time.monotonic() - start}
+    return time.monotonic() - start
 
 
 async def follow(broker: AsyncBroker, topic: str, size: int, number: int) -> dict[str, Any]:
@@ -107,6 +129,7 @@ async def follow(broker: AsyncBroker, topic: str, size: int, number: int) -> dic
 
 
 WORK: dict[str, Callable[[AsyncBroker, str, int, int], Awaitable[dict[str, Any]]]] = {
+    "answers": answers,
     "drain": drain,
     "follow": follow,
     "publish": publish,

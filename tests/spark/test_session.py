@@ -1,4 +1,5 @@
 import gc
+import os
 import stat
 import subprocess
 from pathlib import Path
@@ -71,6 +72,20 @@ def test_the_wrapper_drops_one_flag_and_keeps_every_word_as_it_is(
         check=True,
     )
     assert told.stdout == "-cp a  b Main\n"
+
+
+@pytest.mark.parametrize(("master", "behind"), [("local[2]", java.NICE), ("spark://there:7077", 0)])
+def test_only_a_spark_that_works_on_this_machine_itself_lets_others_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, behind: int
+) -> None:
+    home = fake_java(tmp_path / "jdk", "17")
+    (home / "bin" / "java").write_text("#!/bin/sh\n[ $1 = -version ] && echo 'version \"17\"' >&2 || nice\n")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+
+    words = [str(java.java_home() / "bin" / "java"), "SparkSubmit", "--conf", f"spark.master={master}"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert int(told.stdout) == min(os.nice(0) + behind, 19)
 
 
 def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> None:
