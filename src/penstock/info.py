@@ -23,7 +23,7 @@ class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     bytes: int
     scheduled: int
-    cut_bytes: int  # What recovery had to cut off the end when the log was opened.
+    cut_bytes: int  # What recovery had to cut off the end when the log was opened, unused room included.
 
 
 class TopicInfo(msgspec.Struct, frozen=True, kw_only=True):

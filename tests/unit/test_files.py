@@ -176,6 +176,40 @@ def test_reserved_room_is_in_the_file_until_it_is_closed(tmp_path: Path) -> None
     assert (tmp_path / "a").read_bytes() == b"before, after"
 
 
+def test_room_is_given_back_whichever_reservation_was_larger(tmp_path: Path) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+
+    file.reserve(10_000)
+    file.reserve(5_000)
+    file.append((b"x" * 6_000,))
+    file.close()
+
+    assert (tmp_path / "a").read_bytes() == b"x" * 6_000
+
+
+def test_a_forked_copy_cuts_nothing_off_the_file_of_its_parent(tmp_path: Path) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    file.append((b"before",))
+    file.reserve(5000)
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.read(reading, 1)  # When the parent has gone on.
+            file.close()
+        finally:
+            os._exit(0)
+    file.append((b", after",))
+    os.write(writing, b"x")
+    os.waitpid(child, 0)
+    file.append((b", and on",))
+    os.close(reading)
+    os.close(writing)
+
+    assert file.read(0, 100) == b"before, after, and on"
+    file.close()
+    assert (tmp_path / "a").read_bytes() == b"before, after, and on"
+
+
 def test_room_that_is_not_to_be_had_is_done_without(tmp_path: Path) -> None:
     file = SystemFiles().open(f"{tmp_path}/a", create=True)
     file.append((b"before",))

@@ -174,7 +174,8 @@ class InterruptAtLine:
 
 
 @pytest.mark.skipif(compiled(), reason="compiled code has no lines to interrupt between")
-def test_an_interrupt_at_any_line_of_an_append_leaves_no_trace() -> None:
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_interrupt_at_any_line_of_an_append_leaves_no_trace(sealed: bool) -> None:
     for number in range(1, 100):
         log = open_log(LogConfig(index_bytes=1))
         publish(log, b"a")
@@ -187,12 +188,15 @@ def test_an_interrupt_at_any_line_of_an_append_leaves_no_trace() -> None:
         else:
             break
 
+        if sealed:
+            log.roll()
         assert publish(log, b"b", lane=1) == 1
 
         log.sync()
         assert values_of(log) == [b"a", b"b"]
         assert log.lanes.ranges(0, 2) == [(1, 2, 1)]
-        assert log._index(log._segments[-1]).offsets.tolist() == [0, 1]
+        indexed = [offset for segment in log._segments for offset in log._index(segment).offsets]
+        assert indexed == [0, 1]
         assert log.size_bytes == log.written == log.durable
     assert 15 < number < 99
 

@@ -115,6 +115,43 @@ def test_room_that_a_crash_gave_back_to_a_whole_segment_is_cut_without_a_scan(se
     assert values_of(log) == [b"a"]
 
 
+def test_damage_in_a_sealed_segment_that_ends_with_room_costs_no_more_than_the_damage() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    ends = []
+    for number in range(3):
+        publish(log, b"%d" % number)
+        ends.append(log.segments()[-1].bytes)
+    log.roll()
+    log.close()
+    disk.remove("d/00000000000000000000.index")
+    disk.damage("d/00000000000000000000.log", lambda data: damaged(data, ends[1] - 1) + bytes(500))
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert [found.position for found in log.recovery.damage] == [ends[0]]
+    assert values_of(log, 2) == [b"2"]
+
+
+def damaged(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def test_room_is_reserved_again_behind_a_cut() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    for number in range(40):
+        publish(log, b"%d" % number * 1000)
+    log.sync()
+
+    log.cut(2)
+    left = log.segments()[-1].bytes
+    publish(log, b"again")
+
+    assert len(on_disk(disk)) == left + ROOM_BYTES_MIN
+    assert values_of(log)[2:] == [b"again"]
+
+
 def test_room_grows_with_the_log_and_ends_with_the_segment() -> None:
     disk = CrashDisk()
     log = Log.open(disk, "d", LogConfig(segment_bytes=100_000))

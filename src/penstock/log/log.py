@@ -31,8 +31,8 @@ it declares durable was in the file, or in an older one that a roll has synced.
 ``high`` is worked out from two numbers that each have one writer, and a
 transaction is open before its first batch counts, so no reader is too quick.
 
-A log that is synced for every append makes its file longer ahead, as a list
-does: a sync is slower by half if it must write down a new length.
+With durability ``fsync`` the file is made longer ahead of its batches, as a list
+is: a sync is slower by half if it must write down a new length.
 
 Cost: ``append`` adds about 1.5 us of Python to the write.
 """
@@ -261,6 +261,7 @@ class Log(LogReader):
         except PenstockError as error:
             self.failed = error
             raise
+        active.room = 0
         active.index.drop_from(active.size)
         active.indexed = min(active.indexed, active.size)
         self.lanes.drop_from(self.end)
@@ -302,13 +303,18 @@ class Log(LogReader):
         if not active.size:
             return
         with self._syncing:
-            self._sync()
-            # A disk that is full may leave a new, empty segment behind: whoever appends must go on there, or
-            # the next recovery would find it in the middle of the log.
-            self._rolling = True
+            if self.failed is not None:
+                raise self.failed
+            if active.file is None:
+                raise Closed(what=f"log {self.path}")
+            if active.file.size != active.size:
+                self._take_back()
             try:
-                if active.file is not None:
-                    active.file.truncate(active.size)  # Gives back the room.
+                active.file.truncate(active.size)  # Gives back the room, and the sync writes that down.
+                self._sync()
+                # A disk that is full may leave a new, empty segment behind: whoever appends must go on there,
+                # or the next recovery would find it in the middle of the log.
+                self._rolling = True
                 self._store_index(active)
                 segment = create_segment(self._files, self.path, self.end)
             except StorageFailed as error:
@@ -336,7 +342,7 @@ class Log(LogReader):
                     segment.close()
 
     def abandon(self) -> None:
-        """Close the files as a crash would: for an open that failed, or a topic that is deleted."""
+        """Close the files, as they are but for room: for an open that failed, or a topic that is deleted."""
         with self._syncing:
             if self.failed is None and self.durable < self.written:
                 self.failed = Closed(what=f"log {self.path}")  # For those who wait for a sync.
@@ -575,6 +581,7 @@ class Log(LogReader):
         index.drop_from(position)
         segment.indexed = (index.positions[-1] if index.positions else -self._index_bytes) + self._index_bytes
         segment.size = position
+        segment.room = 0
         segment.next_offset = offset
         self._active = segment
         self.lanes.drop_from(offset)

@@ -2,7 +2,7 @@
 
 For every segment, the oldest first:
 
-    its index is valid and says how long the file is     trusted
+    its index is valid and says where its batches end    trusted
     otherwise                                            scanned, checksums and all; index made again
 
 In a log that was not closed only the last segment is scanned.  If that one
@@ -12,7 +12,7 @@ it.  Unless something else damaged the file: so if valid batches are found
 behind the cut, the bytes are first kept beside it (``.cut-<position>``).
 Zeros at the end are room that was reserved and not used, and no news.
 
-A sealed segment is never cut.  Damage in it is reported here, is
+A sealed segment is never cut, but for such zeros.  Damage in it is reported here, is
 ``CorruptionError`` for whoever reads that place, and does not touch what lies
 before and behind it.
 
@@ -235,15 +235,14 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
     # A stored index is of an older state; it must not fit by accident after the cut.
     files.remove(segment.path + INDEX)
     files.remove(segment.path + LANES)
-    if scan.why and _is_room(file, scan.position):
-        file.truncate(scan.position)
-    elif scan.why:
-        recovery.cut_bytes = file.size - scan.position
-        recovery.cut_path = segment.log_path
-        recovery.cut_position = scan.position
-        if _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
-            recovery.kept_path = f"{segment.path}{CUT}{scan.position}"
-            _keep(files, file, scan.position, recovery.kept_path)
+    if scan.why:
+        if not _is_room(file, scan.position):
+            recovery.cut_bytes = file.size - scan.position
+            recovery.cut_path = segment.log_path
+            recovery.cut_position = scan.position
+            if _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
+                recovery.kept_path = f"{segment.path}{CUT}{scan.position}"
+                _keep(files, file, scan.position, recovery.kept_path)
         files.sync_directory(segment.path.rpartition("/")[0])
         file.truncate(scan.position)
     # A killed process leaves bytes that are in the kernel but not on the disk, and from now on they count.
@@ -252,8 +251,8 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
 
 def _is_room(file: File, position: int) -> bool:
     """Is what follows nothing but room that was reserved for batches?"""
-    data = file.read(position, ROOM_BYTES_MAX)
-    return position + len(data) == file.size and not data.strip(b"\0")
+    size = file.size - position
+    return size <= ROOM_BYTES_MAX and file.read(position, size) == bytes(size)
 
 
 def _keep(files: Files, file: File, position: int, path: str) -> None:
@@ -308,7 +307,7 @@ def _scan_sealed(
 
 def _is_followed(file: File, position: int, offset: int, limit: int) -> bool:
     """Does what comes next confirm where a batch behind damage belongs?  Its own checksum does not."""
-    if position == file.size:
+    if _is_room(file, position):  # Or its very end.
         return offset == limit
     data = file.read(position, HEADER_BYTES)
     return len(data) == HEADER_BYTES and int.from_bytes(data[:8], "big") == offset
