@@ -18,6 +18,8 @@ Received = list[tuple[bytes, Token]]
 class Adapter(ABC):
     """One client of one system."""
 
+    send_max = 1000  # Messages that ``send`` is given together, at most.
+
     @abstractmethod
     def __init__(self, address: str, mode: str) -> None:
         """Connect; ``mode`` is the system's own name for how safely it keeps messages."""

@@ -105,6 +105,7 @@ def publish(
     """One by one, or so many at once, for some seconds; all confirmed at the end."""
     number = first = producer * PRODUCER_NUMBERS
     rest = body(0, 0, size)[12:]
+    chunk = min(chunk, client.send_max)
     started = time.monotonic()
     while (passed := time.monotonic() - started) < seconds and number - first < most:
         if passed > HOPELESS_S and (number - first) / passed * seconds < most:

@@ -36,7 +36,7 @@ async def publish(broker: EmbeddedAsyncBroker, count: int) -> None:
 async def test_a_quick_disk_is_synced_on_the_loop(
     tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "HERE_S_MAX", 60.0)
+    monkeypatch.setattr(driver, "HERE_NS", 60_000_000_000)
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders")
         await publish(broker, 5)
@@ -45,29 +45,49 @@ async def test_a_quick_disk_is_synced_on_the_loop(
         assert len(await broker.read("orders")) == 5
 
 
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> "SlowDisk":
+    monkeypatch.setattr(driver, "PAUSE_S_MIN", 60.0)  # For longer than a test.
+    slow = SlowDisk()
+    monkeypatch.setattr(driver, "stopwatch_ns", slow.stopwatch_ns)
+    return slow
+
+
+class SlowDisk:
+    """Syncs take as long as it says; the stopwatch is looked at before each of them and behind."""
+
+    def __init__(self) -> None:
+        self.sync_ms = 0.0
+        self._looks = 0
+
+    def stopwatch_ns(self) -> int:
+        self._looks += 1
+        return int(self.sync_ms * 1e6) if self._looks % 2 == 0 else 0
+
+
 async def test_after_slow_syncs_the_disk_thread_has_the_work_for_a_while(
-    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, syncs: list[str], disk: SlowDisk
 ) -> None:
-    monkeypatch.setattr(driver, "HERE_S_MAX", -1.0)  # Every sync is slow ...
-    monkeypatch.setattr(driver, "PAUSE_S_MIN", 60.0)  # ... and so for longer than this test.
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders")
         syncs.clear()
+        disk.sync_ms = 11
         await publish(broker, 5)
 
-        assert syncs == [*[threading.current_thread().name] * 2, *["penstock-disk"] * 3]
+        assert syncs == [*[threading.current_thread().name] * 3, *["penstock-disk"] * 2]
         assert len(await broker.read("orders")) == 5
 
 
 async def test_a_sync_that_is_slow_by_chance_changes_nothing(
-    tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, syncs: list[str], disk: SlowDisk
 ) -> None:
-    monkeypatch.setattr(driver, "PAUSE_S_MIN", 60.0)
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders")
-        for quick in (60.0, -1.0, 60.0, 60.0, -1.0, 60.0):
-            monkeypatch.setattr(driver, "HERE_S_MAX", quick)
+        for slow in (20, 8, 15):  # Beyond what may be only if they came together.
+            disk.sync_ms = slow
             await publish(broker, 1)
+            disk.sync_ms = 0.4
+            await publish(broker, 40)
 
         assert set(syncs) == {threading.current_thread().name}
 
@@ -75,7 +95,7 @@ async def test_a_sync_that_is_slow_by_chance_changes_nothing(
 async def test_much_at_once_is_for_the_disk_thread(
     tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "HERE_S_MAX", 60.0)
+    monkeypatch.setattr(driver, "HERE_NS", 60_000_000_000)
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders", partitions=4)
         syncs.clear()

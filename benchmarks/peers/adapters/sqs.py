@@ -13,6 +13,8 @@ BATCH = 10  # SQS's own limit.
 class SqsAdapter(Adapter):
     """There is one mode."""
 
+    send_max = BATCH
+
     def __init__(self, address: str, mode: str) -> None:
         del mode
         keys = {"region_name": "eu-central-1", "aws_access_key_id": "x", "aws_secret_access_key": "x"}

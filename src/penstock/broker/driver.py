@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from penstock.broker.core import Core
 from penstock.broker.steps import Arrival, Aside, Durable, Place, Step, Steps, Waiter
+from penstock.clock import stopwatch_ns
 from penstock.errors import Closed, PenstockError
 
 T = TypeVar("T")
@@ -37,10 +38,10 @@ logger = logging.getLogger("penstock")
 # the loop stands still for one sync a second.
 HERE_LOGS_MAX: Final = 2  # A log and a journal.
 HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has better to do.
-HERE_S_MAX: Final = 0.001
-SLOW_MAX: Final = 8  # A slow sync counts so much, a quick one takes one off: a few are slow by chance.
-PAUSE_S_MIN: Final = 0.01  # After a slow one, the disk thread has the work for this long ...
-PAUSE_S_MAX: Final = 1.0  # ... and for twice as long after each more, up to this.
+HERE_NS: Final = 1_000_000  # What a sync may take on the average; what quick ones save, a slow one may use.
+LATE_NS_MAX: Final = 20_000_000  # If syncs have taken so much more, the disk is slow, and not by chance.
+PAUSE_S_MIN: Final = 0.01  # Then the disk thread has the work for this long ...
+PAUSE_S_MAX: Final = 1.0  # ... and for twice as long if the next one is slow again, up to this.
 
 
 class ThreadDriver:
@@ -322,7 +323,7 @@ class LoopDriver:
         self._kick_coming = False
         self._thread_until = 0.0  # On the loop's clock: until then the disk counts as slow ...
         self._pause_s = PAUSE_S_MIN  # ... and for so long if it is slow again.
-        self._slow = 0  # How slow it was of late.
+        self._late_ns = 0  # What syncs have taken of late beyond what they may.
         self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
         self._active = 0
         self._closing = False
@@ -478,19 +479,17 @@ class LoopDriver:
 
         While it lasts, nothing is read; what arrives meanwhile shares the next sync.
         """
-        started = self._loop.time()
-        if started < self._thread_until:
+        if self._loop.time() < self._thread_until:
             return False
+        began_ns = stopwatch_ns()  # The loop's own clock may know whole milliseconds only.
         if not self._state.commit.sync_here(HERE_LOGS_MAX, HERE_BYTES_MAX):
             return False
-        ended = self._loop.time()
-        if ended - started <= HERE_S_MAX:
+        self._late_ns = max(self._late_ns + stopwatch_ns() - began_ns - HERE_NS, 0)
+        if not self._late_ns:
             self._pause_s = PAUSE_S_MIN
-            self._slow = max(self._slow - 1, 0)
-        elif self._slow < SLOW_MAX:
-            self._slow += SLOW_MAX
-        else:
-            self._thread_until = ended + self._pause_s
+        elif self._late_ns > LATE_NS_MAX:
+            self._late_ns = LATE_NS_MAX  # One quick sync shows that it is over.
+            self._thread_until = self._loop.time() + self._pause_s
             self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
         self._heard()
         return True
