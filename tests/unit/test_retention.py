@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.log.log import SegmentInfo
 from penstock.log.retention import retention_cut
+from penstock.log.segment import SegmentInfo
 
 FOREVER = 1 << 40
 

@@ -50,7 +50,7 @@ from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
 from penstock.log.recovery import Recovery, create_segment, open_segments
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
-from penstock.log.segment import INDEX, LANES, LOG, ROOM_BYTES_MAX, ROOM_BYTES_MIN, Segment
+from penstock.log.segment import INDEX, LANES, LOG, ROOM_BYTES_MAX, ROOM_BYTES_MIN, Segment, SegmentInfo
 from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
     CONTROL,
@@ -90,17 +90,6 @@ class Cleaned:
     upto: int = 0  # Below it no key has two values.
     at_ms: int = 0  # When the last pass was.
     oldest_tombstone_ms: int | None = None  # The timestamp of the oldest one that pass left.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentInfo:
-    """What retention needs to know of a segment."""
-
-    base_offset: int
-    next_offset: int
-    bytes: int
-    max_timestamp: int  # 0 if it has no records.
-    sealed: bool
 
 
 class Log(LogReader):
@@ -357,16 +346,7 @@ class Log(LogReader):
 
     def segments(self) -> list[SegmentInfo]:
         """All segments, the oldest first; the last one is active."""
-        return [
-            SegmentInfo(
-                base_offset=segment.base_offset,
-                next_offset=segment.next_offset,
-                bytes=segment.size,
-                max_timestamp=segment.max_timestamp,
-                sealed=segment.sealed,
-            )
-            for segment in self._segments
-        ]
+        return [segment.info() for segment in self._segments]
 
     @property
     def segment_count(self) -> int:

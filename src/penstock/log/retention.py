@@ -13,7 +13,7 @@ span of its segment; none is deleted early.
 
 from collections.abc import Sequence
 
-from penstock.log.log import SegmentInfo
+from penstock.log.segment import SegmentInfo
 
 
 def retention_cut(

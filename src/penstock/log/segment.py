@@ -11,6 +11,7 @@ given back after a while (see ``Log``), so a log of a thousand segments costs
 a thousand small objects, not a thousand open files.
 """
 
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from penstock.errors import Closed, CorruptionError
@@ -34,6 +35,17 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentInfo:
+    """What retention needs to know of a segment."""
+
+    base_offset: int
+    next_offset: int
+    bytes: int
+    max_timestamp: int  # 0 if it has no records.
+    sealed: bool
+
+
 class Segment:
     """One segment.  Plain data; ``Log`` keeps it right."""
 
@@ -55,6 +67,16 @@ class Segment:
         self.file: File | None = None  # None: closed.
         self.index: SegmentIndex | None = None  # None: not loaded.
         self.indexed = 0  # While active: from this position on the next batch gets an entry.
+
+    def info(self) -> SegmentInfo:
+        """As it is now."""
+        return SegmentInfo(
+            base_offset=self.base_offset,
+            next_offset=self.next_offset,
+            bytes=self.size,
+            max_timestamp=self.max_timestamp,
+            sealed=self.sealed,
+        )
 
     @property
     def log_path(self) -> str:
