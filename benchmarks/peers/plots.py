@@ -78,7 +78,8 @@ def _lines(panel: Sequence[Row]) -> list[tuple[str, list[Row]]]:
 
 def _panel(axis: Any, panel: Sequence[Row], lines: Sequence[tuple[str, list[Row]]], height: int) -> None:
     workload = panel[0].workload
-    longest = max(row.value for row in panel)
+    # Who could not do all of the work may be off by orders: its bar ends with the panel, with an arrow.
+    longest = max([row.value for row in panel if row.whole] or [row.value for row in panel])
     for at, (name, its) in enumerate(lines):
         ours = bool(its) and its[0].system.ours
         colour = OURS if ours else INK
@@ -105,12 +106,15 @@ def _bar(axis: Any, row: Row, at: int, among: int, longest: float) -> None:
     small = row.size <= 100 or among == 1
     where = at if among == 1 else at + (-BAR if small else BAR) / 2
     colour = OURS if row.system.ours else OTHERS
-    axis.barh(where, row.value, height=BAR, color=colour, alpha=1.0 if small else LIGHT, linewidth=0)
+    end = min(row.value, longest)
+    axis.barh(where, end, height=BAR, color=colour, alpha=1.0 if small else LIGHT, linewidth=0)
     if len(row.runs) > 1:
-        axis.plot([row.values[0], row.values[-1]], [where, where], color=INK, linewidth=0.8, alpha=0.6)
-    told = number(row.value) + ("" if row.whole else f" (with {row.messages:,} only)")
-    right = max(row.value, row.values[-1])
-    axis.text(right + 0.01 * longest, where, told, va="center", fontsize=7.5, color=INK)
+        low, high = (min(value, longest * 1.2) for value in (row.values[0], row.values[-1]))
+        end = max(end, high)
+        axis.plot([low, high], [where, where], color=INK, linewidth=0.8, alpha=0.6)
+    beyond = "→ " if row.value > longest else ""
+    told = beyond + number(row.value) + ("" if row.whole else f" (with {row.messages:,} only)")
+    axis.text(end + 0.01 * longest, where, told, va="center", fontsize=7.5, color=INK)
 
 
 def _legend(figure: Any) -> None:

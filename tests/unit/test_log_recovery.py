@@ -56,17 +56,34 @@ def test_room_for_more_batches_is_no_news_after_a_crash() -> None:
     disk = CrashDisk()
     log = Log.open(disk, "d", LogConfig())
     publish(log, b"a")
+    first = log.segments()[-1].bytes
+    assert len(on_disk(disk)) == first  # Room comes behind a batch: zeros alone would be damage.
+    publish(log, b"b")
     log.sync()
     disk.kill()
     written = log.segments()[-1].bytes
-    assert on_disk(disk)[written:] == bytes(ROOM_BYTES_MIN - written)
+    assert on_disk(disk)[written:] == bytes(first + ROOM_BYTES_MIN - written)
 
     log = Log.open(disk, "d", LogConfig())
 
     assert (log.recovery.cut_bytes, log.recovery.scanned_bytes) == (0, written)
     assert len(on_disk(disk)) == written
-    assert publish(log, b"b") == 1
-    assert values_of(log) == [b"a", b"b"]
+    assert publish(log, b"c") == 2
+    assert values_of(log) == [b"a", b"b", b"c"]
+
+
+def test_a_segment_of_nothing_but_zeros_is_reported() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"a")
+    log.sync()
+    disk.kill()
+    disk.damage("d/00000000000000000000.log", lambda data: bytes(len(data)))
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert log.recovery.cut_bytes > 0
+    assert log.end == 0
 
 
 def test_a_torn_batch_before_room_is_cut() -> None:
@@ -80,7 +97,7 @@ def test_a_torn_batch_before_room_is_cut() -> None:
 
     log = Log.open(disk, "d", LogConfig())
 
-    assert (log.recovery.cut_position, log.recovery.cut_bytes) == (whole, ROOM_BYTES_MIN - whole)
+    assert (log.recovery.cut_position, log.recovery.cut_bytes) == (whole, ROOM_BYTES_MIN)
     assert values_of(log) == [b"a"]
 
 
@@ -89,7 +106,7 @@ def test_zeros_that_are_too_many_for_room_are_reported() -> None:
     log = Log.open(disk, "d", LogConfig())
     publish(log, b"a")
     disk.kill()
-    disk.damage("d/00000000000000000000.log", lambda data: data + bytes(ROOM_BYTES_MAX))
+    disk.damage("d/00000000000000000000.log", lambda data: data + bytes(ROOM_BYTES_MAX + 1))
 
     log = Log.open(disk, "d", LogConfig())
 

@@ -117,6 +117,7 @@ class Log(LogReader):
         self._seen_at_once = config.durability != "fsync"
         self._never_synced = config.durability == "memory"
         self._rolling = False  # A new segment was begun, and may or may not be there.
+        self._renaming = False  # A rewritten one has its name, perhaps not for good.
         self._averaged = -1  # How many segments _sealed_average was worked out for.
         self._sealed_average = 1
         # Held while a sync runs, and to change which file is the active one.
@@ -234,6 +235,9 @@ class Log(LogReader):
         """Let the file of a segment be as long as it will soon be."""
         if self._seen_at_once:  # Nobody waits for its syncs.
             active.room = max(self._segment_bytes, end)
+            return
+        if not active.size:  # Zeros and no batch before them would be damage; see recovery.
+            active.room = end
             return
         room = active.size + min(max(active.size, ROOM_BYTES_MIN), ROOM_BYTES_MAX)
         active.room = max(min(room, self._segment_bytes), end)
@@ -466,6 +470,8 @@ class Log(LogReader):
         once, in order.  Crash-safe: after any crash each segment is there as it was or as it was to be.
         """
         report = RewriteReport()
+        if self._renaming:  # The disk was full last time.
+            self._sync_names()
         for group in self._groups(upto):
             if group[0] not in self._segments:
                 continue  # Deleted meanwhile, as below.
@@ -505,6 +511,7 @@ class Log(LogReader):
         for segment in old:
             self._drop(segment)
         work.install()
+        self._renaming = True
         self._forget()
         first = old[0]
         first.size = scan.position
@@ -512,7 +519,7 @@ class Log(LogReader):
         first.max_timestamp = max(segment.max_timestamp for segment in old)
         place = self._segments.index(first) + 1
         del self._segments[place : place + len(old) - 1], self._bases[place : place + len(old) - 1]
-        self._files.sync_directory(self.path)  # The new one is there for good before the others go.
+        self._sync_names()  # The new one is there for good before the others go.
         first.store_index(scan.index, scan.lanes)
         for segment in old[1:]:
             segment.remove()
@@ -521,6 +528,10 @@ class Log(LogReader):
             records_removed=report.records_removed + work.removed,
             bytes_removed=report.bytes_removed + old_bytes - first.size,
         )
+
+    def _sync_names(self) -> None:
+        self._files.sync_directory(self.path)
+        self._renaming = False
 
     def cut(self, offset: int) -> None:
         """Remove everything at or above ``offset``, where a batch must begin.  Only for recovery.

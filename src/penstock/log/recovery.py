@@ -250,9 +250,9 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
 
 
 def _is_room(file: File, position: int) -> bool:
-    """Is what follows nothing but room that was reserved for batches?"""
+    """Is what follows nothing but room that was reserved?  Without a batch before it, it is damage."""
     size = file.size - position
-    return size <= ROOM_BYTES_MAX and file.read(position, size) == bytes(size)
+    return position > 0 and size <= ROOM_BYTES_MAX and file.read(position, size) == bytes(size)
 
 
 def _keep(files: Files, file: File, position: int, path: str) -> None:
