@@ -26,32 +26,28 @@ class Foreign:
 
     def __init__(self) -> None:
         self._started = time.perf_counter()
-        self._busy = _busy_seconds()
+        self._busy, self._stolen = _busy_and_stolen_seconds()
         self._own = _own_seconds()
-        self._stolen = _stolen_seconds()
 
     def stolen(self) -> float:
         """How many cores the hypervisor gave to other machines while this one wanted them; 0 if unknown."""
-        return (_stolen_seconds() - self._stolen) / max(time.perf_counter() - self._started, 1e-9)
+        _, stolen = _busy_and_stolen_seconds()
+        return (stolen - self._stolen) / max(time.perf_counter() - self._started, 1e-9)
 
     def cores(self) -> float | None:
         """How many cores others used on the average since then."""
-        busy = _busy_seconds()
+        busy, _ = _busy_and_stolen_seconds()
         elapsed = time.perf_counter() - self._started
         if busy is None or self._busy is None or elapsed <= 0:
             return None
         return max((busy - self._busy - (_own_seconds() - self._own)) / elapsed, 0.0)
 
 
-def _busy_seconds() -> float | None:
+def _busy_and_stolen_seconds() -> tuple[float | None, float]:
     if not _STAT.exists():
-        return None
+        return None, 0.0
     user, nice, system, _idle, _wait, irq, soft_irq, steal = map(int, _STAT.read_text().split()[1:9])
-    return (user + nice + system + irq + soft_irq + steal) / TICKS
-
-
-def _stolen_seconds() -> float:
-    return int(_STAT.read_text().split()[8]) / TICKS if _STAT.exists() else 0.0
+    return (user + nice + system + irq + soft_irq + steal) / TICKS, steal / TICKS
 
 
 def _own_seconds() -> float:

@@ -2,9 +2,9 @@
 
 Systems take turns within a round, so that a slow minute of the machine hits
 all of them.  A run that others disturbed is repeated, twice at most; the least
-disturbed counts, and what others used of the CPU stands beside its figures.  A run of more than ten
-seconds (delays of ten seconds, a million messages) is made once.  A round that
-would take it beyond 25 minutes is not begun.
+disturbed counts, and what others used of the CPU stands beside its figures.  A
+run of more than ten seconds (delays of ten seconds, a million messages) is made
+once.  A round that would take it beyond 25 minutes is not begun.
 """
 
 import argparse

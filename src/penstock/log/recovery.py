@@ -12,9 +12,9 @@ it.  Unless something else damaged the file: so if valid batches are found
 behind the cut, the bytes are first kept beside it (``.cut-<position>``).
 Zeros at the end are room that was reserved and not used, and no news.
 
-A sealed segment is never cut, but for such zeros.  Damage in it is reported here, is
-``CorruptionError`` for whoever reads that place, and does not touch what lies
-before and behind it.
+A sealed segment is never cut, but for such zeros.  Damage in it is reported
+here, is ``CorruptionError`` for whoever reads that place, and does not touch
+what lies before and behind it.
 
 What else a crash can leave: temporary files, indexes without a segment,
 segments that were joined to the one before and a restoration that was not
