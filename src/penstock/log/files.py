@@ -25,10 +25,10 @@ Promises that recovery relies on:
 Errors: a full disk is ``DiskFull`` (nothing was written; try again later),
 any other failure of the operating system is ``StorageFailed``.
 
-Cost: one system call a method, two where room is given back; ``append`` of one part adds about 0.3 us of
-Python to its ``pwrite``.  A sync behind an append that stays within reserved
-room takes two thirds of one that makes the file longer.  Left out: memory
-maps, direct I/O (measured, not worth their trouble), Windows.
+Cost: one system call a method, two where room is given back; ``append`` of one
+part adds about 0.3 us of Python to its ``pwrite``.  A sync behind an append that
+stays within reserved room takes two thirds of one that makes the file longer.
+Left out: memory maps, direct I/O (measured, not worth their trouble), Windows.
 """
 
 import errno
@@ -173,9 +173,7 @@ class SystemFile:
         self._descriptor = descriptor
         self.size = os.fstat(descriptor).st_size
         self._reserved = 0  # Up to here the file may be longer than ``size`` ...
-        self._reserver = (
-            0  # ... since this process made it so.  A forked copy knows an old size, and cuts nothing.
-        )
+        self._reserver = 0  # ... since this process made it so; a forked copy has an old size.
 
     def append(self, parts: Sequence[Part]) -> None:
         """Write ``parts`` at the end, all of them or nothing."""
