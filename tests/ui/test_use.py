@@ -61,6 +61,15 @@ async def test_a_server_without_anything_says_what_to_do(http: Place, page: Page
 
 
 @IN_A_BROWSER
+async def test_a_page_that_opens_leaves_the_focus_where_somebody_types(http: Place, page: Page) -> None:
+    await page.goto(http.url)
+    await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    await page.evaluate("location.hash = '#/topics'; document.getElementById('jump').focus()")
+    await expect(page.get_by_role("heading", name="Topics", level=1)).to_be_visible()
+    await expect(page.locator(":focus")).to_have_attribute("name", "to")
+
+
+@IN_A_BROWSER
 async def test_all_of_it_is_done_with_the_keyboard(http: Place, page: Page) -> None:
     press = page.keyboard.press
     focused = page.locator(":focus")

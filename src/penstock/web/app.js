@@ -255,6 +255,7 @@ async function leave() {
 addEventListener("hashchange", () => {
   if (!loggedIn()) return; // What is after # is looked at after the login.
   open();
+  if (document.activeElement?.localName === "input") return; // Somebody types already, where "/" led.
   document.getElementById("title")?.focus({ preventScroll: true });
 });
 listen({ ready: loggedIn, refresh, pause });
