@@ -46,6 +46,25 @@ def test_a_consumer_with_credit_that_reads_nothing_costs_its_buffer_and_no_more(
         server.check_log()
 
 
+@pytest.mark.parametrize("kind", ["queue", "stream"])
+def test_large_messages_come_a_few_at_a_time_however_many_are_asked_for(tmp_path: Path, kind: str) -> None:
+    with Server(tmp_path) as server, penstock.connect(server.url) as broker:
+        broker.create_topic("films", partitions=1, durability="os")
+        with broker.consumer("films", group="viewers", kind=kind) as consumer:
+            for number in range(60):
+                broker.publish("films", number.to_bytes(1) + bytes(MIB - 1024))
+            before = server.rss_bytes()
+            seen: list[int] = []
+            while len(seen) < 60:
+                some = consumer.receive(100, wait="10s")
+                seen += [message.value[0] for message in some]
+                assert 0 < len(some) <= 6
+                consumer.ack(some) if kind == "queue" else consumer.commit()
+            assert seen == list(range(60))
+            # The answer in pieces, joined, and what of it is not sent yet.
+            assert server.rss_bytes() - before < 32 * MIB
+
+
 def test_a_client_that_asks_and_does_not_read_is_not_read_either(tmp_path: Path) -> None:
     with Server(tmp_path) as server, Bystander(server) as bystander, Peer(server) as deaf:
         deaf.call("create_topic", name="orders", options={"partitions": 1, "durability": "os"})

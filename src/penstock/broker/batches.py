@@ -13,6 +13,8 @@ may come back: it says what it still has (``keep``), and the rest, which was
 sent and never arrived, is given back without counting the attempt.
 """
 
+from typing import Final
+
 from penstock.broker.at_once import at_once
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
@@ -22,6 +24,10 @@ from penstock.broker.steps import Steps
 from penstock.errors import Closed
 from penstock.failure import Failure
 from penstock.message import Message
+
+# About so many at a time, or one message that is larger: a front end joins them into one answer, and the
+# system takes larger blocks of memory back each time (penstock/memory.py).
+ANSWER_BYTES: Final = 4 << 20
 
 
 def no_messages(*_: object) -> list[object]:
@@ -35,6 +41,7 @@ class BatchConsumer(BrokerConsumer):
     def __init__(self, core: Core, state: Consumer) -> None:
         super().__init__(core, state)
         state.takes_batches = True
+        state.bytes_max = ANSWER_BYTES
         state.settler = self
         self.visibility_ms = state.visibility_ms
         self.at_most_once = state.group.settings.delivery == "at-most-once"

@@ -100,7 +100,8 @@ class Streams:
         """The next messages of one partition, in whatever form the consumer takes them, and how many."""
         log = partition.log
         position = max(consumer.positions[partition.number], log.start)
-        fitting = max(self._state.config.receive_bytes_max // log.average_bytes, 1)
+        bytes_max = min(self._state.config.receive_bytes_max, consumer.bytes_max)
+        fitting = max(bytes_max // log.average_bytes, 1)
         while position < log.high:
             upto = min(position + min(limit, fitting, READ_RECORDS), log.high)
             data = self._batches(consumer, log, position, upto)
