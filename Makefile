@@ -80,7 +80,7 @@ docs: $(READY)   ## write the generated pages again
 bench: compile   ## benchmarks, each beside its limit; a table, and JSON in benchmarks/results
 	$(COMPILED) $(BIN)/python -m benchmarks
 
-bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and SQS's stand-in; 25 minutes
+bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and SQS's stand-in; 40 minutes
 	@scripts/install-peers
 	$(COMPILED) $(BIN)/python -m benchmarks.peers --page
 

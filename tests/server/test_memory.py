@@ -3,6 +3,7 @@
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tests.server.bystander import Bystander
@@ -47,7 +48,9 @@ def test_a_consumer_with_credit_that_reads_nothing_costs_its_buffer_and_no_more(
 
 
 @pytest.mark.parametrize("kind", ["queue", "stream"])
-def test_large_messages_come_a_few_at_a_time_however_many_are_asked_for(tmp_path: Path, kind: str) -> None:
+def test_large_messages_come_a_few_at_a_time_however_many_are_asked_for(
+    tmp_path: Path, kind: Literal["queue", "stream"]
+) -> None:
     with Server(tmp_path) as server, penstock.connect(server.url) as broker:
         broker.create_topic("films", partitions=1, durability="os")
         with broker.consumer("films", group="viewers", kind=kind) as consumer:
