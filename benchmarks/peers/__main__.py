@@ -116,7 +116,7 @@ class Run:
         last = (str(error).strip() or repr(error)).splitlines()[-1]
         self.notes[f"{system.name} in {workload.name} with {size} B"] = f"failed: {last}"
         self._done.add((system, workload, size))
-        print(f"{system.name} {workload.name} {size}: {error}", file=sys.stderr, flush=True)
+        print(f"{system.name} {workload.name} {size}: {last}", file=sys.stderr, flush=True)
 
     def _undisturbed(self, system: System, workload: Workload, size: int, shared: Started | None) -> Measured:
         runs: list[Measured] = []

@@ -47,7 +47,7 @@ def cells(row: Row, among: Sequence[Row]) -> list[str]:
         f"{number(row.value)} {row.workload.unit}",
         f"{number(low)} - {number(high)}" if len(row.runs) > 1 else "once",
         f"{row.times_better(rival):.2f} x" if rival and row.whole else "",
-        f"{number(row.server_us)} {MICROSECONDS}",
+        f"{number(row.server_us)} {MICROSECONDS}" if row.server_us else "not known",
         str(row.lost),
         str(row.twice),
         f"{row.foreign:.1f}",

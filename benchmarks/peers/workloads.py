@@ -247,6 +247,8 @@ class Workload:
             return "not asked"
         if system.promise not in self.promises:
             return "keeps nothing on disk" if self.promises == KEPT else "not asked"
+        if self.name == "W10" and system.command is None:
+            return "runs elsewhere, so its memory is not known"
         lacking = sorted(self.needs - system.can)
         return f"has no {WORDS[lacking[0]]}" if lacking else ""
 

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from penstock.cli.commands import Program
 from penstock.cli.main import COMMANDS, main
+from penstock.frontends.config import ListenSettings
 
 NOT_CLIENTS = {"serve", "config show", "worker", "demo"}  # They start a broker, or talk to none.
 PRINT_NO_DATA = {
@@ -53,6 +54,18 @@ def test_help_says_what_it_does_and_shows_an_example(
     assert len(explanation.splitlines()[2]) > 10
     assert f"    penstock {name}" in example
     assert [line for line in explanation.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("listener", ListenSettings.__struct_fields__)
+def test_serve_says_where_each_listener_is(
+    listener: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    main(["serve", "--help"])
+
+    [line] = [line for line in capsys.readouterr().out.splitlines() if f"--{listener} HOST:PORT|off" in line]
+    assert line.endswith(f"[{getattr(ListenSettings(), listener)}]")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -82,7 +82,7 @@ def serve(
     native: Annotated[str | None, _place("Penstock's clients. [127.0.0.1:7070]")] = None,
     text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
     status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
-    http: Annotated[str | None, _place("Not in this version. [off]")] = None,
+    http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
     kafka: Annotated[str | None, _place("Kafka's clients. [127.0.0.1:9092]")] = None,
     config: ConfigFile = None,
     insecure: Annotated[
