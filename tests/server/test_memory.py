@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -47,23 +48,31 @@ def test_a_consumer_with_credit_that_reads_nothing_costs_its_buffer_and_no_more(
         server.check_log()
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("kind", ["queue", "stream"])
 def test_large_messages_come_a_few_at_a_time_however_many_are_asked_for(
-    tmp_path: Path, kind: Literal["queue", "stream"]
+    tmp_path: Path, kind: Literal["queue", "stream"], partitions: int
 ) -> None:
     with Server(tmp_path) as server, penstock.connect(server.url) as broker:
-        broker.create_topic("films", partitions=1, durability="os")
+        broker.create_topic("films", partitions=partitions, durability="os")
         with broker.consumer("films", group="viewers", kind=kind) as consumer:
             for number in range(60):
                 broker.publish("films", number.to_bytes(1) + bytes(MIB - 1024))
             before = server.rss_bytes()
-            seen: list[int] = []
-            while len(seen) < 60:
+            seen: dict[int, list[int]] = {}
+            left = 60
+            while left:
                 some = consumer.receive(100, wait="10s")
-                seen += [message.value[0] for message in some]
                 assert 0 < len(some) <= 6
-                consumer.ack(some) if kind == "queue" else consumer.commit()
-            assert seen == list(range(60))
+                left -= len(some)
+                for message in some:
+                    seen.setdefault(message.partition, []).append(message.value[0])
+                if kind == "queue":
+                    consumer.ack(some)
+                else:
+                    consumer.commit()
+            assert sorted(chain.from_iterable(seen.values())) == list(range(60))
+            assert [sorted(numbers) for numbers in seen.values()] == list(seen.values())
             # The answer in pieces, joined, and what of it is not sent yet.
             assert server.rss_bytes() - before < 32 * MIB
 

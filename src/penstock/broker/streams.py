@@ -86,13 +86,16 @@ class Streams:
         topic = consumer.group.topic
         messages: list[Any] = []
         owned = sorted(consumer.positions)
+        bytes_left = min(self._state.config.receive_bytes_max, consumer.bytes_max)
         for step in range(len(owned)):
-            if limit <= 0:
+            if limit <= 0 or bytes_left <= 0:
                 break
             partition = topic.partitions[owned[(consumer.turn + step) % len(owned)]]
-            some, count = self._read_partition(consumer, partition, limit)
+            fitting = max(bytes_left // partition.log.average_bytes, 1)
+            some, count = self._read_partition(consumer, partition, min(limit, fitting))
             messages += some
             limit -= count
+            bytes_left -= count * partition.log.average_bytes
         consumer.turn += 1
         return messages
 
@@ -100,10 +103,8 @@ class Streams:
         """The next messages of one partition, in whatever form the consumer takes them, and how many."""
         log = partition.log
         position = max(consumer.positions[partition.number], log.start)
-        bytes_max = min(self._state.config.receive_bytes_max, consumer.bytes_max)
-        fitting = max(bytes_max // log.average_bytes, 1)
         while position < log.high:
-            upto = min(position + min(limit, fitting, READ_RECORDS), log.high)
+            upto = min(position + min(limit, READ_RECORDS), log.high)
             data = self._batches(consumer, log, position, upto)
             if data:
                 consumer.positions[partition.number] = upto

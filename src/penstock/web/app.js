@@ -21,7 +21,7 @@ import { pipelinesPage } from "./pages/pipelines.js";
 import { schedulesPage } from "./pages/schedules.js";
 import { topicPage } from "./pages/topic.js";
 import { topicsPage } from "./pages/topics.js";
-import { PAGES, listen, showKeys } from "./shortcuts.js";
+import { PAGES, listen, showKeys, typing } from "./shortcuts.js";
 import { button, empty, hash, heading, problemNote } from "./widgets.js";
 
 const EVERY_MIN_MS = 2000;
@@ -255,7 +255,7 @@ async function leave() {
 addEventListener("hashchange", () => {
   if (!loggedIn()) return; // What is after # is looked at after the login.
   open();
-  if (document.activeElement?.localName === "input") return; // Somebody types already, where "/" led.
+  if (typing(document.activeElement)) return; // Somebody was quicker, by "/".
   document.getElementById("title")?.focus({ preventScroll: true });
 });
 listen({ ready: loggedIn, refresh, pause });

@@ -38,11 +38,13 @@ export function showKeys() {
   );
 }
 
+// Whether keys pressed there are somebody's words, and not ours.
+export const typing = (element) => Boolean(element?.closest?.("input, textarea, select, dialog"));
+
 // ready: whether there are pages to go to.
 export function listen({ ready, refresh, pause }) {
   addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, textarea, select, dialog");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey || !ready()) return;
+    if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || !ready()) return;
     const page = leading && PAGES.find((each) => each.key === event.key);
     leading = !page && event.key === "g";
     if (page) location.hash = page.href;
