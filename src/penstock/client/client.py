@@ -8,6 +8,7 @@ import asyncio
 from random import Random
 from typing import Self
 
+from penstock.client.line import Line
 from penstock.client.login import Login
 from penstock.client.operations import RemoteOperations
 from penstock.client.publisher import Publisher
@@ -53,6 +54,7 @@ class Client:
         self.session = session
         self.publisher = publisher
         self.operations = RemoteOperations(session, publisher)
+        self.line: Line | None = None  # For lone publishes, where threads make them.
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
@@ -86,4 +88,6 @@ class Client:
             pass  # What is still out is told so by the session.
         finally:
             await self.session.close()
+            if self.line is not None:
+                self.line.close()
             self._closing.set_result(None)

@@ -95,6 +95,14 @@ class Connection(asyncio.Protocol):
         self._loop.call_soon(self._flush)
         self._write(frame_bytes)
 
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """The other end."""
+        if self.lost or self._transport is None:
+            return None
+        host, port = self._transport.get_extra_info("peername")[:2]
+        return host, port
+
     async def close(self, why: str) -> None:
         """End the connection after what was sent, unless the server does not take it."""
         if self.lost or self._transport is None:

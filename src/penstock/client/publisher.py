@@ -48,10 +48,7 @@ from penstock.wire.records import read_header
 
 Acks = Literal["durable", "written", "none"]
 ACKS: Final[dict[Acks, int]] = {"durable": ACKS_DURABLE, "written": ACKS_WRITTEN, "none": ACKS_NONE}
-REQUEST_BYTES: Final = 1 << 20  # Of one request: enough that its round trip costs little.
-SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
 BUFFER_BYTES_MAX: Final = 64 << 20  # Of all that was published and is not answered.
-STALE_MAX: Final = 10  # Times in a row that a topic may change while it is published to.
 
 
 def acks_number(acks: Any) -> int:
@@ -83,6 +80,11 @@ class Publisher:
             self._buffered += size
         return size
 
+    def alone(self, size: int) -> bool:
+        """Whether what room was just made for is all that is published and not answered; one caller at most
+        is told so, until its room is given back."""
+        return self._buffered == size
+
     def _release(self, size: int) -> None:
         with self._lock:
             self._buffered -= size
@@ -104,17 +106,26 @@ class Publisher:
 
     def publish(self, topic: Any, messages: list[Any], size: int, acks: int, then: Then) -> None:
         """Begin to publish what room was made for; ``then`` hears the end."""
-
-        def ended(receipts: list[Receipt], error: BaseException | None) -> None:
-            self._release(size)
-            then(receipts, error)
-
+        ended = self.ended(size, then)
         if self.session.closing:
             ended([], Closed(what="broker"))
         elif not isinstance(topic, str):
             ended([], TopicNotFound(topic=topic))
         else:
             self._enqueue(topic, messages, size, acks, ended)
+
+    def ended(self, size: int, then: Then) -> Then:
+        """What is called at the end of a publish: it gives the room back, and tells ``then``."""
+
+        def ended(receipts: list[Receipt], error: BaseException | None) -> None:
+            self._release(size)
+            then(receipts, error)
+
+        return ended
+
+    def sender(self, topic: Any) -> Sender | None:
+        """Of a topic that was published to before."""
+        return self._senders.get(topic) if isinstance(topic, str) else None
 
     def _enqueue(self, topic: str, messages: list[Any], size: int, acks: int, then: Then) -> None:
         """In one piece, if it is not too large."""
@@ -132,7 +143,7 @@ class Publisher:
 
     async def metadata(self, topic: Any) -> Metadata:
         """Settings of a topic, as far as they are known here."""
-        sender = self._senders.get(topic) if isinstance(topic, str) else None
+        sender = self.sender(topic)
         if sender is None or sender.metadata is None:
             return await self.facts.metadata(topic)
         return sender.metadata

@@ -16,21 +16,23 @@ one unit the next unit is taken for a lone one, too: it goes out in the call
 itself, without a task and a turn of the loop (``Flight``).  Whatever is not a
 plain success is then a task's business.
 
+Such a flight may be lent to a thread of the program (``lone.py``), which sends it
+and takes the answer itself; as long as it has not given it back, what comes
+waits, as behind any other.  ``_lock`` is for that alone: it says who is next.
+
 What a record batch cannot say (time to live, due time, dedup id) goes as
-PUBLISH_MESSAGES; the server knows a repeat by dedup ids, so messages without
-one get one that nobody else has.
+PUBLISH_MESSAGES (``messages.py``).
 """
 
 import asyncio
+import threading
 from collections import deque
 from copy import copy
 from functools import partial
 from typing import Final
 
-import msgspec
-
-from penstock.calls import receipt_of, wire_message
 from penstock.client.facts import Facts, Request, depth_wait_ms
+from penstock.client.messages import MessagesRequests
 from penstock.client.units import (
     REQUEST_RECORDS,
     Batch,
@@ -57,11 +59,9 @@ from penstock.errors import (
     TopicNotFound,
     Unauthenticated,
 )
-from penstock.message import Message, Receipt
+from penstock.message import Receipt
 from penstock.wire.native import (
     ACKS_NONE,
-    ACKS_WRITTEN,
-    PUBLISH_MESSAGES,
     REFUSED,
     UNASKED,
     Outcome,
@@ -69,11 +69,7 @@ from penstock.wire.native import (
 )
 from penstock.wire.native_bodies import (
     Metadata,
-    PublishMessages,
-    WireReceipt,
-    decode_body,
     decode_error,
-    encode_body,
 )
 from penstock.wire.records import SEQUENCES
 
@@ -90,11 +86,11 @@ class Flight:
 
     __slots__ = ("batches", "deadline", "request", "unit")
 
-    def __init__(self, unit: Unit, batches: list[Batch], request: Request, deadline: float) -> None:
+    def __init__(self, unit: Unit) -> None:
         self.unit = unit
-        self.batches = batches
-        self.request = request
-        self.deadline = deadline
+        self.batches: list[Batch] = []
+        self.request: Request | None = None  # Nothing was sent yet.
+        self.deadline: float | None = None  # Whoever it is lent to has an eye on the time.
 
 
 class Sender:
@@ -110,6 +106,7 @@ class Sender:
         self._queue: deque[Unit] = deque()
         self._bytes = 0  # In the queue.
         self._marks = 0  # In the queue: units that only wait for those before them.
+        self._lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._flight: Flight | None = None  # Instead of a task.
         self._timer: asyncio.TimerHandle | None = None  # For flights that are not answered.
@@ -118,7 +115,7 @@ class Sender:
         self._producer_id = -1
         self._sequences: dict[int, int] = {}  # The next number, by partition.
         self._turn = facts.random.randrange(1 << 16)
-        self._dedup_ids = 0
+        self._messages = MessagesRequests(facts, topic)
         self._stale = 0
 
     @property
@@ -130,18 +127,21 @@ class Sender:
         """Put a unit in line."""
         if self.metadata is not None and not self._fits(unit, self.metadata.settings):
             return
-        if self._may_leave(unit):
-            self._leave(unit)
+        flight = Flight(unit)
+        if self._begin(flight):
+            self._leave(flight)
             return
         self._queue.append(unit)
         self._bytes += unit.size
         self._marks += not unit.messages
         self._look()
-        self._go_on()
+        self.go_on()
 
-    def _go_on(self) -> None:
-        if self._queue and self._task is None and self._flight is None:
-            self._task = self._session.own(self._work())
+    def go_on(self) -> None:
+        """Send what is in line, unless something is out."""
+        with self._lock:
+            if self._queue and not self.busy:
+                self._task = self._session.own(self._work())
 
     def _fits(self, unit: Unit, settings: TopicSettings) -> bool:
         """False if the unit is refused; True also if the settings must be asked for again to tell."""
@@ -249,11 +249,13 @@ class Sender:
     ) -> None:
         try:
             if flight is not None:
+                assert flight.request is not None, "it was sent"
                 await self._deliver(units, flight.batches, flight.request, failed)
             elif not units[0].messages:
                 self._finish(units)
             elif units[0].special:
-                await self._send_messages(units)
+                assert self.metadata is not None
+                await self._messages.send(units, self.metadata.settings)
             else:
                 await self._send_batches(units)
         except PenstockError as error:
@@ -325,42 +327,94 @@ class Sender:
             and self._session.connected
         )
 
-    def _leave(self, unit: Unit) -> None:
+    def _begin(self, flight: Flight) -> bool:
+        """Let a flight have its turn, if nothing speaks against it."""
+        with self._lock:
+            if self._may_leave(flight.unit):
+                self._flight = flight
+        return self._flight is flight
+
+    def _leave(self, flight: Flight) -> None:
         assert self.metadata is not None
-        batches, request = self._encoded([unit], self._producer_id)
-        deadline = unit.deadline + depth_wait_ms(self.metadata.settings) / 1000
-        flight = self._flight = Flight(unit, batches, request, deadline)
+        flight.batches, request = self._encoded([flight.unit], self._producer_id)
+        flight.request = request
+        deadline = flight.deadline = flight.unit.deadline + depth_wait_ms(self.metadata.settings) / 1000
         if self._timer is None:
             self._timer = self._session.at(deadline, self._look_out)
-        self._session.request(request.encode, partial(self._landed, flight))
+        self._session.request(request.encode, partial(self.land, flight))
 
     def _look_out(self) -> None:
         """One timer for many flights: it was set for one that has landed as a rule."""
         self._timer = None
         flight = self._flight
-        if flight is None:
+        if flight is None or flight.deadline is None:
             return
         if self._session.is_due(flight.deadline):
-            self._landed(flight, b"", TimeoutError())
+            self.land(flight, b"", TimeoutError())
         else:
             self._timer = self._session.at(flight.deadline, self._look_out)
 
-    def _landed(self, flight: Flight, body: bytes, error: Exception | None) -> None:
+    def land(self, flight: Flight, body: bytes, error: Exception | None) -> None:
+        """The answer, or why there is none."""
         if self._flight is not flight:
             return  # It was given up, and this is late.
         self._flight = None
         if self._session.closed:
             self._fail([flight.unit], self._session.unknown("publish"))
             self._fail_queue(Closed(what="broker"))
+        elif flight.request is None:
+            self._fail([flight.unit], Closed(what="publish"))  # The thread was interrupted: nobody waits.
+            self.go_on()
         elif error is None:
             self._stale = 0
             try:
                 self._take_outcomes([flight.unit], flight.batches, decode_published(body)[0], False)
             except PenstockError as problem:
                 self._refuse([flight.unit], problem)
-            self._go_on()
+            self.go_on()
         else:
             self._task = self._session.own(self._work(flight, error))
+
+    # A lone unit, in a thread of the program.
+
+    def lend(self, flight: Flight) -> Request | None:
+        """The request, for whoever sends it and gives the flight back; None if the loop has to do it."""
+        metadata = self.metadata
+        if metadata is None or depth_wait_ms(metadata.settings):
+            return None
+        try:
+            flight.unit.prepare(self._topic, metadata.settings)
+        except PenstockError:
+            return None  # The loop looks once more, and says so.
+        if not self._begin(flight):
+            return None
+        flight.batches, flight.request = self._encoded([flight.unit], self._producer_id)
+        return flight.request
+
+    def take_back(self, flight: Flight, body: bytes) -> bool:
+        """The answer to what was lent, if it is a plain success; all else is to ``land``, on the loop."""
+        try:
+            outcomes = decode_published(body)[0]
+        except PenstockError:
+            return False
+        if len(outcomes) != len(flight.batches) or any(each.state == REFUSED for each in outcomes):
+            return False
+        for batch, outcome in zip(flight.batches, outcomes, strict=True):
+            self._take_written(batch, outcome)
+        self._stale = 0
+        with self._lock:
+            self._flight = None
+        flight.unit.finish()
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is in line: whoever gave a flight back has the loop ``go_on``."""
+        return bool(self._queue)
+
+    def _take_written(self, batch: Batch, outcome: Outcome) -> None:
+        self._sequences[batch.partition] = (batch.sequence + batch.count) % SEQUENCES
+        batch.take(self._topic, outcome)
 
     async def _refresh(self, error: MetadataStale) -> None:
         self._stale += 1
@@ -391,8 +445,7 @@ class Sender:
         again: dict[Unit, None] = {}
         for batch, outcome in zip(batches, outcomes, strict=True):
             if outcome.state != REFUSED:
-                self._sequences[batch.partition] = (batch.sequence + batch.count) % SEQUENCES
-                batch.take(self._topic, outcome)
+                self._take_written(batch, outcome)
                 continue
             error = decode_error(outcome.error)
             if repeated or not is_refusal(error):
@@ -431,41 +484,6 @@ class Sender:
                 unit.receipts = unit.receipts or [None] * len(unit.messages)
                 receipts = [Receipt(self._topic, batch.partition, None, now_ms) for _ in range(count)]
                 unit.receipts[index : index + count] = receipts
-        self._finish(units)
-
-    # Messages that the server places.
-
-    async def _send_messages(self, units: list[Unit]) -> None:
-        assert self.metadata is not None
-        settings = self.metadata.settings
-        producer_id = await self._facts.first_producer_id()
-        messages: list[Message] = [message for unit in units for message in unit.messages]
-        named = [message.dedup_id is not None for message in messages]
-        wired = []
-        for message in messages:
-            told = wire_message(message)
-            if told.dedup_id is None:
-                self._dedup_ids += 1
-                told = msgspec.structs.replace(told, dedup_id=f"~{producer_id}-{self._dedup_ids}")
-            wired.append(told)
-        request = PublishMessages(self._topic, units[0].acks or ACKS_WRITTEN, wired)
-        body = await self._session.call(
-            "publish",
-            lambda correlation: encode_body(PUBLISH_MESSAGES, correlation, request),
-            repeat=settings.dedup_window_ms >= self._session.timeout_ms,
-            wait_ms=depth_wait_ms(settings),
-            deadline=units[-1].deadline,
-        )
-        told_receipts = decode_body(body, list[WireReceipt])
-        if len(told_receipts) != len(messages):
-            raise ProtocolViolation(why=f"{len(told_receipts)} receipts for {len(messages)} messages")
-        receipts = [receipt_of(self._topic, told) for told in told_receipts]
-        for receipt, own in zip(receipts, named, strict=True):
-            receipt.duplicate = receipt.duplicate and own  # Our own ids are only ever repeated by ourselves.
-        at = 0
-        for unit in units:
-            unit.receipts = receipts[at : at + len(unit.messages)]
-            at += len(unit.messages)
         self._finish(units)
 
     # Ends.

@@ -109,7 +109,7 @@ class Session:
     ) -> None:
         self.address = address
         self._login = login or Login()
-        self._tls = tls
+        self.tls = tls
         self.closing = False  # Nothing more is published.
         self.closed = False
         self.welcome: Welcome | None = None  # Of the current or the last connection.
@@ -123,6 +123,7 @@ class Session:
         self._waiting: list[asyncio.Future[None]] = []  # For a connection.
         self._why = ""  # It is not there.
         self._up_since = 0.0  # On the loop's clock.
+        self.connections = 0  # How many there were so far.
         self._refusal: PenstockError | None = None  # What the server said before it closed a connection.
         self._tasks: set[asyncio.Task[None]] = set()  # The session's own; awaited by close.
 
@@ -138,6 +139,11 @@ class Session:
     def connected(self) -> bool:
         """Whether a request would go out at once."""
         return self._connection is not None
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        """Where the server is that is connected to: one of those that the address may stand for."""
+        return None if self._connection is None else self._connection.peer
 
     async def close(self) -> None:
         """End the connection; whoever waits is told."""
@@ -286,18 +292,10 @@ class Session:
 
     async def _connect(self) -> Connection:
         """A new connection that has said hello; consumers are resumed, and requests may follow."""
-        connection = await connect(self.address, self._take_push, self._lost, self._tls)
+        connection = await connect(self.address, self._take_push, self._lost, self.tls)
         try:
             ask = partial(self._ask, connection, deadline=self.deadline())
-            login = self._login
-            hello = Hello(
-                versions=[VERSION],
-                client=self._client,
-                key=login.key,
-                user=login.user,
-                password=login.password,
-            )
-            body = await ask(lambda correlation: encode_body(HELLO, correlation, hello))
+            body = await ask(self.hello)
             self.welcome = decode_body(body, Welcome)
             connection.frame_bytes_max = self.welcome.frame_bytes_max
             self._numbered.clear()
@@ -313,6 +311,14 @@ class Session:
             raise ConnectionLost(self._why)
         return connection
 
+    def hello(self, correlation: int) -> bytes:
+        """How a connection begins."""
+        login = self._login
+        hello = Hello(
+            versions=[VERSION], client=self._client, key=login.key, user=login.user, password=login.password
+        )
+        return encode_body(HELLO, correlation, hello)
+
     async def _resume(self, consumer: Resumable, ask: Ask) -> None:
         try:
             await consumer.resume(ask)
@@ -327,6 +333,7 @@ class Session:
         self._connection = connection
         self._refusal = None
         self._up_since = self._loop.time()
+        self.connections += 1
         for consumer in list(self.consumers):
             consumer.resumed()
         waiting, self._waiting = self._waiting, []

@@ -5,9 +5,10 @@
     thread ──┘
 
 The client is written once, for asyncio; here its work is handed to a loop that
-nobody else sees.  Beyond the facade: ``publish_nowait`` and ``flush``, how far a
-publish must be (``acks``), and how a consumer is supplied (``prefetch``) and kept
-(``heartbeat``).
+nobody else sees.  Only a publish that is alone has a way past it (``lone.py``).
+
+Beyond the facade: ``publish_nowait`` and ``flush``, how far a publish must be
+(``acks``), and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ from penstock.api.handles import Consumer
 from penstock.api.spans import begin_publish, traced
 from penstock.client.client import Client, Settings
 from penstock.client.login import Login
+from penstock.client.lone import LonePublishes
 from penstock.client.portal import Portal
 from penstock.client.publisher import Acks, acks_number
 from penstock.config import GroupOptions
@@ -34,6 +36,7 @@ class RemoteBroker(Broker):
         super().__init__(client.operations, portal)
         self._client = client
         self._portal = portal
+        self._lone = LonePublishes(client, portal)
         self._remote = traced(client.operations)
 
     def publish(
@@ -80,10 +83,13 @@ class RemoteBroker(Broker):
         return receipts
 
     def _send(self, topic: str, messages: list[Any], number: int) -> list[Receipt]:
-        """Without a task: the publisher tells this thread the end itself."""
+        """Here, if nobody else publishes; else on the loop, without a task: it tells this thread the end."""
         self._portal.check_open()
         publisher = self._client.publisher
         size = publisher.reserve(messages)
+        receipts = self._lone.publish(topic, messages, size, number)
+        if receipts is not None:
+            return receipts
         return self._portal.wait(
             lambda waiting: publisher.publish(topic, messages, size, number, waiting.end)
         )

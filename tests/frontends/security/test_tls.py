@@ -13,7 +13,9 @@ from tests.frontends.http.browser import Browser
 from tests.frontends.native.peer import both_loops
 from websockets.asyncio.client import connect
 
+import penstock
 from penstock import aio
+from penstock.client.lone import LONE_MIN
 from penstock.errors import InvalidConfiguration, InvalidValue, ServerUnreachable
 from penstock.frontends.config import (
     ListenSettings,
@@ -71,6 +73,18 @@ async def test_a_client_that_trusts_the_certificate_works_as_without() -> None:
         assert len(receipts) == 50
         assert {message.value for message in messages} == {b"x" * 100_000}
         assert await broker.depth("orders", "default") == 50 - len(messages)
+
+
+@both_loops
+async def test_lone_publishes_are_encrypted_too() -> None:
+    def publish(to: str) -> bool:
+        with penstock.connect(to, ca=CERTIFICATE) as broker:
+            ids = {broker.publish("orders", b"x").id for _ in range(2 * LONE_MIN)}
+            assert len(ids) == 2 * LONE_MIN
+            return broker._client.line is not None
+
+    async with encrypted() as server:
+        assert await asyncio.to_thread(publish, url(server))
 
 
 @both_loops

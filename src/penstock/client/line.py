@@ -1,0 +1,84 @@
+"""A second connection, without an event loop: a thread asks, and waits at the socket for the answer.
+
+    thread ── ask ── socket ── answer
+
+One request at a time, by one thread at a time.  Whatever ends without an answer
+ends the line: an answer that comes later would be taken for that of the next
+request.  Nothing is repeated here; who asks knows what to do (``lone.py``).
+"""
+
+import socket
+from contextlib import suppress
+from typing import Final
+
+from penstock.client.connection import ConnectionLost, Encode, reason
+from penstock.client.session import Session
+from penstock.errors import PenstockError
+from penstock.wire.native import ERROR, OK, UINT32_MAX, UNASKED, FrameSplitter, correlation_of
+from penstock.wire.native_bodies import decode_error_frame
+
+CONNECT_S: Final = 1.0  # There is a connection to the same place already: it answers, or it does not matter.
+ANSWER_S = 5.0  # An answer that takes longer is the event loop's business.  (Tests set it.)
+RECEIVE_BYTES: Final = 4096  # Answers to publishes are small.
+
+
+class Line:
+    """A connection that has said hello."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._splitter = FrameSplitter()
+        self._correlation = UNASKED
+
+    @classmethod
+    def open(cls, session: Session) -> "Line | None":
+        """To where the session is connected to, as the same client; None if that cannot be."""
+        peer = session.peer
+        if peer is None:
+            return None
+        try:
+            connected = socket.create_connection(peer, CONNECT_S)
+        except OSError:
+            return None
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if session.tls is not None:
+                connected = session.tls.wrap_socket(connected, server_hostname=session.address.host)
+            line = cls(connected)
+            line.ask(session.hello)
+        except (OSError, ConnectionLost, PenstockError):  # For example, there are too many connections.
+            connected.close()
+            return None
+        connected.settimeout(ANSWER_S)
+        return line
+
+    def ask(self, encode: Encode) -> bytes:
+        """The body of the answer; raises what the server refuses it with, or ``ConnectionLost``."""
+        correlation = self._correlation = self._correlation % UINT32_MAX + 1
+        try:
+            self._socket.sendall(encode(correlation))
+            opcode, body = self._frame()
+        except OSError as error:
+            raise ConnectionLost(reason(error)) from None
+        if correlation_of(body) != correlation or opcode not in (OK, ERROR):
+            raise ConnectionLost("the server said something else, and is about to close")
+        if opcode == ERROR:
+            raise decode_error_frame(body)
+        return body
+
+    def _frame(self) -> tuple[int, bytes]:
+        while True:
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionLost("the server closed the connection")
+            frames = self._splitter.feed(data)
+            if self._splitter.refusal is not None:
+                raise ConnectionLost(str(self._splitter.refusal))
+            if frames:
+                return frames[0]
+
+    def close(self) -> None:
+        """Hang up; a thread that waits for an answer is told that there will be none."""
+        with suppress(OSError):  # The server was quicker.
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()

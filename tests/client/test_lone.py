@@ -1,0 +1,415 @@
+"""Publishes that are alone, on the thread that calls: in order, once, and no worse off than on the loop."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+from tests.client.proxy import Proxy
+from tests.client.scripted import PATIENCE_S, Request, Scripted
+from tests.client.served import VirtualServer
+
+import penstock
+from penstock.client import line as lines
+from penstock.client import lone
+from penstock.client.sync import RemoteBroker
+from penstock.errors import (
+    InvalidValue,
+    MessageTooLarge,
+    MetadataStale,
+    OutcomeUnknown,
+    PartitionNotFound,
+    PenstockError,
+    TopicNotFound,
+)
+from penstock.frontends.config import LimitSettings
+from penstock.message import Receipt
+from penstock.wire import native
+
+
+@pytest.fixture
+def server() -> Iterator[VirtualServer]:
+    with VirtualServer() as started:
+        started.run(started.broker.create_topic("orders"))
+        yield started
+
+
+def warm(broker: RemoteBroker) -> None:
+    """Publish until there is a line."""
+    for _ in range(lone.LONE_MIN + 1):
+        broker.publish("orders", b"warm")
+    assert broker._client.line is not None
+
+
+def values(broker: RemoteBroker) -> list[bytes]:
+    """All that was published after the warming up."""
+    stored = broker.read("orders", limit=5000)
+    return [message.value for message in stored if message.value != b"warm"]
+
+
+@contextmanager
+def deaf(server: VirtualServer) -> Iterator[None]:
+    """A server that does nothing meanwhile."""
+    hears = threading.Event()
+    server._loop.call_soon_threadsafe(hears.wait)
+    try:
+        yield
+    finally:
+        hears.set()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    patience = threading.Event()
+    while not condition():
+        patience.wait(0.001)
+
+
+# The line.
+
+
+def test_who_publishes_much_gets_a_line_and_who_publishes_little_does_not(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        for number in range(lone.LONE_MIN):
+            assert broker.publish("orders", b"%d" % number).offset == number
+        assert len(server.listener.guests.open) == 1
+
+        for number in range(lone.LONE_MIN, 100):
+            assert broker.publish("orders", b"%d" % number).offset == number
+        assert len(server.listener.guests.open) == 2
+        assert values(broker) == [b"%d" % number for number in range(100)]
+    until(lambda: not server.listener.guests.open)
+
+
+def test_the_line_carries_everything_that_the_loop_does(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        broker.alter_topic("orders", partitions=3)
+        warm(broker)
+
+        keyed = broker.publish("orders", b"a", key="k", headers={"h": "1"}, priority="high", partition=2)
+        [first, second] = broker.publish_batch("orders", [b"b", penstock.Message(b"c", partition=1)])
+        written = broker.publish("orders", b"d", acks="written")
+        unheard = broker.publish("orders", b"e", acks="none")
+        short = broker.publish("orders", b"f", ttl="1h")
+        broker.publish("orders", b"g")
+
+        [stored] = broker.read("orders", partition=2, offset=keyed.offset, limit=1)
+        assert (stored.value, stored.key, stored.priority) == (b"a", b"k", "high")
+        assert second.partition == 1
+        assert {first.duplicate, written.duplicate, short.duplicate} == {False}
+        assert unheard.offset is None
+        found = [broker.read("orders", partition=number, limit=500) for number in range(3)]
+        assert sorted(m.value for part in found for m in part if m.value != b"warm") == [
+            bytes([letter]) for letter in b"abcdefg"
+        ]
+
+
+def test_bad_input_is_refused_in_the_same_words(server: VirtualServer) -> None:
+    def refusals(broker: RemoteBroker) -> Iterator[str]:
+        calls: list[tuple[type[PenstockError], Callable[[], Receipt]]] = [
+            (InvalidValue, lambda: broker.publish("orders", "text")),  # type: ignore[arg-type]
+            (PartitionNotFound, lambda: broker.publish("orders", b"x", partition=7)),
+            (MessageTooLarge, lambda: broker.publish("orders", b"x" * 2_000_000)),
+            (TopicNotFound, lambda: broker.publish("missing", b"x")),
+            (TopicNotFound, lambda: broker.publish(["orders"], b"x")),  # type: ignore[arg-type]
+        ]
+        for error, publish in calls:
+            with pytest.raises(error) as raised:
+                publish()
+            yield str(raised.value)
+
+    with penstock.connect(server.url) as cold, penstock.connect(server.url) as broker:
+        warm(broker)
+
+        assert list(refusals(broker)) == list(refusals(cold))
+        assert broker.publish("orders", b"x").offset == lone.LONE_MIN + 1
+
+
+def test_the_line_shows_the_same_key() -> None:
+    with VirtualServer(authentication=True) as server:
+        server.run(server.broker.create_topic("orders"))
+        with penstock.connect(server.url, key=server.key) as broker:
+            warm(broker)
+
+            assert broker.publish("orders", b"x").offset == lone.LONE_MIN + 1
+
+
+def test_without_room_for_a_second_connection_the_first_does_it() -> None:
+    with VirtualServer(limits=LimitSettings(connections_max=1)) as server:
+        server.run(server.broker.create_topic("orders"))
+        with penstock.connect(server.url) as broker:
+            for number in range(3 * lone.LONE_MIN):
+                assert broker.publish("orders", b"x").offset == number
+
+            assert broker._client.line is None
+
+
+def test_a_new_connection_is_the_end_of_the_old_ones_line(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        warm(broker)
+        line = broker._client.line
+        connection = broker._client.session._connection
+        assert connection is not None
+        broker._portal.post(lambda: connection._abort("cut"))
+        until(lambda: broker._client.session.connections == 2)
+
+        assert broker.publish("orders", b"x").offset == lone.LONE_MIN + 1
+        assert broker._client.line is None is not line
+
+
+# Order.
+
+
+def test_nothing_is_overtaken(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        warm(broker)
+        expected = []
+        for number in range(200):
+            for letter in b"abc"[: number % 4]:
+                broker.publish_nowait("orders", b"%d%c" % (number, letter))
+                expected.append(b"%d%c" % (number, letter))
+            broker.publish("orders", b"%d" % number)
+            expected.append(b"%d" % number)
+
+        assert values(broker) == expected
+
+
+def test_what_comes_meanwhile_waits_for_its_turn(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker, ThreadPoolExecutor(1) as threads:
+        warm(broker)
+        sender = broker._client.publisher.sender("orders")
+        assert sender is not None
+        with deaf(server):
+            first = threads.submit(broker.publish, "orders", b"first")
+            until(lambda: sender.busy)
+            later = [broker.publish_nowait("orders", b"%d" % number) for number in range(3)]
+            until(lambda: sender.waiting)
+
+        assert first.result().offset == lone.LONE_MIN + 1
+        assert [each.result().offset for each in later] == [lone.LONE_MIN + 2 + n for n in range(3)]
+        assert values(broker) == [b"first", b"0", b"1", b"2"]
+
+
+def test_threads_that_publish_in_turn_and_at_once_keep_their_own_order(server: VirtualServer) -> None:
+    def publish(name: int) -> None:
+        for number in range(150):
+            broker.publish("orders", b"%d-%d" % (name, number))
+
+    with penstock.connect(server.url) as broker, ThreadPoolExecutor(4) as threads:
+        warm(broker)
+        list(threads.map(publish, range(4)))
+
+        stored = values(broker)
+        assert len(stored) == 600
+        for name in range(4):
+            own = [value for value in stored if value.startswith(b"%d-" % name)]
+            assert own == [b"%d-%d" % (name, number) for number in range(150)]
+
+
+# What the line does not answer.
+
+
+class Slow:
+    """A scripted server, and a client in another thread that has a line to it."""
+
+    def __init__(self, server: Scripted) -> None:
+        self.server = server
+
+    async def connect(self) -> None:
+        self.broker = await asyncio.to_thread(penstock.connect, self.server.url)
+        for number in range(lone.LONE_MIN + 1):
+            publishing = self.publish()
+            self.first = await self.server.request()
+            self.first.published(number)
+            await publishing
+        assert self.server.connections == 2
+
+    def publish(self) -> "asyncio.Future[Receipt]":
+        return asyncio.ensure_future(asyncio.to_thread(self.broker.publish, "orders", b"x"))
+
+    def by_line(self, request: Request) -> bool:
+        return request.writer is self.first.writer
+
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow(Scripted())
+
+
+async def test_a_lost_line_loses_nothing_and_repeats_what_the_server_can_recognise(slow: Slow) -> None:
+    async with slow.server:
+        await slow.connect()
+        publishing = slow.publish()
+        first = await slow.server.request()
+        assert slow.by_line(first)
+        first.cut()
+        again = await slow.server.request()
+        assert not slow.by_line(again)
+        assert again.publish().batches == first.publish().batches
+        again.published(77, native.DUPLICATE)
+
+        receipt = await publishing
+        assert (receipt.offset, receipt.duplicate) == (77, False)
+        following = slow.publish()
+        request = await slow.server.request()
+        assert not slow.by_line(request)
+        request.published(78)
+        assert (await following).offset == 78
+        await asyncio.to_thread(slow.broker.close)
+
+
+async def test_an_answer_that_takes_long_is_left_to_the_loop(
+    slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "ANSWER_S", 0.05)
+    async with slow.server:
+        await slow.connect()
+        publishing = slow.publish()
+        first = await slow.server.request()
+        again = await slow.server.request()
+        assert (slow.by_line(first), slow.by_line(again)) == (True, False)
+        assert again.publish().batches == first.publish().batches
+        again.published(50)
+
+        assert (await publishing).offset == 50
+        await asyncio.to_thread(slow.broker.close)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"garbage that is no frame at all, and goes on for some time",
+        native.frame(native.OK, 4_000_000_000),  # To somebody else.
+        native.frame(native.DELIVERY, native.UNASKED),
+    ],
+)
+async def test_a_line_that_says_something_else_is_given_up(slow: Slow, answer: bytes) -> None:
+    async with slow.server:
+        await slow.connect()
+        publishing = slow.publish()
+        first = await slow.server.request()
+        first.send(answer)
+        again = await slow.server.request()
+        assert again.publish().batches == first.publish().batches
+        again.published(50)
+
+        assert (await publishing).offset == 50
+        await asyncio.to_thread(slow.broker.close)
+
+
+async def test_a_topic_that_has_changed_is_looked_at_again(slow: Slow) -> None:
+    async with slow.server:
+        await slow.connect()
+        slow.server.version = 2
+        publishing = slow.publish()
+        (await slow.server.request()).refuse(MetadataStale(topic="orders", version=2))
+        again = await slow.server.request()
+        assert again.publish().version == 2
+        again.published(50)
+
+        assert (await publishing).offset == 50
+        following = slow.publish()
+        by_line = await slow.server.request()
+        assert slow.by_line(by_line)  # It was refused in so many words: the line is as good as before.
+        by_line.published(51)
+        assert (await following).offset == 51
+        await asyncio.to_thread(slow.broker.close)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_refusal_reaches_the_caller(slow: Slow, whole: bool) -> None:
+    error: PenstockError = TopicNotFound(topic="orders")
+    async with slow.server:
+        await slow.connect()
+        publishing = slow.publish()
+        request = await slow.server.request()
+        if whole:
+            request.refuse(error)
+        else:
+            request.refused(error)
+
+        with pytest.raises(TopicNotFound):
+            await publishing
+        await asyncio.to_thread(slow.broker.close)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+async def test_through_any_number_of_breaks_each_message_is_there_once_and_in_order(
+    server: VirtualServer, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lone, "LONE_MIN", 3)
+    monkeypatch.setattr(lone, "PAUSE_MS", 0)
+
+    def publish(url: str) -> list[int | None]:
+        with penstock.connect(url) as broker:
+            return [broker.publish("orders", b"%d" % number).offset for number in range(400)]
+
+    async with Proxy(server.url) as wire:
+        wire.cut_at_random(Random(seed), every=5000)
+        offsets = await asyncio.to_thread(publish, wire.url)
+
+    assert wire.cuts > 5
+    assert offsets == list(range(400))
+    stored = await asyncio.to_thread(lambda: server.run(server.broker.read("orders", limit=500)))
+    assert [message.value for message in stored] == [b"%d" % number for number in range(400)]
+
+
+# Ends.
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_was_interrupted_arrives_once_and_nothing_waits_for_ever(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        warm(broker)
+        sender = broker._client.publisher.sender("orders")
+        assert sender is not None
+
+        def interrupt() -> None:
+            until(lambda: sender.busy)
+            threading.Event().wait(0.05)  # So that it waits for the answer, as a rule.
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        with deaf(server):
+            threading.Thread(target=interrupt).start()
+            with pytest.raises(KeyboardInterrupt):
+                broker.publish("orders", b"interrupted")
+
+        broker.publish("orders", b"next")
+        assert values(broker) == [b"interrupted", b"next"]
+        assert broker._client.publisher._buffered == 0
+
+
+def test_close_waits_for_a_publish_that_is_out(server: VirtualServer) -> None:
+    broker = penstock.connect(server.url)
+    warm(broker)
+    sender = broker._client.publisher.sender("orders")
+    assert sender is not None
+    with ThreadPoolExecutor(2) as threads:
+        with deaf(server):
+            publishing = threads.submit(broker.publish, "orders", b"last")
+            until(lambda: sender.busy)
+            closing = threads.submit(broker.close)
+            until(lambda: broker._client.session.closing)
+
+        assert publishing.result(PATIENCE_S).offset == lone.LONE_MIN + 1
+        closing.result(PATIENCE_S)
+    until(lambda: not server.listener.guests.open)
+
+
+def test_close_with_a_deadline_tells_who_still_waits(server: VirtualServer) -> None:
+    broker = penstock.connect(server.url)
+    warm(broker)
+    sender = broker._client.publisher.sender("orders")
+    assert sender is not None
+    with ThreadPoolExecutor(1) as threads, deaf(server):
+        publishing = threads.submit(broker.publish, "orders", b"last")
+        until(lambda: sender.busy)
+        broker.close(timeout=0.05)
+
+        with pytest.raises(OutcomeUnknown):
+            publishing.result(PATIENCE_S)
