@@ -61,6 +61,29 @@ def test_a_path_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
         penstock.open(str(tmp_path / "file" / "below"))
 
 
+def test_a_close_writes_down_what_has_changed_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+    def written(topic: str) -> tuple[int, int]:
+        partition = tmp_path / "topics" / topic / "0"
+        return (partition / "digest").stat().st_mtime_ns, (partition / "journal/snapshot").stat().st_mtime_ns
+
+    with penstock.open(str(tmp_path)) as broker:
+        for topic in ("still", "busy"):
+            broker.create_topic(topic)
+            broker.publish_batch(topic, [b"a", b"b", b"c"])
+            with broker.consumer(topic) as consumer:
+                consumer.ack(consumer.receive(1))
+    still, busy = written("still"), written("busy")
+
+    with penstock.open(str(tmp_path)) as broker, broker.consumer("busy") as consumer:
+        broker.publish("busy", b"d")
+        consumer.ack(consumer.receive(1))
+
+    assert written("still") == still
+    assert all(after > before for after, before in zip(written("busy"), busy, strict=True))
+    with penstock.open(str(tmp_path)) as broker:
+        assert (broker.depth("still", "default"), broker.depth("busy", "default")) == (2, 2)
+
+
 def test_a_closed_broker_refuses_everything_and_closing_again_is_fine() -> None:
     broker = TestBroker.open()
     broker.create_topic("orders")

@@ -29,23 +29,27 @@ VERSION: Final = 2  # 1 knew no transactions; it is made anew.
 
 
 def save_digest(partition: Partition) -> None:
-    """Write the digest down; on a full disk it stays the old one."""
+    """Write the digest down, unless the log is as long as it says; on a full disk it stays the old one."""
+    partition.digest_segments = partition.log.segment_count
+    end = partition.log.end
+    if end == partition.digest_end:
+        return  # All of it follows from batches.
     body = msgspec.msgpack.encode(
         [
             VERSION,
-            partition.log.end,
+            end,
             partition.dedup_last,
             partition.producers.snapshot(),
             partition.log.transactions.snapshot(),
         ]
     )
-    partition.digest_segments = partition.log.segment_count
     try:
         partition.topic.files.write_file(
             f"{partition.directory}/digest", crc32c(body).to_bytes(4, "big") + body
         )
     except PenstockError:
         return
+    partition.digest_end = end
 
 
 def load_digest(partition: Partition, now_ms: int) -> None:
@@ -100,6 +104,7 @@ def _read(partition: Partition) -> int:
     partition.dedup_last, producers, transactions = known
     partition.producers.restore(producers)
     partition.log.restore_transactions(transactions)
+    partition.digest_end = end
     return max(int(end), partition.log.start)
 
 

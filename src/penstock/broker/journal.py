@@ -45,6 +45,7 @@ class Journal:
         self._path = f"{directory}/snapshot"
         self.log = Log.open(files, directory, LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability))
         self.snapshot_written = 0  # log.written at the last snapshot.
+        self.snapshot_end = -1  # Up to this offset the snapshot holds; -1 if there is none.
         self._lazy = durability == "memory"
         self._pending: list[tuple[int, bytes]] = []
 
@@ -119,6 +120,7 @@ class Journal:
         body = msgspec.msgpack.encode({**state, "version": SNAPSHOT_VERSION, "journal_offset": self.log.end})
         self._files.write_file(self._path, crc32c(body).to_bytes(4, "big") + body)
         self.snapshot_written = self.log.written
+        self.snapshot_end = self.log.end
 
     def check_whole(self) -> None:
         """Without a snapshot the journal must reach back to its beginning: nothing else knows it."""
@@ -134,7 +136,10 @@ class Journal:
         if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
             return None
         state: dict[str, Any] = msgspec.msgpack.decode(data[4:])
-        return state if state.get("version") == SNAPSHOT_VERSION else None
+        if state.get("version") != SNAPSHOT_VERSION:
+            return None
+        self.snapshot_end = state["journal_offset"]
+        return state
 
     def close(self) -> None:
         """Write what was noted, and close the log."""

@@ -171,11 +171,13 @@ class Maintenance:
                 self.snapshot(partition)
 
     def snapshot(self, partition: Partition) -> bool:
-        """Write the partition's delivery state down whole; False if something is still on its way."""
+        """Write the partition's delivery state down whole, unless it is; False if something is on its way."""
         journal = partition.journal
         if journal is None or partition.outbox:
             return False
         journal.flush()
+        if journal.snapshot_end == journal.log.end and not partition.outbox_targets:
+            return True
         self._sync_targets(partition)
         journal.save_snapshot(snapshot_state(partition))
         partition.outbox_targets.clear()

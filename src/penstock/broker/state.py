@@ -109,7 +109,8 @@ class Partition:
         self.producers = ProducerTable()
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.
         self.restoration: Restoration | None = None  # Deleted messages that are being put back.
-        self.digest_segments = 0  # How many segments the log had when the digest was written.
+        self.digest_segments = 0  # How many segments the log had when the digest was written,
+        self.digest_end = -1  # and its end; -1 if there is none.
         self.outbox: deque[Output] = deque()  # Written to the journal, not yet published.
         self.outbox_targets: set[tuple[str, int]] = set()  # Where it went since the last snapshot.
         self.outbox_sequences: dict[tuple[str, int], int] = {}
