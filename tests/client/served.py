@@ -7,7 +7,8 @@ to the next, so that a wait of an hour is over at once.
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -79,6 +80,16 @@ class VirtualServer:
                 connection.abort()
 
         self.run(abort())
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """It does nothing meanwhile."""
+        hears = threading.Event()
+        self._loop.call_soon_threadsafe(hears.wait)
+        try:
+            yield
+        finally:
+            hears.set()
 
     def advance(self, duration: Duration) -> None:
         """Let time pass."""

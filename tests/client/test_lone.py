@@ -5,7 +5,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -49,17 +48,6 @@ def values(broker: RemoteBroker) -> list[bytes]:
     """All that was published after the warming up."""
     stored = broker.read("orders", limit=5000)
     return [message.value for message in stored if message.value != b"warm"]
-
-
-@contextmanager
-def deaf(server: VirtualServer) -> Iterator[None]:
-    """A server that does nothing meanwhile."""
-    hears = threading.Event()
-    server._loop.call_soon_threadsafe(hears.wait)
-    try:
-        yield
-    finally:
-        hears.set()
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -138,6 +126,22 @@ def test_the_line_shows_the_same_key() -> None:
             assert broker.publish("orders", b"x").offset == lone.LONE_MIN + 1
 
 
+@pytest.mark.parametrize("kind", ["linger", "none", "ttl", "waits for room"])
+def test_who_could_not_use_a_line_gets_none(server: VirtualServer, kind: str) -> None:
+    with penstock.connect(server.url, linger="1ms" if kind == "linger" else 0) as broker:
+        if kind == "waits for room":
+            broker.alter_topic("orders", depth_max=1000, depth_policy="wait")
+        for _ in range(2 * lone.LONE_MIN):
+            broker.publish(
+                "orders",
+                b"x",
+                acks="none" if kind == "none" else "durable",
+                ttl="1h" if kind == "ttl" else None,
+            )
+
+        assert broker._client.line is None
+
+
 def test_without_room_for_a_second_connection_the_first_does_it() -> None:
     with VirtualServer(limits=LimitSettings(connections_max=1)) as server:
         server.run(server.broker.create_topic("orders"))
@@ -155,7 +159,7 @@ def test_a_new_connection_is_the_end_of_the_old_ones_line(server: VirtualServer)
         connection = broker._client.session._connection
         assert connection is not None
         broker._portal.post(lambda: connection._abort("cut"))
-        until(lambda: broker._client.session.connections == 2)
+        until(lambda: broker._client.session.generation == 2)
 
         assert broker.publish("orders", b"x").offset == lone.LONE_MIN + 1
         assert broker._client.line is None is not line
@@ -178,12 +182,23 @@ def test_nothing_is_overtaken(server: VirtualServer) -> None:
         assert values(broker) == expected
 
 
+def test_what_nobody_answers_for_is_not_overtaken_either(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        warm(broker)
+        for number in range(20):
+            broker.publish("orders", b"%d first" % number + bytes(900_000), acks="none")
+            broker.publish("orders", b"%d second" % number)
+
+            [first, second] = broker.read("orders", offset=lone.LONE_MIN + 1 + 2 * number)
+            assert (first.value.strip(b"\0"), second.value) == (b"%d first" % number, b"%d second" % number)
+
+
 def test_what_comes_meanwhile_waits_for_its_turn(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker, ThreadPoolExecutor(1) as threads:
         warm(broker)
         sender = broker._client.publisher.sender("orders")
         assert sender is not None
-        with deaf(server):
+        with server.deaf():
             first = threads.submit(broker.publish, "orders", b"first")
             until(lambda: sender.busy)
             later = [broker.publish_nowait("orders", b"%d" % number) for number in range(3)]
@@ -219,8 +234,10 @@ class Slow:
     def __init__(self, server: Scripted) -> None:
         self.server = server
 
-    async def connect(self) -> None:
-        self.broker = await asyncio.to_thread(penstock.connect, self.server.url)
+    async def connect(self, request_timeout: str = "30s") -> None:
+        self.broker = await asyncio.to_thread(
+            penstock.connect, self.server.url, request_timeout=request_timeout
+        )
         for number in range(lone.LONE_MIN + 1):
             publishing = self.publish()
             self.first = await self.server.request()
@@ -279,12 +296,27 @@ async def test_an_answer_that_takes_long_is_left_to_the_loop(
         await asyncio.to_thread(slow.broker.close)
 
 
+async def test_the_programs_own_limit_of_time_is_kept(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "ANSWER_S", 2 * PATIENCE_S)
+    async with slow.server:
+        await slow.connect(request_timeout="1s")
+        publishing = slow.publish()
+        await slow.server.request()
+
+        with pytest.raises(OutcomeUnknown):
+            async with asyncio.timeout(PATIENCE_S):
+                await publishing
+        await asyncio.to_thread(slow.broker.close)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
         b"garbage that is no frame at all, and goes on for some time",
         native.frame(native.OK, 4_000_000_000),  # To somebody else.
         native.frame(native.DELIVERY, native.UNASKED),
+        bytes([native.OK]) + (2).to_bytes(4, "big") + b"??",  # Too short to say to whom.
+        bytes([native.ERROR]) + (1).to_bytes(4, "big") + b"?",
     ],
 )
 async def test_a_line_that_says_something_else_is_given_up(slow: Slow, answer: bytes) -> None:
@@ -374,14 +406,14 @@ def test_what_was_interrupted_arrives_once_and_nothing_waits_for_ever(server: Vi
             threading.Event().wait(0.05)  # So that it waits for the answer, as a rule.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-        with deaf(server):
+        with server.deaf():
             threading.Thread(target=interrupt).start()
             with pytest.raises(KeyboardInterrupt):
                 broker.publish("orders", b"interrupted")
 
         broker.publish("orders", b"next")
         assert values(broker) == [b"interrupted", b"next"]
-        assert broker._client.publisher._buffered == 0
+        assert broker._client.publisher.buffered == 0
 
 
 def test_close_waits_for_a_publish_that_is_out(server: VirtualServer) -> None:
@@ -390,7 +422,7 @@ def test_close_waits_for_a_publish_that_is_out(server: VirtualServer) -> None:
     sender = broker._client.publisher.sender("orders")
     assert sender is not None
     with ThreadPoolExecutor(2) as threads:
-        with deaf(server):
+        with server.deaf():
             publishing = threads.submit(broker.publish, "orders", b"last")
             until(lambda: sender.busy)
             closing = threads.submit(broker.close)
@@ -406,7 +438,7 @@ def test_close_with_a_deadline_tells_who_still_waits(server: VirtualServer) -> N
     warm(broker)
     sender = broker._client.publisher.sender("orders")
     assert sender is not None
-    with ThreadPoolExecutor(1) as threads, deaf(server):
+    with ThreadPoolExecutor(1) as threads, server.deaf():
         publishing = threads.submit(broker.publish, "orders", b"last")
         until(lambda: sender.busy)
         broker.close(timeout=0.05)

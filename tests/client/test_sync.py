@@ -116,6 +116,21 @@ def test_messages_of_one_call_find_their_partitions_and_lanes(server: VirtualSer
             assert (stored.partition, stored.priority) == (number % 3, "high" if number % 2 else "normal")
 
 
+@pytest.mark.parametrize("key", ["k1", "k3"])
+def test_what_waits_while_a_topic_grows_goes_where_its_key_goes(server: VirtualServer, key: str) -> None:
+    with penstock.connect(server.url) as broker:
+        broker.publish("orders", b"before")
+        server.run(server.broker.alter_topic("orders", partitions=8))
+        with server.deaf():
+            futures = [broker.publish_nowait("orders", b"x", key=key) for _ in range(3)]
+            sender = broker._client.publisher.sender("orders")
+            while sender is None or not sender.waiting:  # Until the first is out, and the others are in line.
+                pass
+        last = broker.publish("orders", b"x", key=key)
+
+        assert {future.result().partition for future in futures} == {last.partition}
+
+
 # Ends.
 
 

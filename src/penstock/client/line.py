@@ -18,7 +18,7 @@ from penstock.wire.native import ERROR, OK, UINT32_MAX, UNASKED, FrameSplitter, 
 from penstock.wire.native_bodies import decode_error_frame
 
 CONNECT_S: Final = 1.0  # There is a connection to the same place already: it answers, or it does not matter.
-ANSWER_S = 5.0  # An answer that takes longer is the event loop's business.  (Tests set it.)
+ANSWER_S = 5.0  # If nothing is heard for longer, it is the event loop's business.  (Tests set it.)
 RECEIVE_BYTES: Final = 4096  # Answers to publishes are small.
 
 
@@ -49,7 +49,10 @@ class Line:
         except (OSError, ConnectionLost, PenstockError):  # For example, there are too many connections.
             connected.close()
             return None
-        connected.settimeout(ANSWER_S)
+        except BaseException:  # Ctrl-C.
+            connected.close()
+            raise
+        connected.settimeout(min(ANSWER_S, session.timeout_ms / 1000))
         return line
 
     def ask(self, encode: Encode) -> bytes:
@@ -58,12 +61,14 @@ class Line:
         try:
             self._socket.sendall(encode(correlation))
             opcode, body = self._frame()
-        except OSError as error:
+            meant = correlation_of(body) == correlation and opcode in (OK, ERROR)
+            refusal = decode_error_frame(body) if opcode == ERROR and meant else None
+        except (OSError, PenstockError) as error:  # The socket's, or bytes that are not our protocol's.
             raise ConnectionLost(reason(error)) from None
-        if correlation_of(body) != correlation or opcode not in (OK, ERROR):
-            raise ConnectionLost("the server said something else, and is about to close")
-        if opcode == ERROR:
-            raise decode_error_frame(body)
+        if not meant:
+            raise ConnectionLost("the server said something else")
+        if refusal is not None:
+            raise refusal
         return body
 
     def _frame(self) -> tuple[int, bytes]:
@@ -73,12 +78,13 @@ class Line:
                 raise ConnectionLost("the server closed the connection")
             frames = self._splitter.feed(data)
             if self._splitter.refusal is not None:
-                raise ConnectionLost(str(self._splitter.refusal))
+                raise self._splitter.refusal
             if frames:
                 return frames[0]
 
     def close(self) -> None:
         """Hang up; a thread that waits for an answer is told that there will be none."""
         with suppress(OSError):  # The server was quicker.
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # Not the one of a TLS socket: what another thread is about to send would go out unencrypted.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()

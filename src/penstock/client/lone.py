@@ -1,6 +1,6 @@
 """A lone publish of a program with threads, on the thread that calls it: nobody has to be woken.
 
-    publish ── is it alone? ── the sender lends its turn ── Line.ask ── receipts
+    publish ── is it lone?  ── the sender lends its turn ── Line.ask ── receipts
                  │ no             │ no                        │ refused, lost, late
                  v                v                           v
               the loop         the loop                    the loop has the flight: it asks again, or tells
@@ -11,33 +11,34 @@ other has nothing from the loop between it and the socket, so after some
 publishes of that kind it gets a line of its own (``line.py``).
 
 Invariants
-    L1  Nothing is overtaken.  A publish is alone if all that was published
-        before, by any thread and to any topic, is answered; and its sender has
-        nothing else out while it is lent.
+    L1  Nothing is overtaken.  A publish is lone if all that was published
+        before, by any thread and to any topic, is answered.  That is a question
+        of a moment; what counts is that its sender, asked after that, has nothing
+        in line and nothing out, and has nothing else out while the turn is lent.
     L2  Nothing is lost, and nothing is there twice.  What the line does not
         answer with a plain success goes to the loop with the same bytes and
         numbers, and is treated there like a first try that failed; also if the
         thread is interrupted while it waits.
-    L3  The line leads to the server that the session is connected to, and is
-        given up with that connection.
+    L3  The line leads to the server that the session is connected to, and is not
+        used beside another connection than the one it was made beside.
 
 Left out: publishes in many threads at once, which share requests on the loop.
 """
 
-from contextlib import suppress
 from typing import Any, Final
 
 from penstock.client.client import Client
 from penstock.client.connection import ConnectionLost
 from penstock.client.line import Line
 from penstock.client.portal import Portal, Waiting
+from penstock.client.publisher import Room, give_back_and
 from penstock.client.sender import Flight, Sender
 from penstock.client.units import Unit
 from penstock.errors import Closed, PenstockError
 from penstock.message import Receipt
 
 LONE_MIN: Final = 32  # So many in a row are worth a second connection;
-PAUSE_MS: Final = 10_000  # and if there is none to be had, so much later it is worth another try.
+PAUSE_MS: Final = 60_000  # and so much after one was made, or could not be had, it is worth another try.
 
 
 class LonePublishes:
@@ -51,60 +52,69 @@ class LonePublishes:
         self._portal = portal
         self._count = 0  # In a row.
         self._not_before_ms = 0
-        self._connections = 0  # Which one of the session's the line goes with.
+        self._generation = 0  # Of the session's connection that the line was made beside.
 
-    def publish(self, topic: Any, messages: list[Any], size: int, acks: int) -> list[Receipt] | None:
+    def publish(self, topic: Any, messages: list[Any], room: Room, acks: int) -> list[Receipt] | None:
         """Receipts, if it was published here; None leaves it to the loop."""
-        if not self._publisher.alone(size):
+        if not self._publisher.is_lone(room):
             self._count = 0
             return None
         sender = self._publisher.sender(topic)
-        if sender is None or size > self._publisher.facts.request_bytes:
+        if sender is None or room.size > self._publisher.facts.request_bytes:
+            return None
+        began_ms = self._clock.steady_ms()
+        waiting: Waiting[list[Receipt]] = Waiting()
+        # The deadline is on the loop's clock: it is set when the loop has to do with it.
+        flight = sender.lendable(Unit(messages, room.size, acks, 0.0, give_back_and(room, waiting.end)))
+        if flight is None:
             return None
         line = self._line()
-        return None if line is None else self._publish(line, sender, messages, size, acks)
+        return None if line is None else self._publish(line, sender, flight, began_ms, waiting)
 
     def _publish(
-        self, line: Line, sender: Sender, messages: list[Any], size: int, acks: int
+        self, line: Line, sender: Sender, flight: Flight, began_ms: int, waiting: Waiting[list[Receipt]]
     ) -> list[Receipt] | None:
-        waiting: Waiting[list[Receipt]] = Waiting()
-        unit = Unit(messages, size, acks, 0.0, self._publisher.ended(size, waiting.end))
-        flight = Flight(unit)
-        began_ms = self._clock.steady_ms()
-        body = b""
+        body = b""  # There is no answer.
         failed: Exception | None = None
         try:
             request = sender.lend(flight)
             if request is None:
                 return None
             body = line.ask(request.encode)
-            done = sender.take_back(flight, body)
-        except PenstockError as refusal:
-            failed, done = refusal, False
-        except ConnectionLost as lost:
-            self._hang_up()
-            failed, done = lost, False
-        except BaseException:  # Ctrl-C: it is on its way, and the loop sees to it that it arrives once.
-            self._hang_up()
-            failed = ConnectionLost("the program was interrupted")
-            with suppress(Closed):
-                self._portal.post(lambda: self._go_on(sender, flight, began_ms, b"", failed))
-            raise
-        if done:
-            if sender.waiting:
-                with suppress(Closed):
-                    self._portal.post(sender.go_on)
-            return unit.receipts
-        try:
-            self._portal.post(lambda: self._go_on(sender, flight, began_ms, body, failed))
-        except Closed:
-            raise self._session.unknown("publish") from None
+            if sender.take_back(flight, body):
+                return flight.unit.receipts
+        except (ConnectionLost, PenstockError) as problem:
+            failed = problem
+        finally:  # Also after Ctrl-C, and once more if that comes just now: else others would wait for ever.
+            try:
+                seen_to = self._see_to(sender, flight, began_ms, body, failed)
+            except BaseException:
+                self._see_to(sender, flight, began_ms, body, failed)
+                raise
+        if not seen_to:
+            raise self._session.unknown("publish")
         return waiting.outcome()
 
-    def _go_on(
+    def _see_to(
+        self, sender: Sender, flight: Flight, began_ms: int, body: bytes, failed: Exception | None
+    ) -> bool:
+        """Let the loop go on with a flight that is not back, or with what waits; False if it has ended."""
+        lent = sender.has_lent(flight)
+        if lent and not body and failed is None:
+            failed = ConnectionLost("the program was interrupted")
+        if lent or sender.waiting:
+            try:
+                self._portal.post(lambda: self._hand_over(sender, flight, began_ms, body, failed))
+            except Closed:
+                return False
+        if isinstance(failed, ConnectionLost):
+            self._hang_up()
+        return True
+
+    def _hand_over(
         self, sender: Sender, flight: Flight, began_ms: int, body: bytes, failed: Exception | None
     ) -> None:
-        """On the loop, with what was begun here, up to the deadline that it has from its beginning."""
+        """On the loop: it goes on, up to the deadline that the publish has from its beginning."""
         spent_ms = self._clock.steady_ms() - began_ms
         flight.unit.deadline = self._session.deadline() - spent_ms / 1000
         sender.land(flight, body, failed)
@@ -115,7 +125,7 @@ class LonePublishes:
         """The line, if there is one; after some publishes of this kind, there is."""
         line = self._client.line
         if line is not None:
-            if self._connections == self._session.connections:
+            if self._generation == self._session.generation:
                 return line
             self._hang_up()
         self._count += 1
@@ -125,7 +135,7 @@ class LonePublishes:
         if now_ms < self._not_before_ms:
             return None
         self._not_before_ms = now_ms + PAUSE_MS
-        self._connections = self._session.connections
+        self._generation = self._session.generation
         self._client.line = line = Line.open(self._session)
         if self._session.closing:  # Meanwhile.
             self._hang_up()

@@ -59,6 +59,24 @@ def acks_number(acks: Any) -> int:
     return int(number)
 
 
+class Room:
+    """What a publish takes of the buffer; given back once, however often it is said."""
+
+    __slots__ = ("_given_back", "_publisher", "size")
+
+    def __init__(self, publisher: "Publisher", size: int) -> None:
+        self._publisher = publisher
+        self.size = size
+        self._given_back = False
+
+    def give_back(self) -> None:
+        """From any thread."""
+        with self._publisher.lock:
+            if not self._given_back:
+                self._given_back = True
+                self._publisher.buffered -= self.size
+
+
 class Publisher:
     """All that one client publishes."""
 
@@ -68,26 +86,24 @@ class Publisher:
         self._linger_ms = linger_ms
         self._senders: dict[str, Sender] = {}
         self.buffer_bytes_max = BUFFER_BYTES_MAX
-        self._buffered = 0  # Bytes that were published and are not answered.
-        self._lock = threading.Lock()  # Of that number alone: the sync client reserves in its own threads.
+        self.buffered = 0  # Bytes that were published and are not answered.
+        self.lock = threading.Lock()  # Of that number alone: the sync client reserves in its own threads.
 
-    def reserve(self, messages: list[Any]) -> int:
-        """Make room for messages, from any thread; returns the bytes to give back."""
-        size = size_of(messages)
-        with self._lock:
-            if self._buffered and self._buffered + size > self.buffer_bytes_max:
+    def reserve(self, messages: list[Any]) -> Room:
+        """Make room for messages, from any thread."""
+        room = Room(self, size_of(messages))
+        with self.lock:
+            if self.buffered and self.buffered + room.size > self.buffer_bytes_max:
                 raise QueueFull(what="the client's publish buffer", limit=self.buffer_bytes_max)
-            self._buffered += size
-        return size
+            self.buffered += room.size
+        return room
 
-    def alone(self, size: int) -> bool:
-        """Whether what room was just made for is all that is published and not answered; one caller at most
-        is told so, until its room is given back."""
-        return self._buffered == size
+    def is_lone(self, room: Room) -> bool:
+        """Whether what room was just made for is all that is published and not answered, at this moment.
 
-    def _release(self, size: int) -> None:
-        with self._lock:
-            self._buffered -= size
+        Read without the lock: the caller's own room is in the number, so two callers never see theirs alone.
+        """
+        return self.buffered == room.size
 
     def start(self, topic: Any, messages: list[Any], acks: int) -> "asyncio.Future[list[Receipt]]":
         """Begin to publish; the future has a receipt for each message."""
@@ -104,24 +120,15 @@ class Publisher:
         self.publish(topic, messages, self.reserve(messages), acks, then)
         return future
 
-    def publish(self, topic: Any, messages: list[Any], size: int, acks: int, then: Then) -> None:
+    def publish(self, topic: Any, messages: list[Any], room: Room, acks: int, then: Then) -> None:
         """Begin to publish what room was made for; ``then`` hears the end."""
-        ended = self.ended(size, then)
+        ended = give_back_and(room, then)
         if self.session.closing:
             ended([], Closed(what="broker"))
         elif not isinstance(topic, str):
             ended([], TopicNotFound(topic=topic))
         else:
-            self._enqueue(topic, messages, size, acks, ended)
-
-    def ended(self, size: int, then: Then) -> Then:
-        """What is called at the end of a publish: it gives the room back, and tells ``then``."""
-
-        def ended(receipts: list[Receipt], error: BaseException | None) -> None:
-            self._release(size)
-            then(receipts, error)
-
-        return ended
+            self._enqueue(topic, messages, room.size, acks, ended)
 
     def sender(self, topic: Any) -> Sender | None:
         """Of a topic that was published to before."""
@@ -175,6 +182,16 @@ class Publisher:
                 sender.add(Unit([], 0, ACKS_DURABLE, 0.0, partial(_done, mark)))
         for mark in marks:
             await mark
+
+
+def give_back_and(room: Room, then: Then) -> Then:
+    """What is called at the end of a publish."""
+
+    def ended(receipts: list[Receipt], error: BaseException | None) -> None:
+        room.give_back()
+        then(receipts, error)
+
+    return ended
 
 
 def _done(mark: "asyncio.Future[None]", _: list[Receipt], __: BaseException | None) -> None:

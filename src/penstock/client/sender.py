@@ -84,12 +84,13 @@ STALE_MAX: Final = 10  # Times in a row that a topic may change while it is publ
 class Flight:
     """The request of a lone unit, under way without a task."""
 
-    __slots__ = ("batches", "deadline", "request", "unit")
+    __slots__ = ("batches", "deadline", "metadata", "request", "unit")
 
-    def __init__(self, unit: Unit) -> None:
+    def __init__(self, unit: Unit, metadata: Metadata | None) -> None:
         self.unit = unit
+        self.metadata = metadata  # What the unit was checked against.
         self.batches: list[Batch] = []
-        self.request: Request | None = None  # Nothing was sent yet.
+        self.request: Request | None = None  # It is not encoded yet, so it cannot have been sent.
         self.deadline: float | None = None  # Whoever it is lent to has an eye on the time.
 
 
@@ -127,7 +128,7 @@ class Sender:
         """Put a unit in line."""
         if self.metadata is not None and not self._fits(unit, self.metadata.settings):
             return
-        flight = Flight(unit)
+        flight = Flight(unit, self.metadata)
         if self._begin(flight):
             self._leave(flight)
             return
@@ -200,10 +201,16 @@ class Sender:
         except PenstockError as error:
             self._fail_queue(error)
             return
+        self._prepare_queue()
+
+    def _prepare_queue(self) -> None:
+        """Check what waits, and place it, by what is known of the topic now."""
+        assert self.metadata is not None
         waiting = list(self._queue)
         self._queue.clear()
         self._queue.extend(unit for unit in waiting if self._prepared(unit, self.metadata.settings))
         self._bytes = sum(unit.size for unit in self._queue)
+        self._marks = sum(not unit.messages for unit in self._queue)
 
     def _take(self) -> list[Unit]:
         """As many units from the front as may share a request."""
@@ -330,7 +337,7 @@ class Sender:
     def _begin(self, flight: Flight) -> bool:
         """Let a flight have its turn, if nothing speaks against it."""
         with self._lock:
-            if self._may_leave(flight.unit):
+            if flight.metadata is self.metadata and self._may_leave(flight.unit):
                 self._flight = flight
         return self._flight is flight
 
@@ -357,13 +364,14 @@ class Sender:
     def land(self, flight: Flight, body: bytes, error: Exception | None) -> None:
         """The answer, or why there is none."""
         if self._flight is not flight:
-            return  # It was given up, and this is late.
-        self._flight = None
-        if self._session.closed:
+            self.go_on()  # It was given up, and this is late; or given back, and something waits.
+        elif self._session.closed:
+            self._flight = None
             self._fail([flight.unit], self._session.unknown("publish"))
             self._fail_queue(Closed(what="broker"))
         elif flight.request is None:
-            self._fail([flight.unit], Closed(what="publish"))  # The thread was interrupted: nobody waits.
+            self._flight = None
+            self._fail([flight.unit], Closed(what="publish"))
             self.go_on()
         elif error is None:
             self._stale = 0
@@ -371,25 +379,35 @@ class Sender:
                 self._take_outcomes([flight.unit], flight.batches, decode_published(body)[0], False)
             except PenstockError as problem:
                 self._refuse([flight.unit], problem)
+            self._flight = None  # Only now: the next one has its number from this one's.
             self.go_on()
         else:
             self._task = self._session.own(self._work(flight, error))
+            self._flight = None
 
     # A lone unit, in a thread of the program.
 
-    def lend(self, flight: Flight) -> Request | None:
-        """The request, for whoever sends it and gives the flight back; None if the loop has to do it."""
+    def lendable(self, unit: Unit) -> Flight | None:
+        """A flight for the unit, if it is of the kind that is lent."""
         metadata = self.metadata
-        if metadata is None or depth_wait_ms(metadata.settings):
+        if metadata is None or self._linger_ms or unit.acks == ACKS_NONE or depth_wait_ms(metadata.settings):
             return None
         try:
-            flight.unit.prepare(self._topic, metadata.settings)
+            unit.prepare(self._topic, metadata.settings)
         except PenstockError:
             return None  # The loop looks once more, and says so.
+        return None if unit.special else Flight(unit, metadata)
+
+    def lend(self, flight: Flight) -> Request | None:
+        """The request, for whoever sends it and gives the flight back; None if something is in the way."""
         if not self._begin(flight):
             return None
         flight.batches, flight.request = self._encoded([flight.unit], self._producer_id)
         return flight.request
+
+    def has_lent(self, flight: Flight) -> bool:
+        """Whether it was lent, and is not back."""
+        return self._flight is flight
 
     def take_back(self, flight: Flight, body: bytes) -> bool:
         """The answer to what was lent, if it is a plain success; all else is to ``land``, on the loop."""
@@ -422,6 +440,7 @@ class Sender:
             self._stale = 0
             raise error
         self.metadata = await self._facts.metadata(self._topic)
+        self._prepare_queue()  # Or what waits would go where messages of its keys do not go any more.
 
     def _renew(self) -> None:
         """A number was perhaps used: begin with others."""
@@ -478,6 +497,7 @@ class Sender:
 
     def _unreceipted(self, units: list[Unit], batches: list[Batch]) -> None:
         """Sent without asking for an answer: where they are is not known."""
+        self._lone = False  # Another connection would overtake them.
         now_ms = self._facts.clock.wall_ms()
         for batch in batches:
             for unit, index, count in batch.owners:

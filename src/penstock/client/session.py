@@ -123,7 +123,7 @@ class Session:
         self._waiting: list[asyncio.Future[None]] = []  # For a connection.
         self._why = ""  # It is not there.
         self._up_since = 0.0  # On the loop's clock.
-        self.connections = 0  # How many there were so far.
+        self.generation = 0  # Of the connection: how many there were.
         self._refusal: PenstockError | None = None  # What the server said before it closed a connection.
         self._tasks: set[asyncio.Task[None]] = set()  # The session's own; awaited by close.
 
@@ -143,7 +143,8 @@ class Session:
     @property
     def peer(self) -> tuple[str, int] | None:
         """Where the server is that is connected to: one of those that the address may stand for."""
-        return None if self._connection is None else self._connection.peer
+        connection = self._connection
+        return None if connection is None else connection.peer
 
     async def close(self) -> None:
         """End the connection; whoever waits is told."""
@@ -333,7 +334,7 @@ class Session:
         self._connection = connection
         self._refusal = None
         self._up_since = self._loop.time()
-        self.connections += 1
+        self.generation += 1
         for consumer in list(self.consumers):
             consumer.resumed()
         waiting, self._waiting = self._waiting, []

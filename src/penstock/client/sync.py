@@ -86,12 +86,16 @@ class RemoteBroker(Broker):
         """Here, if nobody else publishes; else on the loop, without a task: it tells this thread the end."""
         self._portal.check_open()
         publisher = self._client.publisher
-        size = publisher.reserve(messages)
-        receipts = self._lone.publish(topic, messages, size, number)
+        room = publisher.reserve(messages)
+        try:
+            receipts = self._lone.publish(topic, messages, room, number)
+        except BaseException:  # Ctrl-C: perhaps nobody else does it.
+            room.give_back()
+            raise
         if receipts is not None:
             return receipts
         return self._portal.wait(
-            lambda waiting: publisher.publish(topic, messages, size, number, waiting.end)
+            lambda waiting: publisher.publish(topic, messages, room, number, waiting.end)
         )
 
     def publish_nowait(
@@ -131,8 +135,8 @@ class RemoteBroker(Broker):
         publisher = self._client.publisher
         with sending or nullcontext():
             self._portal.check_open()
-            size = publisher.reserve(messages)
-        self._portal.post(lambda: publisher.publish(topic, messages, size, number, then))
+            room = publisher.reserve(messages)
+        self._portal.post(lambda: publisher.publish(topic, messages, room, number, then))
         return future
 
     def flush(self) -> None:

@@ -1,0 +1,131 @@
+"""Ctrl-C at every point of a lone publish at which Python looks for signals.
+
+Whatever was interrupted, the next publishes work, nothing is there twice, and
+what another thread has published meanwhile arrives.  (The compiled modules look
+for signals nowhere; there fewer points are tried.)
+"""
+
+import opcode
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.client.served import VirtualServer
+from tests.client.test_lone import until
+
+import penstock
+from penstock.client import line, lone, portal, publisher, sender
+from penstock.client.sync import RemoteBroker
+from penstock.message import Receipt
+
+FILES = {module.__file__ for module in (lone, line, sender, publisher, portal)}
+LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
+PATIENCE_S = 20
+POINTS_MAX = 500
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at the n-th such point of what runs within ``with``."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self._last: dict[int, int | None] = {}  # The instruction before, by frame.
+
+    def __enter__(self) -> None:
+        sys.settrace(self._called)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+        self._last[id(frame)] = opcode.opmap["RESUME"]
+        self._last[id(frame.f_back)] = None  # When a function of Python's returns, nobody looks.
+        if frame.f_code.co_filename not in FILES:
+            return None
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "opcode":
+            last = self._last.get(id(frame))
+            self._last[id(frame)] = frame.f_code.co_code[frame.f_lasti]
+            if last in LOOKS:
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+        return self._step
+
+
+@pytest.fixture
+def server() -> Iterator[VirtualServer]:
+    with VirtualServer() as started:
+        started.run(started.broker.create_topic("orders"))
+        yield started
+
+
+def interrupted(broker: RemoteBroker, number: int, kind: str) -> bool:
+    """Publish with an interrupt at that point; False if there is no such point any more."""
+    if kind != "opened":
+        broker.publish("orders", b"warm")
+        assert broker._client.line is not None
+    if kind == "lost":
+        assert broker._client.line is not None
+        broker._client.line._socket.shutdown(2)
+    interrupt = Interrupt(number)
+    try:
+        with interrupt:
+            broker.publish("orders", b"%d" % number)
+    except KeyboardInterrupt:
+        return True
+    return interrupt.left <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Sockets left to Python.
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="signals are looked for elsewhere")
+@pytest.mark.parametrize("kind", ["opened", "plain", "lost", "others wait"])
+def test_after_ctrl_c_at_any_point_everything_goes_on(
+    server: VirtualServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lone, "LONE_MIN", 1)
+    monkeypatch.setattr(lone, "PAUSE_MS", 0)
+    ask = line.Line.ask
+    behind: list[Any] = []
+
+    def ask_while_others_come(self: line.Line, encode: Any) -> bytes:
+        """Another thread publishes before the answer is there."""
+        body = ask(self, encode)
+        posting = threading.Thread(target=lambda: behind.append(broker.publish_nowait("orders", b"behind")))
+        posting.start()
+        posting.join()
+        sender = broker._client.publisher.sender("orders")
+        assert sender is not None
+        until(lambda: sender.waiting)
+        return body
+
+    number = 0
+    while number < POINTS_MAX:
+        number += 1
+        with penstock.connect(server.url) as broker:
+            broker.publish("orders", b"warm")
+            if kind == "others wait":
+                broker.publish("orders", b"warm")  # So that there is a line.
+                monkeypatch.setattr(line.Line, "ask", ask_while_others_come)
+            more = interrupted(broker, number, kind)
+            monkeypatch.setattr(line.Line, "ask", ask)
+
+            assert all(isinstance(future.result(PATIENCE_S), Receipt) for future in behind)
+            behind.clear()
+            broker.publish_nowait("orders", b"next").result(PATIENCE_S)
+            broker.publish("orders", b"and on")
+        if not more:
+            break
+
+    assert 5 < number < POINTS_MAX
+    stored = Counter(message.value for message in server.run(server.broker.read("orders", limit=10_000)))
+    assert stored[b"next"] == stored[b"and on"] == number
+    assert all(stored[b"%d" % each] <= 1 for each in range(number))
