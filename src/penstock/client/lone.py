@@ -142,7 +142,8 @@ class LonePublishes:
         return self._client.line
 
     def _hang_up(self) -> None:
-        line, self._client.line = self._client.line, None
+        line = self._client.line
         self._count = 0
         if line is not None:
-            line.close()
+            line.close()  # Before it is forgotten: who is interrupted here does it once more.
+            self._client.line = None
