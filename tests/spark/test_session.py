@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import ExtraMissing
-from penstock.spark import java
+from penstock.spark import java, patience
 from penstock.spark.connections import Address, broker_at, close_all
 from penstock.spark.session import BY_FILE_SYSTEM
 
@@ -86,6 +86,36 @@ def test_only_a_spark_that_works_on_this_machine_itself_lets_others_go_first(
     told = subprocess.run(words, capture_output=True, text=True, check=True)
 
     assert int(told.stdout) == min(os.nice(0) + behind, 19)
+
+
+def slice_ns() -> int:
+    """What this thread asks for; 0 where the kernel knows no such thing."""
+    attributes = patience.attributes()
+    return 0 if attributes is None else attributes[patience.RUNTIME]
+
+
+@pytest.mark.skipif(not slice_ns(), reason="Linux knows slices from 6.12 on")
+def test_who_starts_something_patient_is_as_before_when_it_runs() -> None:
+    before = patience.attributes()
+    with patience.patient():
+        within = slice_ns()
+
+    assert within == patience.SLICE_NS
+    assert patience.attributes() == before
+
+
+@pytest.mark.skipif(not slice_ns(), reason="Linux knows slices from 6.12 on")
+def test_the_workers_of_a_local_spark_are_patient(spark: "SparkSession") -> None:
+    slices = spark.sparkContext.range(2, numSlices=2).map(lambda _: slice_ns()).collect()
+
+    assert slices == [patience.SLICE_NS] * 2
+    assert slice_ns() < patience.SLICE_NS
+
+
+def test_a_machine_that_cannot_be_asked_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "CALLS", {})
+    with patience.patient():
+        assert patience.attributes() is None
 
 
 def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> None:

@@ -21,6 +21,7 @@ beside this file.  Starting takes about 7 s, the first job 3 s more.
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import ExtraMissing
 from penstock.spark.connections import HIDDEN, HIDING
 from penstock.spark.java import java_home
+from penstock.spark.patience import patient
 from penstock.spark.shipping import shipping_settings
 
 if TYPE_CHECKING:
@@ -78,7 +80,8 @@ def session(
         settings = shipping_settings(settings)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
+    with patient() if master.startswith("local") else nullcontext():
+        made = builder.getOrCreate()
     if master.startswith("local") and CHECKPOINTS not in settings:
         _quicken_checkpoints(made)
     if master.startswith(CONNECT):

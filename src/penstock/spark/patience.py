@@ -1,0 +1,58 @@
+"""A Spark on the machine of its broker stands back: whoever is woken beside it gets the core.
+
+    nice 10              set by the ``java`` that starts it (``java.py``): a tenth of a core where another
+                         wants all of it
+    slices of 100 ms     set here, and inherited by the JVM, its threads and its Python workers
+
+A thread that asks for long slices says that it does not mind to wait.  Linux
+(from 6.12 on) then lets whoever is woken and asks for less have the core at once;
+otherwise it would wait for the next tick of the clock, up to 4 ms.  How much of a
+core Spark gets is not changed by this, beside whatever else runs.
+
+Python has no name for the call, and neither have C libraries of 2024, so the
+kernel is called by number.  Elsewhere, and on older kernels, nothing changes.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+SLICE_NS: Final = 100_000_000  # The longest that Linux gives.
+CALLS: Final = {"x86_64": (314, 315), "aarch64": (274, 275)}  # sched_setattr and sched_getattr.
+ATTRIBUTES: Final = struct.Struct("IIQiIQQQ")  # Size, policy, flags, nice, priority, slice, ....
+RUNTIME: Final = 5  # Where the slice is in these; the kernel calls it so.
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """What this thread starts within asks for long slices; it itself does so until the end."""
+    before = attributes()
+    if before is None or before[1] not in (os.SCHED_OTHER, os.SCHED_BATCH):
+        yield
+        return
+    _set(*before[:RUNTIME], SLICE_NS, *before[RUNTIME + 1 :])
+    try:
+        yield
+    finally:
+        _set(*before)
+
+
+def attributes() -> tuple[int, ...] | None:
+    """How this thread is scheduled; None where that cannot be asked."""
+    if not sys.platform.startswith("linux") or platform.machine() not in CALLS:
+        return None
+    _, number = CALLS[platform.machine()]
+    room = ctypes.create_string_buffer(ATTRIBUTES.size)
+    if ctypes.CDLL(None).syscall(number, 0, room, ATTRIBUTES.size, 0):
+        return None
+    return ATTRIBUTES.unpack(room.raw)
+
+
+def _set(*attributes: int) -> None:
+    number, _ = CALLS[platform.machine()]
+    ctypes.CDLL(None).syscall(number, 0, ATTRIBUTES.pack(*attributes), 0)  # Refused: it stays as it was.
