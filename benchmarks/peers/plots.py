@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.model import number
 from benchmarks.peers.rows import Row
 
-OURS, OTHERS, INK = "#0b7285", "#868e96", "#343a40"
+OURS, OTHERS, LIMIT, INK = "#0b7285", "#868e96", "#f1c27d", "#343a40"
 LIGHT = 0.5  # Of the larger message.
 BAR = 0.38  # Of a line.
 LINE_INCHES = 0.3
@@ -105,7 +105,7 @@ def _panel(axis: Any, panel: Sequence[Row], lines: Sequence[tuple[str, list[Row]
 def _bar(axis: Any, row: Row, at: int, among: int, longest: float) -> None:
     small = row.size <= 100 or among == 1
     where = at if among == 1 else at + (-BAR if small else BAR) / 2
-    colour = OURS if row.system.ours else OTHERS
+    colour = OURS if row.system.ours else LIMIT if row.system.limit else OTHERS
     end = min(row.value, longest)
     axis.barh(where, end, height=BAR, color=colour, alpha=1.0 if small else LIGHT, linewidth=0)
     if len(row.runs) > 1:
@@ -124,6 +124,7 @@ def _legend(figure: Any) -> None:
     marks = [
         Patch(color=OURS, label="Penstock, 100 B"), Patch(color=OURS, alpha=LIGHT, label="1 KiB"),
         Patch(color=OTHERS, label="others, 100 B"), Patch(color=OTHERS, alpha=LIGHT, label="1 KiB"),
+        Patch(color=LIMIT, label="no broker: a bare loop"),
         Line2D([], [], color=INK, linewidth=0.8, label="lowest to highest of three runs"),
     ]  # fmt: skip
     figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), frameon=False, fontsize=9)

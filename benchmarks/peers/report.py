@@ -130,7 +130,7 @@ def summary(outcome: Outcome) -> list[str]:
                     row
                     for row in found
                     if row.workload is workload and row.size == size and row.system.promise == promise
-                    and row.system.ours == ours
+                    and row.system.ours == ours and not row.system.limit
                 ])
                 for ours in (True, False)
             )  # fmt: skip

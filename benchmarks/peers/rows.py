@@ -108,6 +108,7 @@ class Row:
             and other.size == self.size
             and other.system.promise == self.system.promise
             and other.system.ours != self.system.ours
+            and not other.system.limit
             and other.whole
         ]
 

@@ -200,6 +200,11 @@ def beanstalkd(*flags: str) -> Command:
     return command
 
 
+def bare(directory: Path, port: int) -> list[str]:
+    """No broker: what a loop in Python can do at most."""
+    return [sys.executable, "-m", "benchmarks.peers.bare_server", str(directory), str(port)]
+
+
 def moto(_: Path, port: int) -> list[str]:
     """Moto's server, which is Flask's."""
     return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

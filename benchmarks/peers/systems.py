@@ -45,6 +45,7 @@ class System:
     said: str = ""  # The server's line that tells its address; else the port is tried.
     slow_start: bool = False  # One server for many workloads.
     only: frozenset[str] = frozenset()  # Workloads; empty: all that it can do.
+    limit: bool = False  # No broker, but what one in Python could do at most; nobody's rival.
     can: frozenset[Can]  # Beyond publishing and receiving.
 
     @property
@@ -170,6 +171,12 @@ SYSTEMS: tuple[System, ...] = (
     _beanstalkd(
         "beanstalkd", "synced", ("-b", "DIRECTORY", "-f", "0"), "binlog, -f 0 (W10 is filled with -F)",
         filled_by=servers.beanstalkd("-b", "DIRECTORY", "-F"),
+    ),
+    System(
+        name="bare-loop", promise="synced", adapter="bare:BareAdapter", command=servers.bare,
+        address="127.0.0.1:{port}", needs=("uvloop",), only=frozenset({"W1", "W7"}), limit=True,
+        note="no broker: a loop in Python that appends, syncs and answers; the limit of W1 and W7",
+        can=frozenset(),
     ),
     *_apache("kafka-flush", "synced", FLUSHED, "acks=all, log.flush.interval.messages=1"),
     *_apache("kafka-share-flush", "synced", FLUSHED, "by its share consumer", **SHARE),

@@ -16,6 +16,7 @@ from benchmarks.peers.workloads import TINY, WORKLOADS
 
 NAMES = (
     "penstock", "penstock-async", "penstock-kafka", "penstock-share", "redis-everysec", "nats", "beanstalkd",
+    "bare-loop",
 )  # fmt: skip
 DELAYING = ("penstock", "penstock-async", "penstock-kafka", "beanstalkd")
 WAIT_S = 20.0

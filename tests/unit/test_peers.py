@@ -62,6 +62,14 @@ def test_only_equal_promises_are_compared() -> None:
     assert mine.times_better(equal) == 2
 
 
+def test_what_is_no_broker_is_nobodys_rival() -> None:
+    runs = [measured("penstock", 10), measured("redis-always", 5), measured("bare-loop", 50)]
+    mine, other, limit = rows(runs)
+
+    assert mine.rivals([mine, other, limit]) == [other]
+    assert "2.0 x better" in report.summary(outcome(*runs))[-1]
+
+
 def test_less_is_better_where_it_is() -> None:
     mine, other = rows([measured("penstock", 2, "W6"), measured("redis-always", 6, "W6")])
 
