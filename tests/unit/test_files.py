@@ -52,11 +52,14 @@ def test_what_is_appended_is_read_back(files: Files, root: str) -> None:
     assert files.read_file(f"{root}/a") == b"onetwothreefour"
 
 
-def test_reserved_room_changes_nothing_that_is_read_or_appended(files: Files, root: str) -> None:
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_reserved_room_changes_nothing_that_is_read_or_appended(
+    files: Files, root: str, zeroed: bool
+) -> None:
     file = files.open(f"{root}/a", create=True)
     file.append((b"one",))
 
-    file.reserve(10_000)
+    file.reserve(10_000, zeroed=zeroed)
     file.append((b"two",))
 
     assert file.size == 6
@@ -164,11 +167,12 @@ def files_limited_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_reserved_room_is_in_the_file_until_it_is_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_reserved_room_is_in_the_file_until_it_is_closed(tmp_path: Path, zeroed: bool) -> None:
     file = SystemFiles().open(f"{tmp_path}/a", create=True)
     file.append((b"before",))
 
-    file.reserve(5000)
+    file.reserve(5000, zeroed=zeroed)
     file.append((b", after",))
 
     assert (tmp_path / "a").read_bytes() == b"before, after" + bytes(5000 - 13)
@@ -176,21 +180,23 @@ def test_reserved_room_is_in_the_file_until_it_is_closed(tmp_path: Path) -> None
     assert (tmp_path / "a").read_bytes() == b"before, after"
 
 
-def test_room_is_given_back_whichever_reservation_was_larger(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_room_is_given_back_whichever_reservation_was_larger(tmp_path: Path, zeroed: bool) -> None:
     file = SystemFiles().open(f"{tmp_path}/a", create=True)
 
-    file.reserve(10_000)
-    file.reserve(5_000)
+    file.reserve(10_000, zeroed=zeroed)
+    file.reserve(5_000, zeroed=zeroed)
     file.append((b"x" * 6_000,))
     file.close()
 
     assert (tmp_path / "a").read_bytes() == b"x" * 6_000
 
 
-def test_a_forked_copy_cuts_nothing_off_the_file_of_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_a_forked_copy_cuts_nothing_off_the_file_of_its_parent(tmp_path: Path, zeroed: bool) -> None:
     file = SystemFiles().open(f"{tmp_path}/a", create=True)
     file.append((b"before",))
-    file.reserve(5000)
+    file.reserve(5000, zeroed=zeroed)
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -210,12 +216,13 @@ def test_a_forked_copy_cuts_nothing_off_the_file_of_its_parent(tmp_path: Path) -
     assert (tmp_path / "a").read_bytes() == b"before, after, and on"
 
 
-def test_room_that_is_not_to_be_had_is_done_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_room_that_is_not_to_be_had_is_done_without(tmp_path: Path, zeroed: bool) -> None:
     file = SystemFiles().open(f"{tmp_path}/a", create=True)
     file.append((b"before",))
 
     with files_limited_to(1000):
-        file.reserve(5000)
+        file.reserve(5000, zeroed=zeroed)
         file.append((b", after",))
 
     assert (tmp_path / "a").read_bytes() == b"before, after"

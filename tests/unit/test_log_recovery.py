@@ -9,8 +9,13 @@ from penstock.errors import CorruptionError, OffsetOutOfRange
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.log.reader import LARGE_BYTES
-from penstock.log.segment import ROOM_BYTES_MAX, ROOM_BYTES_MIN
-from penstock.testing.files import CrashDisk
+from penstock.log.segment import (
+    ROOM_BYTES_MAX,
+    ROOM_BYTES_MIN,
+    ZEROED_BATCH_BYTES_MAX,
+    ZEROED_BYTES_MAX,
+)
+from penstock.testing.files import CrashDisk, CrashFile
 from penstock.wire.records import (
     encode_values,
     read_header,
@@ -180,6 +185,31 @@ def test_room_grows_with_the_log_and_ends_with_the_segment() -> None:
     assert max(reserved) == 100_000
     assert len(reserved) < 8
     assert len(on_disk(disk)) == log.segments()[0].bytes
+
+
+def test_room_for_small_batches_is_zeroed_and_for_large_ones_it_is_only_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[tuple[int, bool]] = []
+    reserve = CrashFile.reserve
+
+    def noted(file: CrashFile, size: int, *, zeroed: bool) -> None:
+        made.append((size - file.size, zeroed))
+        reserve(file, size, zeroed=zeroed)
+
+    monkeypatch.setattr(CrashFile, "reserve", noted)
+    log = Log.open(CrashDisk(), "d", LogConfig())
+    for _ in range(100):
+        publish(log, b"a" * (ZEROED_BATCH_BYTES_MAX - 1000))
+    small = list(made)
+    for _ in range(100):
+        publish(log, b"a" * 2 * ZEROED_BATCH_BYTES_MAX)
+    large = made[len(small) :]
+
+    assert all(zeroed for _, zeroed in small)
+    assert max(size for size, _ in small) == ZEROED_BYTES_MAX
+    assert not any(zeroed for _, zeroed in large)
+    assert max(size for size, _ in large) == ROOM_BYTES_MAX
 
 
 def test_what_a_crash_left_is_removed_and_foreign_files_are_not() -> None:

@@ -27,7 +27,8 @@ any other failure of the operating system is ``StorageFailed``.
 
 Cost: one system call a method, two where room is given back; ``append`` of one
 part adds about 0.3 us of Python to its ``pwrite``.  A sync behind an append that
-stays within reserved room takes two thirds of one that makes the file longer.
+stays within reserved room takes two thirds of one that makes the file longer;
+if it begins a block, room that was zeroed makes it one half.
 Left out: memory maps, direct I/O (measured, not worth their trouble), Windows.
 """
 
@@ -55,6 +56,12 @@ _sync_data: Final = getattr(os, "fdatasync", os.fsync)
 _allocate: Final = getattr(os, "posix_fallocate", None)
 
 
+def _zero(descriptor: int, position: int, size: int) -> None:
+    """Write zeros, as ``_allocate`` makes room: all of it, or an error."""
+    if os.pwrite(descriptor, bytes(size), position) < size:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class File(Protocol):
     """One open file.  One thread appends, reserves, truncates and reads; another may ``sync`` meanwhile."""
 
@@ -64,8 +71,11 @@ class File(Protocol):
         """Write ``parts`` at the end, all of them or nothing."""
         ...
 
-    def reserve(self, size: int) -> None:
-        """Have room for appends up to ``size``, where that can be had; it makes their syncs quicker."""
+    def reserve(self, size: int, *, zeroed: bool) -> None:
+        """Have room for appends up to ``size``, where that can be had; it makes their syncs quicker.
+
+        ``zeroed``: zeros are written there, so that later syncs need not even note which blocks are in use.
+        """
         ...
 
     def read(self, position: int, length: int) -> bytes:
@@ -210,14 +220,15 @@ class SystemFile:
         os.ftruncate(self._descriptor, self.size)
         self._reserved = 0
 
-    def reserve(self, size: int) -> None:
+    def reserve(self, size: int, *, zeroed: bool) -> None:
         """Have room for appends up to ``size``, where that can be had; it makes their syncs quicker."""
-        if _allocate is None or size <= self.size:
+        make = _zero if zeroed else _allocate
+        if make is None or size <= self.size:
             return
         self._reserved = max(self._reserved, size)
         self._reserver = os.getpid()
         try:
-            _allocate(self._descriptor, self.size, size - self.size)
+            make(self._descriptor, self.size, size - self.size)
         except OSError:
             # A disk that is nearly full, or one that cannot do it: the appends themselves will tell.
             with suppress(OSError):
@@ -395,7 +406,7 @@ class MemoryFile:
             data += part
         self.size = len(data)
 
-    def reserve(self, size: int) -> None:
+    def reserve(self, size: int, *, zeroed: bool) -> None:
         """Memory needs no room."""
 
     def read(self, position: int, length: int) -> bytes:

@@ -50,7 +50,17 @@ from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
 from penstock.log.recovery import Recovery, create_segment, open_segments
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
-from penstock.log.segment import INDEX, LANES, LOG, ROOM_BYTES_MAX, ROOM_BYTES_MIN, Segment, SegmentInfo
+from penstock.log.segment import (
+    INDEX,
+    LANES,
+    LOG,
+    ROOM_BYTES_MAX,
+    ROOM_BYTES_MIN,
+    ZEROED_BATCH_BYTES_MAX,
+    ZEROED_BYTES_MAX,
+    Segment,
+    SegmentInfo,
+)
 from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
     CONTROL,
@@ -239,10 +249,11 @@ class Log(LogReader):
         if not active.size:  # Zeros and no batch before them would be damage; see recovery.
             active.room = end
             return
-        room = active.size + min(max(active.size, ROOM_BYTES_MIN), ROOM_BYTES_MAX)
-        active.room = max(min(room, self._segment_bytes), end)
+        zeroed = end - active.size <= ZEROED_BATCH_BYTES_MAX
+        ahead = min(max(active.size, ROOM_BYTES_MIN), ZEROED_BYTES_MAX if zeroed else ROOM_BYTES_MAX)
+        active.room = max(min(active.size + ahead, self._segment_bytes), end)
         if active.room > end:
-            file.reserve(active.room)
+            file.reserve(active.room, zeroed=zeroed)
 
     def _take_back(self) -> None:
         """Remove a batch that an interrupt kept from being counted."""

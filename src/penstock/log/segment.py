@@ -27,6 +27,8 @@ RESTORING: Final = (
 )
 ROOM_BYTES_MIN: Final = 16 * 1024  # A topic of few messages reserves little room ahead ...
 ROOM_BYTES_MAX: Final = 4 * 1024 * 1024  # ... and a large one not much; more made no sync quicker.
+ZEROED_BATCH_BYTES_MAX: Final = 32 * 1024  # Room for batches up to here is zeroed: all is written twice, and
+ZEROED_BYTES_MAX: Final = 256 * 1024  # the zeros go to the disk with the next sync, so not too many at once.
 CUT: Final = ".cut-"  # Bytes that recovery cut off although valid batches were among them.
 
 

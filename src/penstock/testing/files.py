@@ -172,11 +172,11 @@ class FaultyFile:
         self._files.perform("append", self._path, lambda: self._inner.append(parts), tear)
         self.size = self._inner.size
 
-    def reserve(self, size: int) -> None:
+    def reserve(self, size: int, *, zeroed: bool) -> None:
         """See ``File``; cannot go wrong, since it need not succeed."""
         if self._files.crashed:
             raise Crash
-        self._inner.reserve(size)
+        self._inner.reserve(size, zeroed=zeroed)
 
     def read(self, position: int, length: int) -> bytes:
         """See ``File``."""
@@ -244,7 +244,7 @@ class CrashFile:
         self._node.content[self.size : self.size + len(data)] = data
         self.size += len(data)
 
-    def reserve(self, size: int) -> None:
+    def reserve(self, size: int, *, zeroed: bool) -> None:  # noqa: ARG002 - both are zeros here.
         """See ``File``."""
         self._check()
         self._node.content.extend(bytes(max(size - len(self._node.content), 0)))
