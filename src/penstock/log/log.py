@@ -50,17 +50,7 @@ from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
 from penstock.log.recovery import Recovery, create_segment, open_segments
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
-from penstock.log.segment import (
-    INDEX,
-    LANES,
-    LOG,
-    ROOM_BYTES_MAX,
-    ROOM_BYTES_MIN,
-    ZEROED_BATCH_BYTES_MAX,
-    ZEROED_BYTES_MAX,
-    Segment,
-    SegmentInfo,
-)
+from penstock.log.segment import INDEX, LANES, LOG, Segment, SegmentInfo
 from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
     CONTROL,
@@ -237,23 +227,13 @@ class Log(LogReader):
         active = self._active
         file = active.file
         assert file is not None
-        if active.size + size > active.room:
-            self._make_room(active, file, active.size + size)
+        end = active.size + size
+        if end > active.room:
+            if self._seen_at_once:  # Nobody waits for its syncs.
+                active.room = max(self._segment_bytes, end)
+            else:
+                active.make_room(file, end, self._segment_bytes)
         return active, file
-
-    def _make_room(self, active: Segment, file: File, end: int) -> None:
-        """Let the file of a segment be as long as it will soon be."""
-        if self._seen_at_once:  # Nobody waits for its syncs.
-            active.room = max(self._segment_bytes, end)
-            return
-        if not active.size:  # Zeros and no batch before them would be damage; see recovery.
-            active.room = end
-            return
-        zeroed = end - active.size <= ZEROED_BATCH_BYTES_MAX
-        ahead = min(max(active.size, ROOM_BYTES_MIN), ZEROED_BYTES_MAX if zeroed else ROOM_BYTES_MAX)
-        active.room = max(min(active.size + ahead, self._segment_bytes), end)
-        if active.room > end:
-            file.reserve(active.room, zeroed=zeroed)
 
     def _take_back(self) -> None:
         """Remove a batch that an interrupt kept from being counted."""

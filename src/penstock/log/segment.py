@@ -80,6 +80,17 @@ class Segment:
             sealed=self.sealed,
         )
 
+    def make_room(self, file: File, end: int, end_max: int) -> None:
+        """Let ``file`` be as long as it will soon be, before a batch that ends at ``end``."""
+        if not self.size:  # Zeros and no batch before them would be damage; see recovery.
+            self.room = end
+            return
+        zeroed = end - self.size <= ZEROED_BATCH_BYTES_MAX
+        ahead = min(max(self.size, ROOM_BYTES_MIN), ZEROED_BYTES_MAX if zeroed else ROOM_BYTES_MAX)
+        self.room = max(min(self.size + ahead, end_max), end)
+        if self.room > end:
+            file.reserve(self.room, zeroed=zeroed)
+
     @property
     def log_path(self) -> str:
         """Of the batches."""
