@@ -200,6 +200,24 @@ def test_an_interrupt_ends_the_wait_and_calls_it_off(server: VirtualServer) -> N
         assert [message.value for message in consumer.receive()] == [b"x"]
 
 
+def test_an_interrupt_while_the_loop_is_woken_does_not_leave_it_asleep(
+    server: VirtualServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its debug mode asyncio runs Python there."""
+    monkeypatch.setitem(sys.modules, "uvloop", None)  # A loop of which a part can be replaced.
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with penstock.connect(server.url) as broker:
+        with monkeypatch.context() as patch:
+            patch.setattr(broker._portal._loop, "call_soon_threadsafe", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                broker.publish("orders", b"interrupted")
+
+        assert broker.publish_nowait("orders", b"next").result(60).offset is not None
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Newer Pythons say so of threads.
 def test_after_a_fork_the_parent_goes_on_and_the_child_connects_anew(server: VirtualServer) -> None:

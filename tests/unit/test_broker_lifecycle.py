@@ -290,18 +290,20 @@ def test_closing_waits_for_a_disk_thread_that_has_something_to_tell(
         synced.set()
         closing.wait(60)
 
-    end_thread = commit.close
-
-    def close() -> None:
-        closing.set()  # Now the disk thread goes on to what it tells the broker, which takes its lock.
-        end_thread()
-
     commit.listeners.insert(0, tell_late)
-    monkeypatch.setattr(commit, "close", close)
     broker.publish("t", b"x")
     commit.mark(broker._core.state.topics["t"].partitions[0].log)
     commit.kick()
     assert synced.wait(60)
+    disk_thread = commit._disk_thread
+    assert disk_thread is not None
+    join = disk_thread.join
+
+    def join_late() -> None:
+        closing.set()  # Now the disk thread goes on to what it tells the broker, which takes its lock.
+        join()
+
+    monkeypatch.setattr(disk_thread, "join", join_late)
     closer = threading.Thread(target=broker.close, daemon=True)
     closer.start()
     closer.join(60)

@@ -302,7 +302,7 @@ def test_a_listener_that_raises_does_not_stop_the_disk_thread_for_good() -> None
     commit.listeners.append(fail)
     publish(log, commit)
     commit.kick()
-    thread = commit._thread
+    thread = commit._disk_thread
     assert raised.wait(PATIENCE_S)
     if thread is not None:
         thread.join(PATIENCE_S)

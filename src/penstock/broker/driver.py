@@ -358,12 +358,22 @@ class LoopDriver:
         """
         self._check_open()
         self._active += 1
+        failed: BaseException | None = None
         try:
-            return await self._drive(steps)
-        finally:
+            result = await self._drive(steps)
+        except BaseException as error:  # noqa: BLE001 - it is raised below: compiled code must not wait here.
+            failed = error
+        try:
             if self._state.jobs:
                 await asyncio.shield(self._own(self._run_jobs()))
+        finally:
             self._one_less()
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                failed = None  # Else the error would hold this frame, and the frame the error.
+        return result
 
     async def _drive(self, steps: Steps[T]) -> T:
         while True:

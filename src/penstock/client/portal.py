@@ -95,7 +95,11 @@ class Portal:
             self._posts.append(function)
             if not self._woken:
                 self._woken = True
-                self._loop.call_soon_threadsafe(self._take_posts)
+                try:
+                    self._loop.call_soon_threadsafe(self._take_posts)
+                except BaseException:  # Ctrl-C, which asyncio's debug mode lets in here.
+                    self._woken = False
+                    raise
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Let the client finish, up to the deadline; then end the loop and its thread."""

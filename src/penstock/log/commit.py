@@ -76,7 +76,7 @@ class GroupCommit:
         self._waiters: list[_Waiter] = []  # Empty if nobody leads.
         self._kicks: SimpleQueue[bool] = SimpleQueue()  # False: end.
         self._kicked = False  # There is a kick that the thread has not taken yet.
-        self._thread: threading.Thread | None = None
+        self._disk_thread: threading.Thread | None = None
 
     def mark(self, log: Log) -> None:
         """``log`` has bytes that the next round is to sync."""
@@ -92,7 +92,7 @@ class GroupCommit:
 
     def kick(self) -> None:
         """Have the disk thread run rounds until nothing is marked; returns at once."""
-        if self._thread is None:
+        if self._disk_thread is None:
             self._start()
         if not self._kicked:
             self._kicked = True
@@ -121,16 +121,16 @@ class GroupCommit:
     def close(self) -> None:
         """End the disk thread, after the rounds it was asked for."""
         with self._guard:
-            thread, self._thread = self._thread, None
+            thread, self._disk_thread = self._disk_thread, None
         if thread is not None:
             self._kicks.put(False)
             thread.join()
 
     def _start(self) -> None:
         with self._guard:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="penstock-disk", daemon=True)
-                self._thread.start()
+            if self._disk_thread is None:
+                self._disk_thread = threading.Thread(target=self._run, name="penstock-disk", daemon=True)
+                self._disk_thread.start()
 
     def _run(self) -> None:
         try:
@@ -140,7 +140,7 @@ class GroupCommit:
                     self._take_turn(_Waiter(None, 0))
         except BaseException:
             # A listener raised: a bug, which the interpreter reports.  The next kick starts a new thread.
-            self._thread = None
+            self._disk_thread = None
             raise
 
     def _take_turn(self, waiter: _Waiter) -> None:
