@@ -19,7 +19,7 @@ import uvloop
 
 LENGTH = Struct(">I")
 DONE = LENGTH.pack(0)
-ROOM_BYTES = 64 << 20  # Made ahead, as Penstock does: a new length makes a sync longer.
+ROOM_BYTES = 64 << 20  # Zeroed ahead, as Penstock does: new lengths and new blocks make a sync longer.
 
 
 class Disk:
@@ -27,7 +27,7 @@ class Disk:
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
-        os.posix_fallocate(self._descriptor, 0, ROOM_BYTES)
+        os.pwrite(self._descriptor, bytes(ROOM_BYTES), 0)
         os.fsync(self._descriptor)
         self._size = 0
         self._waiting: list[asyncio.Transport] = []

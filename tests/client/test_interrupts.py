@@ -1,7 +1,8 @@
-"""Ctrl-C at every point of a lone publish at which Python looks for signals.
+"""Signals at every point of a lone publish at which Python looks for them.
 
-Whatever was interrupted, the next publishes work, nothing is there twice, and
-what another thread has published meanwhile arrives.
+Whatever Ctrl-C has interrupted, the next publishes work, nothing is there twice,
+and what another thread has published meanwhile arrives.  A handler that returns
+may use the client itself.
 """
 
 import gc
@@ -9,7 +10,8 @@ import opcode
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -18,22 +20,24 @@ from tests.client.served import VirtualServer
 from tests.client.test_lone import until
 
 import penstock
-from penstock.client import line, lone, portal, publisher, sender
+from penstock.client import line, lone, portal, publisher, sender, sync, units
 from penstock.client.sync import RemoteBroker
+from penstock.errors import Closed
 from penstock.message import Receipt
 from penstock.version import compiled
 
-FILES = {module.__file__ for module in (lone, line, sender, publisher, portal)}
+FILES = {module.__file__ for module in (lone, line, sender, publisher, portal, sync, units)}
 LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
 PATIENCE_S = 20
 POINTS_MAX = 500
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at the n-th such point of what runs within ``with``."""
+    """A signal at the n-th such point of what runs within ``with``."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, handler: Callable[[], object]) -> None:
         self.left = number
+        self._handler = handler
         self._last: dict[int, int | None] = {}  # The instruction before, by frame.
 
     def __enter__(self) -> None:
@@ -57,7 +61,7 @@ class Interrupt:
             if last in LOOKS:
                 self.left -= 1
                 if self.left == 0:
-                    raise KeyboardInterrupt
+                    self._handler()
         return self._step
 
 
@@ -68,15 +72,19 @@ def server() -> Iterator[VirtualServer]:
         yield started
 
 
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
 def interrupted(broker: RemoteBroker, number: int, kind: str) -> bool:
-    """Publish with an interrupt at that point; False if there is no such point any more."""
+    """Publish with Ctrl-C at that point; False if there is no such point any more."""
     if kind != "opened":
         broker.publish("orders", b"warm")
         assert broker._client.line is not None
     if kind == "lost":
         assert broker._client.line is not None
         broker._client.line._socket.shutdown(2)
-    interrupt = Interrupt(number)
+    interrupt = Interrupt(number, ctrl_c)
     try:
         with interrupt:
             broker.publish("orders", b"%d" % number)
@@ -124,6 +132,7 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
             behind.clear()
             broker.publish_nowait("orders", b"next").result(PATIENCE_S)
             broker.publish("orders", b"and on")
+            assert broker._client.publisher.buffered == 0
         if not more:
             break
 
@@ -132,3 +141,48 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
     assert stored[b"next"] == stored[b"and on"] == number
     assert all(stored[b"%d" % each] <= 1 for each in range(number))
     gc.collect()  # A socket whose making was interrupted is left to Python: now, and not in another test.
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Sockets left to Python.
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="signals are looked for elsewhere")
+@pytest.mark.skipif(compiled(), reason="compiled code looks for signals only where it waits")
+@pytest.mark.parametrize("kind", ["publish", "after a loss", "publish_nowait", "flush", "close"])
+def test_a_handler_that_runs_at_any_point_may_use_the_client(
+    server: VirtualServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lone, "LONE_MIN", 1)
+
+    def handle() -> None:
+        if kind == "publish_nowait":
+            broker.publish_nowait("orders", b"by the handler").result(PATIENCE_S)
+        elif kind == "flush":
+            broker.flush()
+        elif kind == "close":
+            broker.close()
+        else:
+            broker.publish("orders", b"by the handler")
+
+    number = 0
+    while number < POINTS_MAX:
+        number += 1
+        with penstock.connect(server.url) as broker:
+            broker.publish("orders", b"warm")
+            broker.publish("orders", b"warm")
+            assert broker._client.line is not None
+            if kind == "after a loss":
+                broker._client.line._socket.shutdown(2)
+            interrupt = Interrupt(number, handle)
+            with interrupt, suppress(*[Closed] if kind == "close" else []):  # It was quicker.
+                assert broker.publish("orders", b"%d" % number).duplicate is False
+            if kind != "close":
+                broker.publish("orders", b"and on")
+                assert broker._client.publisher.buffered == 0
+        if interrupt.left > 0:
+            break
+
+    assert 30 < number < POINTS_MAX
+    stored = Counter(message.value for message in server.run(server.broker.read("orders", limit=10_000)))
+    assert all(stored[b"%d" % each] == 1 or kind == "close" for each in range(1, number))
+    assert max(stored[b"%d" % each] for each in range(1, number)) == 1
+    assert stored[b"by the handler"] == (0 if kind in ("flush", "close") else number - 1)

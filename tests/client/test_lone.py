@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from penstock.client import line as lines
 from penstock.client import lone
 from penstock.client.sync import RemoteBroker
 from penstock.errors import (
+    Closed,
     InvalidValue,
     MessageTooLarge,
     MetadataStale,
@@ -191,6 +193,18 @@ def test_what_nobody_answers_for_is_not_overtaken_either(server: VirtualServer) 
 
             [first, second] = broker.read("orders", offset=lone.LONE_MIN + 1 + 2 * number)
             assert (first.value.strip(b"\0"), second.value) == (b"%d first" % number, b"%d second" % number)
+
+
+def test_nor_is_it_by_what_goes_to_another_topic(server: VirtualServer) -> None:
+    with penstock.connect(server.url) as broker:
+        broker.create_topic("large")
+        broker.publish("large", b"warm")
+        warm(broker)
+        for number in range(20):
+            broker.publish("large", bytes(900_000), acks="none")
+            broker.publish("orders", b"after it")
+
+            assert server.run(server.broker.stats()).messages == lone.LONE_MIN + 2 + 2 * (number + 1)
 
 
 def test_what_comes_meanwhile_waits_for_its_turn(server: VirtualServer) -> None:
@@ -377,15 +391,20 @@ async def test_through_any_number_of_breaks_each_message_is_there_once_and_in_or
     monkeypatch.setattr(lone, "LONE_MIN", 3)
     monkeypatch.setattr(lone, "PAUSE_MS", 0)
 
-    def publish(url: str) -> list[int | None]:
+    used: set[lines.Line | None] = {None}
+
+    def publish(url: str) -> Iterator[int | None]:
         with penstock.connect(url) as broker:
-            return [broker.publish("orders", b"%d" % number).offset for number in range(400)]
+            for number in range(400):
+                yield broker.publish("orders", b"%d" % number).offset
+                used.add(broker._client.line)
 
     async with Proxy(server.url) as wire:
         wire.cut_at_random(Random(seed), every=5000)
-        offsets = await asyncio.to_thread(publish, wire.url)
+        offsets = await asyncio.to_thread(lambda: list(publish(wire.url)))
 
     assert wire.cuts > 5
+    assert len(used) > 3
     assert offsets == list(range(400))
     stored = await asyncio.to_thread(lambda: server.run(server.broker.read("orders", limit=500)))
     assert [message.value for message in stored] == [b"%d" % number for number in range(400)]
@@ -441,7 +460,43 @@ def test_close_with_a_deadline_tells_who_still_waits(server: VirtualServer) -> N
     with ThreadPoolExecutor(1) as threads, server.deaf():
         publishing = threads.submit(broker.publish, "orders", b"last")
         until(lambda: sender.busy)
+        behind = broker.publish_nowait("orders", b"behind")
         broker.close(timeout=0.05)
 
         with pytest.raises(OutcomeUnknown):
             publishing.result(PATIENCE_S)
+        with pytest.raises(Closed):
+            behind.result(PATIENCE_S)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("kind", ["publish", "flush", "close"])
+def test_a_handler_may_use_the_broker_in_the_middle_of_a_publish(server: VirtualServer, kind: str) -> None:
+    broker = penstock.connect(server.url)
+    warm(broker)
+    sender = broker._client.publisher.sender("orders")
+    assert sender is not None
+    deaf = ExitStack()
+
+    def handle(*_: object) -> None:
+        deaf.close()
+        if kind == "publish":
+            assert broker.publish("orders", b"inner").offset == lone.LONE_MIN + 2
+        elif kind == "flush":
+            broker.flush()
+        else:
+            broker.close()
+
+    def interrupt() -> None:
+        until(lambda: sender.busy)
+        threading.Event().wait(0.05)  # So that it waits for the answer, as a rule.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    signal.signal(signal.SIGINT, handle)
+    deaf.enter_context(server.deaf())
+    threading.Thread(target=interrupt).start()
+
+    assert broker.publish("orders", b"outer").offset == lone.LONE_MIN + 1
+    broker.close()
+    stored = server.run(server.broker.read("orders", offset=lone.LONE_MIN + 1))
+    assert [message.value for message in stored] == [b"outer", b"inner"][: 1 + (kind == "publish")]

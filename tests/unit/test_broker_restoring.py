@@ -257,6 +257,25 @@ def test_producers_and_dedup_ids_are_known_as_before() -> None:
         assert values(received) == [0, 1, 3, 4]  # 2 was not in what was handed over: a hole.
 
 
+def test_dedup_ids_that_came_back_are_known_after_a_restart_that_nothing_was_published_before() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    with TestBroker.open("data", files=files, clock=clock) as broker:
+        broker.create_topic("orders", retention="1h", dedup_window="1d")
+        broker.create_group("orders", "audit")
+        broker.publish("orders", b"0", dedup_id="first")
+        gone = all_batches(broker)
+        broker.advance("2h")
+        broker.publish("orders", b"1")
+        digest = f"{broker._core.state.topics['orders'].partitions[0].directory}/digest"
+    files.remove(digest)
+    with TestBroker.open("data", files=files, clock=clock):
+        pass  # The digest is made anew, of a log without ids.
+    with TestBroker.open("data", files=files, clock=clock) as broker:
+        restore(broker, gone)
+    with TestBroker.open("data", files=files, clock=clock) as broker:
+        assert broker.publish("orders", b"0", dedup_id="first").duplicate
+
+
 def test_the_journal_is_kept_as_long_as_what_it_speaks_of() -> None:
     broker, gone = trimmed()
     consumer = broker.consumer("orders", group="audit")

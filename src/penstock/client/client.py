@@ -88,6 +88,7 @@ class Client:
             pass  # What is still out is told so by the session.
         finally:
             await self.session.close()
+            self.publisher.end()
             if self.line is not None:
                 self.line.close()
             self._closing.set_result(None)

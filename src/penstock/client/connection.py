@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._gone: asyncio.Future[None] = loop.create_future()
         self.frame_bytes_max = FRAME_BYTES_MAX  # The server says when it is less.
         self.lost = False
+        self.peer: tuple[str, int] | None = None  # The other end.
 
     # For the session.
 
@@ -94,14 +95,6 @@ class Connection(asyncio.Protocol):
         self._flushing = True
         self._loop.call_soon(self._flush)
         self._write(frame_bytes)
-
-    @property
-    def peer(self) -> tuple[str, int] | None:
-        """The other end."""
-        if self.lost or self._transport is None:
-            return None
-        host, port = self._transport.get_extra_info("peername")[:2]
-        return host, port
 
     async def close(self, why: str) -> None:
         """End the connection after what was sent, unless the server does not take it."""
@@ -134,6 +127,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection stands."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it.
+        peer = transport.get_extra_info("peername")
+        self.peer = (peer[0], peer[1]) if peer else None
         self._timer = self._loop.call_later(SILENCE_S, self._listen)
 
     def data_received(self, data: bytes) -> None:

@@ -23,6 +23,7 @@ class Facts:
         assert session.welcome is not None, "it is connected"
         # How much may share a request; what is around it has its own share of a frame.
         self.request_bytes = min(REQUEST_BYTES, session.welcome.frame_bytes_max * 3 // 4)
+        self.unasked = False  # Something was sent that is not answered, and nothing behind it was.
         self._producer_id = -1  # The one that all senders begin with.
 
     async def metadata(self, topic: Any) -> Metadata:

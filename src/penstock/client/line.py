@@ -8,9 +8,7 @@ request.  Nothing is repeated here; who asks knows what to do (``lone.py``).
 """
 
 import socket
-import sys
 from contextlib import suppress
-from struct import Struct
 from typing import Final
 
 from penstock.client.connection import ConnectionLost, Encode, reason
@@ -22,7 +20,6 @@ from penstock.wire.native_bodies import decode_error_frame
 CONNECT_S: Final = 1.0  # There is a connection to the same place already: it answers, or it does not matter.
 ANSWER_S = 5.0  # If nothing is heard for longer, it is the event loop's business.  (Tests set it.)
 RECEIVE_BYTES: Final = 4096  # Answers to publishes are small.
-TIMEVAL: Final = Struct("@ll")  # Seconds and microseconds, as the kernel is told them.
 
 
 class Line:
@@ -49,24 +46,14 @@ class Line:
                 connected = session.tls.wrap_socket(connected, server_hostname=session.address.host)
             line = cls(connected)
             line.ask(session.hello)
+            connected.settimeout(min(ANSWER_S, session.timeout_ms / 1000))
         except (OSError, ConnectionLost, PenstockError):  # For example, there are too many connections.
             connected.close()
             return None
         except BaseException:  # Ctrl-C.
             connected.close()
             raise
-        line.set_patience(min(ANSWER_S, session.timeout_ms / 1000), tls=session.tls is not None)
         return line
-
-    def set_patience(self, seconds: float, *, tls: bool) -> None:
-        """How long a call may wait; told to the kernel where it can be, since Python asks it every time."""
-        if tls or sys.platform == "win32":
-            self._socket.settimeout(seconds)
-            return
-        self._socket.settimeout(None)
-        time = TIMEVAL.pack(int(seconds), int(seconds % 1 * 1_000_000))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, time)
 
     def ask(self, encode: Encode) -> bytes:
         """The body of the answer; raises what the server refuses it with, or ``ConnectionLost``."""

@@ -18,14 +18,18 @@ Invariants
     L2  Nothing is lost, and nothing is there twice.  What the line does not
         answer with a plain success goes to the loop with the same bytes and
         numbers, and is treated there like a first try that failed; also if the
-        thread is interrupted while it waits.
+        thread is interrupted while it waits.  From then on the thread has no say.
     L3  The line leads to the server that the session is connected to, and is not
         used beside another connection than the one it was made beside.
+    L4  Nobody waits for itself.  A signal's handler runs within the publish that it
+        interrupts; before it asks the client for anything, the loop has the flight.
 
 Left out: publishes in many threads at once, which share requests on the loop.
 """
 
-from typing import Any, Final
+from contextlib import suppress
+from threading import get_ident
+from typing import Any
 
 from penstock.client.client import Client
 from penstock.client.connection import ConnectionLost
@@ -37,8 +41,10 @@ from penstock.client.units import Unit
 from penstock.errors import Closed, PenstockError
 from penstock.message import Receipt
 
-LONE_MIN: Final = 32  # So many in a row are worth a second connection;
-PAUSE_MS: Final = 60_000  # and so much after one was made, or could not be had, it is worth another try.
+# Tests set both.
+LONE_MIN = 32  # So many in a row are worth a second connection;
+PAUSE_MS = 60_000  # and so much after one was made, or could not be had, it is worth another try.
+INTERRUPTED = "the program was interrupted"
 
 
 class LonePublishes:
@@ -56,11 +62,13 @@ class LonePublishes:
 
     def publish(self, topic: Any, messages: list[Any], room: Room, acks: int) -> list[Receipt] | None:
         """Receipts, if it was published here; None leaves it to the loop."""
-        if not self._publisher.is_lone(room):
+        facts = self._publisher.facts
+        if facts.unasked or not self._publisher.is_lone(room):
+            facts.unasked = False  # This one goes the same way, and its answer is behind what has none.
             self._count = 0
             return None
         sender = self._publisher.sender(topic)
-        if sender is None or room.size > self._publisher.facts.request_bytes:
+        if sender is None or room.size > facts.request_bytes:
             return None
         began_ms = self._clock.steady_ms()
         waiting: Waiting[list[Receipt]] = Waiting()
@@ -76,6 +84,7 @@ class LonePublishes:
     ) -> list[Receipt] | None:
         body = b""  # There is no answer.
         failed: Exception | None = None
+        self._portal.borrowed = get_ident(), lambda: self._recall(sender, flight, began_ms)
         try:
             request = sender.lend(flight)
             if request is None:
@@ -91,6 +100,7 @@ class LonePublishes:
             except BaseException:
                 self._see_to(sender, flight, began_ms, body, failed)
                 raise
+            self._portal.borrowed = None
         if not seen_to:
             raise self._session.unknown("publish")
         return waiting.outcome()
@@ -101,15 +111,26 @@ class LonePublishes:
         """Let the loop go on with a flight that is not back, or with what waits; False if it has ended."""
         lent = sender.has_lent(flight)
         if lent and not body and failed is None:
-            failed = ConnectionLost("the program was interrupted")
+            failed = ConnectionLost(INTERRUPTED)
+        if isinstance(failed, ConnectionLost):
+            self._hang_up()  # Before others may have their turn.
         if lent or sender.waiting:
             try:
                 self._portal.post(lambda: self._hand_over(sender, flight, began_ms, body, failed))
             except Closed:
                 return False
-        if isinstance(failed, ConnectionLost):
-            self._hang_up()
         return True
+
+    def _recall(self, sender: Sender, flight: Flight, began_ms: int) -> None:
+        """Within the publish: leave it to the loop."""
+        self._hang_up()  # First: what was about to be sent there is not.
+        with suppress(Closed):  # Then everybody was told.
+            self._portal.post(lambda: self._take_over(sender, flight, began_ms))
+
+    def _take_over(self, sender: Sender, flight: Flight, began_ms: int) -> None:
+        """On the loop."""
+        if sender.recall(flight):
+            self._hand_over(sender, flight, began_ms, b"", ConnectionLost(INTERRUPTED))
 
     def _hand_over(
         self, sender: Sender, flight: Flight, began_ms: int, body: bytes, failed: Exception | None

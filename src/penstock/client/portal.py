@@ -46,11 +46,13 @@ class Portal:
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._turn, name="penstock-client", daemon=True)
         self._client: Client | None = None
-        self._lock = threading.Lock()  # Of the next two.
+        self._lock = threading.RLock()  # Of the next two; a signal's handler may run in the middle, and post.
         self._closed = False
         self._ended = False  # The loop takes no more posts.
         self._posts: deque[Callable[[], None]] = deque()
         self._woken = False  # The loop will look at the posts.
+        # The thread that has a turn of the loop's, and what gives it to the loop (``lone.py``).
+        self.borrowed: tuple[int, Callable[[], None]] | None = None
 
     def open(self, connect: Callable[[], Coroutine[Any, Any, Client]]) -> Client:
         """Start the loop and connect on it."""
@@ -71,6 +73,16 @@ class Portal:
         if self._closed:
             raise Closed(what="broker")
         assert threading.get_ident() != self._thread.ident, "a callback must not wait for its own loop"
+        self._recall()
+
+    def _recall(self) -> None:
+        """Let the loop have what this thread has borrowed: it is within a publish, and asks for more.
+
+        That is, a signal's handler or a finalizer does.  What it asks for may have to wait for that publish.
+        """
+        borrowed = self.borrowed
+        if borrowed is not None and borrowed[0] == threading.get_ident():
+            borrowed[1]()
 
     def run(self, work: Work[T]) -> T:
         """Run the work on the loop, and wait for it."""
@@ -105,6 +117,7 @@ class Portal:
         """Let the client finish, up to the deadline; then end the loop and its thread."""
         if os.getpid() != self._pid:
             return
+        self._recall()
         with self._lock:
             if self._closed:
                 return

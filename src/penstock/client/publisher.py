@@ -62,18 +62,29 @@ def acks_number(acks: Any) -> int:
 class Room:
     """What a publish takes of the buffer; given back once, however often it is said."""
 
-    __slots__ = ("_given_back", "_publisher", "size")
+    __slots__ = ("_publisher", "_taken", "size")
 
     def __init__(self, publisher: "Publisher", size: int) -> None:
         self._publisher = publisher
         self.size = size
-        self._given_back = False
+        self._taken = False
+
+    def take(self) -> None:
+        """From any thread."""
+        publisher = self._publisher
+        with publisher.lock:
+            before = publisher.buffered
+            if not before or before + self.size <= publisher.buffer_bytes_max:
+                publisher.buffered = before + self.size
+                self._taken = True
+        if not self._taken:
+            raise QueueFull(what="the client's publish buffer", limit=publisher.buffer_bytes_max)
 
     def give_back(self) -> None:
         """From any thread."""
         with self._publisher.lock:
-            if not self._given_back:
-                self._given_back = True
+            if self._taken:
+                self._taken = False
                 self._publisher.buffered -= self.size
 
 
@@ -87,15 +98,12 @@ class Publisher:
         self._senders: dict[str, Sender] = {}
         self.buffer_bytes_max = BUFFER_BYTES_MAX
         self.buffered = 0  # Bytes that were published and are not answered.
-        self.lock = threading.Lock()  # Of that number alone: the sync client reserves in its own threads.
+        self.lock = threading.Lock()  # Of that number alone: the sync client takes room in its own threads.
 
     def reserve(self, messages: list[Any]) -> Room:
         """Make room for messages, from any thread."""
         room = Room(self, size_of(messages))
-        with self.lock:
-            if self.buffered and self.buffered + room.size > self.buffer_bytes_max:
-                raise QueueFull(what="the client's publish buffer", limit=self.buffer_bytes_max)
-            self.buffered += room.size
+        room.take()
         return room
 
     def is_lone(self, room: Room) -> bool:
@@ -129,6 +137,11 @@ class Publisher:
             ended([], TopicNotFound(topic=topic))
         else:
             self._enqueue(topic, messages, room.size, acks, ended)
+
+    def end(self) -> None:
+        """The session is closed: nobody is left waiting."""
+        for sender in self._senders.values():
+            sender.end()
 
     def sender(self, topic: Any) -> Sender | None:
         """Of a topic that was published to before."""

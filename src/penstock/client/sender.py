@@ -17,8 +17,10 @@ itself, without a task and a turn of the loop (``Flight``).  Whatever is not a
 plain success is then a task's business.
 
 Such a flight may be lent to a thread of the program (``lone.py``), which sends it
-and takes the answer itself; as long as it has not given it back, what comes
-waits, as behind any other.  ``_lock`` is for that alone: it says who is next.
+and takes the answer itself; as long as it has not given it back, and is not asked
+to, what comes waits, as behind any other.  ``_lock`` is for that alone: it says who
+is next, and whose a flight is.  A thread that holds it calls nothing: a signal's
+handler might run there, and wait for a loop that waits for the lock.
 
 What a record batch cannot say (time to live, due time, dedup id) goes as
 PUBLISH_MESSAGES (``messages.py``).
@@ -71,7 +73,6 @@ from penstock.wire.native_bodies import (
     Metadata,
     decode_error,
 )
-from penstock.wire.records import SEQUENCES
 
 SMALL_BYTES: Final = 1000  # Messages up to here may share a batch of any size (see Publishing.append).
 FOR_ALL: Final = (  # Whoever asks.
@@ -84,14 +85,15 @@ STALE_MAX: Final = 10  # Times in a row that a topic may change while it is publ
 class Flight:
     """The request of a lone unit, under way without a task."""
 
-    __slots__ = ("batches", "deadline", "metadata", "request", "unit")
+    __slots__ = ("batches", "deadline", "lent", "metadata", "request", "unit")
 
-    def __init__(self, unit: Unit, metadata: Metadata | None) -> None:
+    def __init__(self, unit: Unit, metadata: Metadata | None, *, lent: bool) -> None:
         self.unit = unit
         self.metadata = metadata  # What the unit was checked against.
         self.batches: list[Batch] = []
         self.request: Request | None = None  # It is not encoded yet, so it cannot have been sent.
         self.deadline: float | None = None  # Whoever it is lent to has an eye on the time.
+        self.lent = lent  # To a thread, if it has its turn.
 
 
 class Sender:
@@ -128,7 +130,7 @@ class Sender:
         """Put a unit in line."""
         if self.metadata is not None and not self._fits(unit, self.metadata.settings):
             return
-        flight = Flight(unit, self.metadata)
+        flight = Flight(unit, self.metadata, lent=False)
         if self._begin(flight):
             self._leave(flight)
             return
@@ -325,21 +327,29 @@ class Sender:
         """Whether a unit needs nobody to wait for, and nothing to be asked before."""
         return (
             self._lone
-            and not (self.busy or self._queue or self._doubtful or self._linger_ms)
+            and not self._linger_ms
             and bool(unit.messages)
             and not unit.special
             and unit.acks != ACKS_NONE
-            and self._producer_id >= 0
             and self.metadata is not None
             and self._session.connected
         )
 
     def _begin(self, flight: Flight) -> bool:
         """Let a flight have its turn, if nothing speaks against it."""
+        if not self._may_leave(flight.unit):
+            return False
         with self._lock:
-            if flight.metadata is self.metadata and self._may_leave(flight.unit):
+            begins = (
+                flight.metadata is self.metadata
+                and self._task is None
+                and self._flight is None
+                and not (self._queue or self._doubtful)
+                and self._producer_id >= 0
+            )
+            if begins:
                 self._flight = flight
-        return self._flight is flight
+        return begins
 
     def _leave(self, flight: Flight) -> None:
         assert self.metadata is not None
@@ -371,7 +381,7 @@ class Sender:
             self._fail_queue(Closed(what="broker"))
         elif flight.request is None:
             self._flight = None
-            self._fail([flight.unit], Closed(what="publish"))
+            self._again([flight.unit])
             self.go_on()
         elif error is None:
             self._stale = 0
@@ -396,7 +406,7 @@ class Sender:
             unit.prepare(self._topic, metadata.settings)
         except PenstockError:
             return None  # The loop looks once more, and says so.
-        return None if unit.special else Flight(unit, metadata)
+        return None if unit.special else Flight(unit, metadata, lent=True)
 
     def lend(self, flight: Flight) -> Request | None:
         """The request, for whoever sends it and gives the flight back; None if something is in the way."""
@@ -407,7 +417,23 @@ class Sender:
 
     def has_lent(self, flight: Flight) -> bool:
         """Whether it was lent, and is not back."""
-        return self._flight is flight
+        return self._flight is flight and flight.lent
+
+    def recall(self, flight: Flight) -> bool:
+        """Take a flight from the thread that it is lent to, unless it is back: what follows is the loop's."""
+        with self._lock:
+            lent = self.has_lent(flight)
+            if lent:
+                flight.lent = False
+        return lent
+
+    def end(self) -> None:
+        """The session is closed: tell whoever waits behind a flight that is lent, and its thread."""
+        flight = self._flight
+        if flight is not None and self.recall(flight):
+            self.land(flight, b"", None)
+        elif not self.busy:  # It is back, and whoever brought it found no loop to go on.
+            self._fail_queue(Closed(what="broker"))
 
     def take_back(self, flight: Flight, body: bytes) -> bool:
         """The answer to what was lent, if it is a plain success; all else is to ``land``, on the loop."""
@@ -417,22 +443,23 @@ class Sender:
             return False
         if len(outcomes) != len(flight.batches) or any(each.state == REFUSED for each in outcomes):
             return False
+        following = {batch.partition: batch.following for batch in flight.batches}
         for batch, outcome in zip(flight.batches, outcomes, strict=True):
-            self._take_written(batch, outcome)
-        self._stale = 0
+            batch.take(self._topic, outcome)
         with self._lock:
-            self._flight = None
-        flight.unit.finish()
-        return True
+            lent = self._flight is flight and flight.lent
+            if lent:
+                self._sequences |= following
+                self._stale = 0
+                self._flight = None
+        if lent:
+            flight.unit.finish()
+        return lent
 
     @property
     def waiting(self) -> bool:
         """Whether something is in line: whoever gave a flight back has the loop ``go_on``."""
         return bool(self._queue)
-
-    def _take_written(self, batch: Batch, outcome: Outcome) -> None:
-        self._sequences[batch.partition] = (batch.sequence + batch.count) % SEQUENCES
-        batch.take(self._topic, outcome)
 
     async def _refresh(self, error: MetadataStale) -> None:
         self._stale += 1
@@ -464,7 +491,8 @@ class Sender:
         again: dict[Unit, None] = {}
         for batch, outcome in zip(batches, outcomes, strict=True):
             if outcome.state != REFUSED:
-                self._take_written(batch, outcome)
+                self._sequences[batch.partition] = batch.following
+                batch.take(self._topic, outcome)
                 continue
             error = decode_error(outcome.error)
             if repeated or not is_refusal(error):
@@ -497,7 +525,8 @@ class Sender:
 
     def _unreceipted(self, units: list[Unit], batches: list[Batch]) -> None:
         """Sent without asking for an answer: where they are is not known."""
-        self._lone = False  # Another connection would overtake them.
+        self._lone = False  # Another connection would overtake them, also with other topics' messages.
+        self._facts.unasked = True
         now_ms = self._facts.clock.wall_ms()
         for batch in batches:
             for unit, index, count in batch.owners:

@@ -23,7 +23,8 @@ from penstock.client.client import Client, Settings
 from penstock.client.login import Login
 from penstock.client.lone import LonePublishes
 from penstock.client.portal import Portal
-from penstock.client.publisher import Acks, acks_number
+from penstock.client.publisher import Acks, Room, acks_number
+from penstock.client.units import size_of
 from penstock.config import GroupOptions
 from penstock.message import Message, Receipt, received
 from penstock.types import Duration, Instant, Priority
@@ -86,17 +87,18 @@ class RemoteBroker(Broker):
         """Here, if nobody else publishes; else on the loop, without a task: it tells this thread the end."""
         self._portal.check_open()
         publisher = self._client.publisher
-        room = publisher.reserve(messages)
+        room = Room(publisher, size_of(messages))
         try:
+            room.take()  # Not before: it is given back whatever happens.
             receipts = self._lone.publish(topic, messages, room, number)
+            if receipts is not None:
+                return receipts
+            return self._portal.wait(
+                lambda waiting: publisher.publish(topic, messages, room, number, waiting.end)
+            )
         except BaseException:  # Ctrl-C: perhaps nobody else does it.
             room.give_back()
             raise
-        if receipts is not None:
-            return receipts
-        return self._portal.wait(
-            lambda waiting: publisher.publish(topic, messages, room, number, waiting.end)
-        )
 
     def publish_nowait(
         self,

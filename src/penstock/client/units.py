@@ -147,6 +147,11 @@ class Batch:
                 return
         self.owners.append((unit, index, count))
 
+    @property
+    def following(self) -> int:
+        """The number after its last record's."""
+        return (self.sequence + self.count) % SEQUENCES
+
     def units(self) -> list[Unit]:
         """Whose messages these are, each once, in order."""
         return list(dict.fromkeys(owner for owner, _, _ in self.owners))
@@ -211,7 +216,7 @@ def encode_batches(
             data = batch.builder.build(now_ms, now_ms, attributes)
         else:
             batch.sequence = following.get(batch.partition, 0)
-            following[batch.partition] = (batch.sequence + batch.count) % SEQUENCES
+            following[batch.partition] = batch.following
             data = batch.builder.build(now_ms, now_ms, attributes, producer_id, 0, batch.sequence)
         encoded.append((batch.partition, bytes(data)))
     return encoded

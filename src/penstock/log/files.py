@@ -52,7 +52,7 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # fdatasync leaves out the time stamps, which nobody here reads; macOS lacks it.
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
-# Not on macOS either: there files just grow.
+# Not on macOS either: there files just grow, except for small batches, before which zeros are written.
 _allocate: Final = getattr(os, "posix_fallocate", None)
 
 
