@@ -125,6 +125,6 @@ def _legend(figure: Any) -> None:
         Patch(color=OURS, label="Penstock, 100 B"), Patch(color=OURS, alpha=LIGHT, label="1 KiB"),
         Patch(color=OTHERS, label="others, 100 B"), Patch(color=OTHERS, alpha=LIGHT, label="1 KiB"),
         Patch(color=LIMIT, label="no broker: a bare loop"),
-        Line2D([], [], color=INK, linewidth=0.8, label="lowest to highest of three runs"),
+        Line2D([], [], color=INK, linewidth=0.8, label="lowest to highest of all runs"),
     ]  # fmt: skip
     figure.legend(handles=marks, loc="outside upper left", ncols=len(marks), frameon=False, fontsize=9)
