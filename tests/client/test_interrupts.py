@@ -26,6 +26,13 @@ from penstock.errors import Closed
 from penstock.message import Receipt
 from penstock.version import compiled
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # Sockets left to Python.
+    pytest.mark.skipif(sys.version_info >= (3, 12), reason="signals are looked for elsewhere"),
+    pytest.mark.skipif(compiled(), reason="compiled code looks for signals only where it waits"),
+]
+
 FILES = {module.__file__ for module in (lone, line, sender, publisher, portal, sync, units)}
 LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
 PATIENCE_S = 20
@@ -93,10 +100,6 @@ def interrupted(broker: RemoteBroker, number: int, kind: str) -> bool:
     return interrupt.left <= 0
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Sockets left to Python.
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="signals are looked for elsewhere")
-@pytest.mark.skipif(compiled(), reason="compiled code looks for signals only where it waits")
 @pytest.mark.parametrize("kind", ["opened", "plain", "lost", "others wait"])
 def test_after_ctrl_c_at_any_point_everything_goes_on(
     server: VirtualServer, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -143,10 +146,6 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
     gc.collect()  # A socket whose making was interrupted is left to Python: now, and not in another test.
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Sockets left to Python.
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="signals are looked for elsewhere")
-@pytest.mark.skipif(compiled(), reason="compiled code looks for signals only where it waits")
 @pytest.mark.parametrize("kind", ["publish", "after a loss", "publish_nowait", "flush", "close"])
 def test_a_handler_that_runs_at_any_point_may_use_the_client(
     server: VirtualServer, kind: str, monkeypatch: pytest.MonkeyPatch

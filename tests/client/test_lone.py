@@ -16,6 +16,7 @@ from tests.client.served import VirtualServer
 import penstock
 from penstock.client import line as lines
 from penstock.client import lone
+from penstock.client.sender import Sender
 from penstock.client.sync import RemoteBroker
 from penstock.errors import (
     Closed,
@@ -57,6 +58,17 @@ def until(condition: Callable[[], bool]) -> None:
     patience = threading.Event()
     while not condition():
         patience.wait(0.001)
+
+
+def interrupt_when_busy(sender: Sender) -> None:
+    """Send the main thread a SIGINT while something is out."""
+
+    def interrupt() -> None:
+        until(lambda: sender.busy)
+        threading.Event().wait(0.05)  # So that it waits for the answer, as a rule.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
 
 
 # The line.
@@ -420,13 +432,8 @@ def test_what_was_interrupted_arrives_once_and_nothing_waits_for_ever(server: Vi
         sender = broker._client.publisher.sender("orders")
         assert sender is not None
 
-        def interrupt() -> None:
-            until(lambda: sender.busy)
-            threading.Event().wait(0.05)  # So that it waits for the answer, as a rule.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
         with server.deaf():
-            threading.Thread(target=interrupt).start()
+            interrupt_when_busy(sender)
             with pytest.raises(KeyboardInterrupt):
                 broker.publish("orders", b"interrupted")
 
@@ -487,14 +494,9 @@ def test_a_handler_may_use_the_broker_in_the_middle_of_a_publish(server: Virtual
         else:
             broker.close()
 
-    def interrupt() -> None:
-        until(lambda: sender.busy)
-        threading.Event().wait(0.05)  # So that it waits for the answer, as a rule.
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
     signal.signal(signal.SIGINT, handle)
     deaf.enter_context(server.deaf())
-    threading.Thread(target=interrupt).start()
+    interrupt_when_busy(sender)
 
     assert broker.publish("orders", b"outer").offset == lone.LONE_MIN + 1
     broker.close()

@@ -19,8 +19,8 @@ plain success is then a task's business.
 Such a flight may be lent to a thread of the program (``lone.py``), which sends it
 and takes the answer itself; as long as it has not given it back, and is not asked
 to, what comes waits, as behind any other.  ``_lock`` is for that alone: it says who
-is next, and whose a flight is.  A thread that holds it calls nothing: a signal's
-handler might run there, and wait for a loop that waits for the lock.
+is next, and whose a flight is.  A thread of the program that holds it calls nothing:
+a signal's handler might run there, and wait for a loop that waits for the lock.
 
 What a record batch cannot say (time to live, due time, dedup id) goes as
 PUBLISH_MESSAGES (``messages.py``).

@@ -62,6 +62,7 @@ def session(
         raise ExtraMissing(what="PySpark", extra="spark")
     from pyspark.sql import SparkSession
 
+    local = master.startswith("local")
     builder = SparkSession.builder.appName(app)
     if master.startswith(CONNECT):
         if find_spec("grpc") is None:
@@ -69,10 +70,10 @@ def session(
         builder = builder.remote(master)
         settings = dict(SETTINGS)
     else:
-        _prepare(local=master.startswith("local"))
+        _prepare(local=local)
         builder = builder.master(master)
         settings = SETTINGS | DRIVER_SETTINGS | {"spark.ui.enabled": str(ui).lower()}
-    if master.startswith("local"):
+    if local:
         # A shuffle into 200 parts, Spark's default, makes a small machine busy with nothing.
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
     settings |= dict(config or {})
@@ -80,9 +81,9 @@ def session(
         settings = shipping_settings(settings)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with patient() if master.startswith("local") else nullcontext():
+    with patient() if local else nullcontext():
         made = builder.getOrCreate()
-    if master.startswith("local") and CHECKPOINTS not in settings:
+    if local and CHECKPOINTS not in settings:
         _quicken_checkpoints(made)
     if master.startswith(CONNECT):
         from penstock.spark.connect import ship
