@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from mypy_extensions import i32 as i32
     from mypy_extensions import i64 as i64
     from mypy_extensions import mypyc_attr as mypyc_attr
+    from mypy_extensions import u8 as u8
 else:
-    i32 = i64 = int  # Compiled, a machine word.
+    i32 = i64 = u8 = int  # Compiled, a machine word or a byte.
 
     def mypyc_attr(**_: Any) -> Any:
         """What mypyc reads about a class; at run time it says nothing, and needs no package.

@@ -29,7 +29,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 
 from penstock.errors import InvalidBatch
-from penstock.types import i32, i64
+from penstock.types import i32, i64, u8
 from penstock.wire.compression import decompress
 from penstock.wire.records import (
     APPEND_TIME,
@@ -76,7 +76,7 @@ class Spans:
         else:
             self.nulls += 1
         if bit == 7:
-            self.valid.append(self._bits)
+            self.valid.append(u8(self._bits))
             self._bits = 0
         self.count += 1
 
@@ -229,7 +229,7 @@ def _decode_records(columns: Columns, header: Header, begin: int, stop: int, sta
     base_offset: i64 = header.base_offset
     next_offset: i64 = header.next_offset
     least = base_offset
-    for _ in range(header.count):
+    for _number in range(header.count):
         cursor.end = cursor.length(RECORD_BYTES_MIN - 1) + cursor.position
         cursor.position += 1  # The record's own attributes: none are defined.
         delta_ms = cursor.varint()
@@ -279,7 +279,8 @@ class _Place:
     def _time(self, delta_ms: i64) -> i64:
         """In microseconds."""
         base_ms = self._base_ms
-        delta_ms = 0 if self._fixed else delta_ms
+        if self._fixed:
+            delta_ms = 0
         if -_MS_MAX <= base_ms <= _MS_MAX and -_MS_MAX <= delta_ms <= _MS_MAX:
             timestamp = base_ms + delta_ms
             if -_MS_MAX <= timestamp <= _MS_MAX:
@@ -291,14 +292,14 @@ def _decode_headers(columns: Columns, cursor: _Cursor) -> None:
     """The headers of a record as the entries of a map: where a name repeats, the last one wins."""
     count = cursor.length(0)
     if not columns.wanted & HEADERS:
-        for _ in range(count):
+        for _number in range(count):
             cursor.name(None)
             cursor.blob(None)
         return
     if count > 1 and (count > _FEW or _repeats(cursor, count)):
         _decode_last_ones(columns, cursor, count)
     else:
-        for _ in range(count):
+        for _number in range(count):
             cursor.name(columns.names)
             cursor.blob(columns.contents)
     write_i32_le(columns.header_ends, i32(columns.names.count))
@@ -315,7 +316,7 @@ def _repeats(cursor: _Cursor, count: i64) -> bool:
         end = other.position
         other.blob(None)
         following = other.position
-        for _ in range(count - 1 - number):
+        for _other in range(count - 1 - number):
             again = other.name(None)
             if other.position - again == end - begin and data[again : other.position] == data[begin:end]:
                 return True
@@ -326,7 +327,7 @@ def _repeats(cursor: _Cursor, count: i64) -> bool:
 def _decode_last_ones(columns: Columns, cursor: _Cursor, count: i64) -> None:
     """Several headers: the place where each begins, and only then what is left of them into the columns."""
     begins: dict[bytes, i64] = {}
-    for _ in range(count):
+    for _number in range(count):
         begin = cursor.position
         name = cursor.data[cursor.name(None) : cursor.position]
         cursor.blob(None)

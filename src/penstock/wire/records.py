@@ -507,7 +507,7 @@ class _Reader:
         if count == 0:
             return _NO_HEADERS
         headers: Headers = []
-        for _ in range(count):
+        for _number in range(count):
             name = self.blob()
             if name is None:
                 raise InvalidBatch(why=f"a header without a name at byte {self.position}")
@@ -518,7 +518,7 @@ class _Reader:
 def record_at(data: bytes, position: int, end: int, count: int) -> int:
     """Where the record after the next ``count`` begins, for records that are not compressed."""
     reader = _Reader(data, position, end)
-    for _ in range(count):
+    for _number in range(count):
         length = reader.length(RECORD_BYTES_MIN - 1)  # Which moves the position, too.
         reader.position += length
     return reader.position
@@ -565,7 +565,7 @@ def _decode_records(reader: _Reader, header: Header, start: int, end: int) -> li
     body_end = reader.end
     least = base_offset
     records: list[Record] = []
-    for _ in range(header.count):
+    for _number in range(header.count):
         reader.end = reader.length(RECORD_BYTES_MIN - 1) + reader.position
         reader.position += 1  # The record's own attributes: none are defined.
         timestamp = base_timestamp + reader.varint()
