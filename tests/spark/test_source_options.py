@@ -99,7 +99,7 @@ def test_the_format_of_values_gives_their_type(given: dict[str, str], expected: 
 def test_columns_on_demand_come_last() -> None:
     schema = PenstockSource({"topic": "a", "group": "g", "columns": "attempts,id"}).schema()
 
-    assert schema.endswith("`lane` int, `attempts` int, `id` string")
+    assert schema.endswith("`lane` int NOT NULL, `attempts` int, `id` string")
 
 
 def typed(**columns: str) -> StructType:

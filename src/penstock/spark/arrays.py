@@ -9,8 +9,9 @@ Costs: about 0.1 us a record with all columns, of which a fifth is the copy of
 its value.  An answer holds as many rows as one fetch, or as unpack to 16 MiB.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -59,10 +60,32 @@ def rows_of(
 
 def _array(name: str, columns: Columns, topic: str, partition: int) -> pa.Array:
     if name == "topic":
-        return pa.repeat(pa.scalar(topic), columns.rows)
+        return _topics(topic, _size(columns.rows))[: columns.rows]
     if name == "partition":
-        return pa.repeat(pa.scalar(partition, pa.int32()), columns.rows)
+        return _partitions(partition, _size(columns.rows))[: columns.rows]
     return _MAKERS[name](columns)
+
+
+# Columns that are the same for every fetch of a task are made once, a little too long, and cut.  They are
+# made of buffers: of Python's objects Arrow would make them with the help of pandas, which takes 0.4 s to
+# come, in each of Spark's workers.
+
+
+def _size(count: int) -> int:
+    """How long such a column is, for some rows: one of a dozen sizes."""
+    return 1 << max(count - 1, (1 << 12) - 1).bit_length()
+
+
+@lru_cache(maxsize=2)
+def _topics(topic: str, size: int) -> pa.Array:
+    name = topic.encode()
+    ends = array("i", range(0, (size + 1) * len(name), len(name)))
+    return pa.Array.from_buffers(pa.string(), size, [None, pa.py_buffer(ends), pa.py_buffer(name * size)])
+
+
+@lru_cache(maxsize=2)
+def _partitions(partition: int, size: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), size, [None, pa.py_buffer(array("i", [partition]) * size)])
 
 
 def _numbers(kind: pa.DataType, buffer: bytes, count: int) -> pa.Array:
@@ -76,23 +99,16 @@ def _blobs(spans: Spans, data: bytes) -> pa.Array:
         return pa.nulls(count, pa.binary())
     buffers = [None, pa.py_buffer(spans.bounds.getvalue()), pa.py_buffer(data)]
     between = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
-    taken = between.take(_every_other(count))
+    taken = between.take(_even(_size(count))[:count])
     if spans.nulls == 0:
         return taken
     return pa.Array.from_buffers(pa.binary(), count, [pa.py_buffer(spans.bitmap()), *taken.buffers()[1:]])
 
 
-def _every_other(count: int) -> pa.Array:
-    """0, 2, 4 ...; kept, since every fetch needs about as many."""
-    size = 1 << 12
-    while size < count:
-        size *= 2
-    return _even(size)[:count]
-
-
 @cache  # At most a dozen, of which the largest has as many as a batch may have records.
 def _even(count: int) -> pa.Array:
-    return pa.array(range(0, 2 * count, 2), pa.int32())
+    """0, 2, 4 ..."""
+    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(array("i", range(0, 2 * count, 2)))])
 
 
 def _headers(columns: Columns) -> pa.Array:

@@ -39,6 +39,7 @@ COLUMNS: Final = {
     "lane": "int",
 }
 TEXTS: Final = ("key", "value")  # These may be had as text, too.
+ALWAYS: Final = COLUMNS.keys() - TEXTS  # Never null; Spark, which is told so, need not look, row by row.
 
 
 class PenstockSource(DataSource):
@@ -55,7 +56,10 @@ class PenstockSource(DataSource):
         columns = (
             COLUMNS | {"value": value_type(options)} | {name: EXTRA_COLUMNS[name] for name in options.columns}
         )
-        return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+        return ", ".join(
+            f"`{name}` {kind} NOT NULL" if name in ALWAYS else f"`{name}` {kind}"
+            for name, kind in columns.items()
+        )
 
     def reader(self, schema: StructType) -> TableReader:
         """One read."""
