@@ -1,15 +1,18 @@
 import gc
 import os
+import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.errors import ExtraMissing
-from penstock.spark import java, patience
-from penstock.spark.connections import Address, broker_at, close_all
+from penstock.spark import daemon, java, patience
+from penstock.spark.connections import DAEMON, Address, broker_at, close_all
 from penstock.spark.session import BY_FILE_SYSTEM
 
 if TYPE_CHECKING:
@@ -125,6 +128,53 @@ def test_a_session_is_in_utc_and_takes_large_writes(spark: "SparkSession") -> No
 
 def test_a_local_session_renames_checkpoints_without_the_help_of_programs(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass", None) == BY_FILE_SYSTEM
+
+
+def test_the_workers_of_a_local_session_are_started_by_our_daemon(spark: "SparkSession") -> None:
+    def started_by(_: object) -> list[str]:
+        return [sys.modules["__main__"].__spec__.name]  # type: ignore[union-attr]
+
+    assert spark.sparkContext.range(1, numSlices=1).mapPartitions(started_by).collect() == [DAEMON]
+
+
+def test_what_a_worker_has_to_say_goes_out_at_once_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def options(ours: socket.socket, _: bool) -> int:
+        seen.append(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        raise BrokenPipeError
+
+    seen: list[int] = []
+    monkeypatch.setattr(daemon, "_worker", options)
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        for _ in range(2):
+            with pytest.raises(BrokenPipeError):
+                daemon.worker(ours, True)
+
+            assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert seen == [0, 0], "meanwhile it is gathered"
+
+
+def test_a_worker_may_be_asked_by_a_unix_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "_worker", lambda _, authenticated: 7 if authenticated else 8)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert daemon.worker(ours, True) == 7
+
+
+def test_a_worker_leaves_out_modules_that_come_later_too(spark: "SparkSession", servers: str) -> None:
+    def frozen(_: object) -> list[int]:
+        counts = []
+        for name in ("this_module", "this_module", "another_module"):
+            sys.modules.setdefault(name, ModuleType(name))
+            kept = [[number] for number in range(1000)]
+            broker_at(Address(servers))
+            counts.append(gc.get_freeze_count())
+            del kept
+        return counts
+
+    [first, second, third] = spark.sparkContext.range(1, numSlices=1).mapPartitions(frozen).collect()
+
+    assert second <= first, "nothing new has come"
+    assert third >= second + 900
 
 
 def test_a_worker_does_not_look_for_garbage_among_its_modules(spark: "SparkSession", servers: str) -> None:

@@ -12,9 +12,10 @@ connect anew.  A connection that broke is made again by the client itself.  A
 process that was forked has connections of its own.  Such a process fetches much,
 so it keeps the memory for it (``memory.py``): a third less work for each row.
 
-After each task a worker of Spark looks for garbage among all its objects, 60,000
+After each task a worker of Spark looks for garbage among all its objects, 100,000
 of which are modules: 25 ms, while the next task waits.  So what is there when a
-worker connects is left out of that from then on.
+worker asks for its broker is left out of that from then on, whenever it has
+modules that it had not the last time: a query's own, or those that Arrow needs.
 """
 
 import gc
@@ -30,6 +31,7 @@ from penstock.memory import keep_memory
 
 SERVERS: Final = "127.0.0.1:7070"
 LOGIN: Final = ("key", "user", "password")
+DAEMON: Final = "penstock.spark.daemon"  # Starts the workers of a local session; elsewhere Spark's own does.
 # Spark's own setting hides "url"; passwords are hidden by another one.
 HIDING: Final = "spark.sql.redaction.options.regex"
 HIDDEN: Final = "(?i)url|^key$|^password$"
@@ -61,6 +63,7 @@ def address_of(options: Mapping[str, str]) -> Address:
 
 
 _connected: Final[dict[tuple[int, Address], RemoteBroker]] = {}  # By process and address.
+_left_out = 0  # How many modules there were when what is there was last left out.
 
 
 def broker_at(address: Address) -> RemoteBroker:
@@ -69,15 +72,22 @@ def broker_at(address: Address) -> RemoteBroker:
     if place not in _connected:
         keep_memory()
         _connected[place] = address.connect()
-        if _is_worker():
-            gc.freeze()
+    if _is_worker():
+        _leave_out_modules()
     return _connected[place]
+
+
+def _leave_out_modules() -> None:
+    global _left_out
+    if len(sys.modules) != _left_out:
+        _left_out = len(sys.modules)
+        gc.freeze()
 
 
 def _is_worker() -> bool:
     """Is this one of Spark's Python workers?  Any other process is its program's, garbage and all."""
     program = getattr(sys.modules["__main__"], "__spec__", None)
-    return program is not None and program.name == "pyspark.daemon"
+    return program is not None and program.name in (DAEMON, "pyspark.daemon")
 
 
 def close_all() -> None:

@@ -10,6 +10,7 @@ Settings that are not Spark's defaults, and why:
     timeZone                       the log's times are UTC
     redaction.options.regex        plans show options, and shall not show keys (``connections.py``)
     checkpointFileManagerClass     local only: the default starts 20 programs for each micro-batch, this one 4
+    python.daemon.module           local only: with the default tasks wait 80 ms for nothing (``daemon.py``)
 
 Not set is ``spark.sql.python.filterPushdown.enabled``: with it Spark 4.3 keeps the
 conditions of one query with the DataFrame, and the next one gets too few rows.
@@ -27,7 +28,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ExtraMissing
-from penstock.spark.connections import HIDDEN, HIDING
+from penstock.spark.connections import DAEMON, HIDDEN, HIDING
 from penstock.spark.java import java_home
 from penstock.spark.patience import patient
 from penstock.spark.shipping import shipping_settings
@@ -76,6 +77,7 @@ def session(
     if local:
         # A shuffle into 200 parts, Spark's default, makes a small machine busy with nothing.
         settings["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
+        settings["spark.python.daemon.module"] = DAEMON
     settings |= dict(config or {})
     if not master.startswith(("local", CONNECT)):
         settings = shipping_settings(settings)
