@@ -153,6 +153,16 @@ def test_what_a_worker_has_to_say_goes_out_at_once_when_it_is_done(monkeypatch: 
     assert seen == [0, 0], "meanwhile it is gathered"
 
 
+def test_a_worker_that_was_not_told_the_password_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(ours: socket.socket, _: bool) -> int:
+        ours.close()
+        return 1
+
+    monkeypatch.setattr(daemon, "_worker", refused)
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
+        assert daemon.worker(ours, False) == 1
+
+
 def test_a_worker_may_be_asked_by_a_unix_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "_worker", lambda _, authenticated: 7 if authenticated else 8)
     ours, theirs = socket.socketpair()

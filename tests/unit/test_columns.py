@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidBatch
-from penstock.spark.arrays import TYPES, rows_of
+from penstock.spark.arrays import KEPT_ROWS, TYPES, rows_of
 from penstock.wire import columns
 from penstock.wire.compression import CODEC_NAMES
 from penstock.wire.records import (
@@ -17,6 +17,7 @@ from penstock.wire.records import (
     Headers,
     Record,
     decode_batch,
+    encode_values,
     lane_attributes,
     lane_of,
     place_batch,
@@ -184,3 +185,15 @@ def test_a_header_whose_name_is_no_text_is_refused() -> None:
 
     with pytest.raises(InvalidBatch, match="UTF-8"):
         rows(data.replace(b"naming", b"nam\xff\xffg"))
+
+
+@pytest.mark.parametrize("count", [1, 4095, 4096, 4097, KEPT_ROWS, KEPT_ROWS + 1])
+def test_topic_and_partition_are_those_of_the_fetch_however_many_rows_it_has(count: int) -> None:
+    data = bytes(encode_values([b""] * count, 0))
+    for topic, partition in (("orders", 3), ("café", 2**31 - 1), ("orders", 0)):
+        found = list(rows_of(data, topic, partition, 0, OFFSET_MAX, ["topic", "partition"]))
+
+        assert [batch.num_rows for batch in found] == [count]
+        found[0].validate(full=True)
+        assert found[0]["topic"].unique().to_pylist() == [topic]
+        assert found[0]["partition"].unique().to_pylist() == [partition]

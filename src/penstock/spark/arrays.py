@@ -20,6 +20,8 @@ from penstock.errors import InvalidBatch
 from penstock.wire import columns as wire
 from penstock.wire.columns import Columns, Spans, decode_columns
 
+KEPT_ROWS: Final = 1 << 16  # As many rows with a long name of a topic are 13 MB; a fetch has some 10,000.
+
 BITS: Final = {
     "offset": wire.OFFSET,
     "timestamp": wire.TIMESTAMP,
@@ -60,7 +62,8 @@ def rows_of(
 
 def _array(name: str, columns: Columns, topic: str, partition: int) -> pa.Array:
     if name == "topic":
-        return _topics(topic, _size(columns.rows))[: columns.rows]
+        make = _kept_topics if columns.rows <= KEPT_ROWS else _topics
+        return make(topic, _size(columns.rows))[: columns.rows]
     if name == "partition":
         return _partitions(partition, _size(columns.rows))[: columns.rows]
     return _MAKERS[name](columns)
@@ -76,11 +79,13 @@ def _size(count: int) -> int:
     return 1 << max(count - 1, (1 << 12) - 1).bit_length()
 
 
-@lru_cache(maxsize=2)
 def _topics(topic: str, size: int) -> pa.Array:
     name = topic.encode()
     ends = array("i", range(0, (size + 1) * len(name), len(name)))
     return pa.Array.from_buffers(pa.string(), size, [None, pa.py_buffer(ends), pa.py_buffer(name * size)])
+
+
+_kept_topics = lru_cache(maxsize=2)(_topics)
 
 
 @lru_cache(maxsize=2)

@@ -13,6 +13,7 @@ Runs in processes of Spark, as ``python -m penstock.spark.daemon``.
 """
 
 import socket
+from contextlib import suppress
 
 from pyspark import daemon
 
@@ -29,7 +30,8 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
     try:
         return _worker(sock, authenticated)
     finally:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # It is closed, if the JVM did not know the password.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 if __name__ == "__main__":
