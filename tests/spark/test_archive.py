@@ -20,6 +20,7 @@ from penstock.cli.main import main
 from penstock.config import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, TopicNotFound
 from penstock.info import PipelineRun
+from penstock.spark.connections import DAEMON
 from penstock.spark.lake import archiving
 from penstock.spark.lake.table import LakeTable, LostRange
 from penstock.spark.pipelines import archive, running
@@ -243,7 +244,7 @@ def workers() -> list[int]:
         if entry.name.isdigit():
             with suppress(OSError):
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if b"pyspark.daemon" in (entry / "cmdline").read_bytes():
+                if DAEMON.encode() in (entry / "cmdline").read_bytes():
                     daemons.add(int(entry.name))
     found = [process for process in daemons if parents[process] in daemons]
     return [process for process in found if os.getpid() in ancestors(process, parents)]
