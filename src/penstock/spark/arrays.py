@@ -62,8 +62,7 @@ def rows_of(
 
 def _array(name: str, columns: Columns, topic: str, partition: int) -> pa.Array:
     if name == "topic":
-        make = _kept_topics if columns.rows <= KEPT_ROWS else _topics
-        return make(topic, _size(columns.rows))[: columns.rows]
+        return topic_column(topic, columns.rows)
     if name == "partition":
         return _partitions(partition, _size(columns.rows))[: columns.rows]
     return _MAKERS[name](columns)
@@ -72,6 +71,12 @@ def _array(name: str, columns: Columns, topic: str, partition: int) -> pa.Array:
 # Columns that are the same for every fetch of a task are made once, a little too long, and cut.  They are
 # made of buffers: of Python's objects Arrow would make them with the help of pandas, which takes 0.4 s to
 # come, in each of Spark's workers.
+
+
+def topic_column(topic: str, count: int) -> pa.Array:
+    """The same topic in each of some rows."""
+    make = _kept_topics if count <= KEPT_ROWS else _topics
+    return make(topic, _size(count))[:count]
 
 
 def _size(count: int) -> int:
@@ -90,10 +95,10 @@ _kept_topics = lru_cache(maxsize=2)(_topics)
 
 @lru_cache(maxsize=2)
 def _partitions(partition: int, size: int) -> pa.Array:
-    return pa.Array.from_buffers(pa.int32(), size, [None, pa.py_buffer(array("i", [partition]) * size)])
+    return _numbers(pa.int32(), array("i", [partition]) * size, size)
 
 
-def _numbers(kind: pa.DataType, buffer: bytes, count: int) -> pa.Array:
+def _numbers(kind: pa.DataType, buffer: "bytes | array[int]", count: int) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)])
 
 
@@ -113,7 +118,7 @@ def _blobs(spans: Spans, data: bytes) -> pa.Array:
 @cache  # At most a dozen, of which the largest has as many as a batch may have records.
 def _even(count: int) -> pa.Array:
     """0, 2, 4 ..."""
-    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(array("i", range(0, 2 * count, 2)))])
+    return _numbers(pa.int32(), array("i", range(0, 2 * count, 2)), count)
 
 
 def _headers(columns: Columns) -> pa.Array:

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import OffsetOutOfRange
 from penstock.info import Fetched
-from penstock.spark.arrays import TYPES, rows_of
+from penstock.spark.arrays import TYPES, rows_of, topic_column
 from penstock.spark.connections import broker_at
 from penstock.spark.extras import Extras
 from penstock.spark.gaps import tell_gap
@@ -148,7 +148,7 @@ class SliceReader:
         for batch in read_range(work.files, span.partition, span.start, span.end, columns):
             rows = _within(batch, work)
             if rows.num_rows:
-                yield rows.append_column("topic", pa.repeat(pa.scalar(span.topic), rows.num_rows))
+                yield rows.append_column("topic", topic_column(span.topic, rows.num_rows))
 
 
 def _fetch(broker: "RemoteBroker", span: Span, offset: int) -> Fetched | Span:
