@@ -244,7 +244,7 @@ def workers() -> list[int]:
         if entry.name.isdigit():
             with suppress(OSError):
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if DAEMON.encode() in (entry / "cmdline").read_bytes():
+                if DAEMON.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
                     daemons.add(int(entry.name))
     found = [process for process in daemons if parents[process] in daemons]
     return [process for process in found if os.getpid() in ancestors(process, parents)]
