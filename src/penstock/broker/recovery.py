@@ -114,6 +114,7 @@ def _settle_in(state: State, partition: Partition) -> None:
                 remember_failure(member, back, state.clock.wall_ms())
         rebuild_gate(partition, member)
         member.engine.next_number += LEASES_FORGOTTEN_MAX
+        member.first_lease = member.engine.next_number
     journal.flush()
     if shorter:
         # The log will grow over the offsets that were lost.  By then it must be written that the
