@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from random import Random
+from typing import Any
 
 import pytest
 from tests.client.proxy import Proxy
@@ -181,6 +182,14 @@ def test_a_new_connection_is_the_end_of_the_old_ones_line(server: VirtualServer)
 
 # Order.
 
+REFUSED: list[tuple[dict[str, Any] | None, type[PenstockError]]] = [
+    (None, PenstockError),
+    ({"topic": 7, "value": b"x"}, TopicNotFound),
+    ({"topic": "unknown", "value": b"x"}, TopicNotFound),
+    ({"topic": "orders", "value": bytes(2_000_000)}, MessageTooLarge),
+    ({"topic": "orders", "value": b"x", "ttl": "-1s"}, InvalidValue),
+]
+
 
 def test_nothing_is_overtaken(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
@@ -207,13 +216,20 @@ def test_what_nobody_answers_for_is_not_overtaken_either(server: VirtualServer) 
             assert (first.value.strip(b"\0"), second.value) == (b"%d first" % number, b"%d second" % number)
 
 
-def test_nor_is_it_by_what_goes_to_another_topic(server: VirtualServer) -> None:
+@pytest.mark.parametrize(("refused", "error"), REFUSED, ids=["none", "no-name", "unknown", "too-large", "ttl"])
+def test_nor_is_it_by_what_goes_to_another_topic(
+    server: VirtualServer, refused: dict[str, Any] | None, error: type[PenstockError]
+) -> None:
+    """Also if something is refused between the two, which was perhaps never sent."""
     with penstock.connect(server.url) as broker:
         broker.create_topic("large")
         broker.publish("large", b"warm")
         warm(broker)
         for number in range(20):
             broker.publish("large", bytes(900_000), acks="none")
+            if refused is not None:
+                with pytest.raises(error):
+                    broker.publish(**refused)
             broker.publish("orders", b"after it")
 
             assert server.run(server.broker.stats()).messages == lone.LONE_MIN + 2 + 2 * (number + 1)

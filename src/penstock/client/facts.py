@@ -23,7 +23,8 @@ class Facts:
         assert session.welcome is not None, "it is connected"
         # How much may share a request; what is around it has its own share of a frame.
         self.request_bytes = min(REQUEST_BYTES, session.welcome.frame_bytes_max * 3 // 4)
-        self.unasked = False  # Something was sent that is not answered, and nothing behind it was.
+        self.unasked = 0  # How many requests were sent that are not answered,
+        self.unasked_taken = 0  # and how many of them the server has: something behind them was answered.
         self._producer_id = -1  # The one that all senders begin with.
 
     async def metadata(self, topic: Any) -> Metadata:
@@ -59,11 +60,14 @@ class Facts:
 class Request:
     """The bytes of one PUBLISH, and how often they were sent."""
 
-    def __init__(self, topic: str, version: int, acks: int, batches: list[tuple[int, bytes]]) -> None:
+    def __init__(
+        self, topic: str, version: int, acks: int, batches: list[tuple[int, bytes]], unasked: int = 0
+    ) -> None:
         self.topic = topic
         self.version = version
         self.acks = acks
         self.batches = batches
+        self.unasked = unasked  # How many that are not answered are before it.
         self.tries = 0
 
     def encode(self, correlation: int) -> bytes:

@@ -63,9 +63,8 @@ class LonePublishes:
     def publish(self, topic: Any, messages: list[Any], room: Room, acks: int) -> list[Receipt] | None:
         """Receipts, if it was published here; None leaves it to the loop."""
         facts = self._publisher.facts
-        if facts.unasked or not self._publisher.is_lone(room):
-            facts.unasked = False  # This one goes the same way, and its answer is behind what has none.
-            self._count = 0
+        if facts.unasked > facts.unasked_taken or not self._publisher.is_lone(room):
+            self._count = 0  # The way of what is not answered is the loop's, and nothing on it is overtaken.
             return None
         sender = self._publisher.sender(topic)
         if sender is None or room.size > facts.request_bytes:

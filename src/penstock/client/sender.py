@@ -289,7 +289,8 @@ class Sender:
         self._turn += 1
         batches = batches_of(units, self._turn % settings.partitions)
         encoded = encode_batches(batches, settings, self._facts.clock.wall_ms(), producer_id, self._sequences)
-        return batches, Request(self._topic, self.metadata.version, units[0].acks, encoded)
+        version, unasked = self.metadata.version, self._facts.unasked
+        return batches, Request(self._topic, version, units[0].acks, encoded, unasked)
 
     async def _deliver(
         self, units: list[Unit], batches: list[Batch], request: Request, failed: Exception | None = None
@@ -319,7 +320,7 @@ class Sender:
                 return
             request.version = self.metadata.version  # Perhaps written: the same bytes, to the same place.
         self._stale = 0
-        self._take_outcomes(units, batches, decode_published(body)[0], request.tries > 1)
+        self._take_outcomes(units, batches, decode_published(body)[0], request)
 
     # A lone unit.
 
@@ -386,7 +387,8 @@ class Sender:
         elif error is None:
             self._stale = 0
             try:
-                self._take_outcomes([flight.unit], flight.batches, decode_published(body)[0], False)
+                outcomes = decode_published(body)[0]
+                self._take_outcomes([flight.unit], flight.batches, outcomes, flight.request)
             except PenstockError as problem:
                 self._refuse([flight.unit], problem)
             self._flight = None  # Only now: the next one has its number from this one's.
@@ -483,8 +485,9 @@ class Sender:
         self._bytes += sum(unit.size for unit in kept)
 
     def _take_outcomes(
-        self, units: list[Unit], batches: list[Batch], outcomes: list[Outcome], repeated: bool
+        self, units: list[Unit], batches: list[Batch], outcomes: list[Outcome], request: Request
     ) -> None:
+        self._facts.unasked_taken = max(self._facts.unasked_taken, request.unasked)
         if len(outcomes) != len(batches):
             self._renew()
             raise ProtocolViolation(why=f"{len(outcomes)} outcomes for {len(batches)} batches")
@@ -495,7 +498,7 @@ class Sender:
                 batch.take(self._topic, outcome)
                 continue
             error = decode_error(outcome.error)
-            if repeated or not is_refusal(error):
+            if request.tries > 1 or not is_refusal(error):
                 self._renew()
             self._take_refusal(batch, error, again)
         for unit in again:
@@ -526,7 +529,7 @@ class Sender:
     def _unreceipted(self, units: list[Unit], batches: list[Batch]) -> None:
         """Sent without asking for an answer: where they are is not known."""
         self._lone = False  # Another connection would overtake them, also with other topics' messages.
-        self._facts.unasked = True
+        self._facts.unasked += 1
         now_ms = self._facts.clock.wall_ms()
         for batch in batches:
             for unit, index, count in batch.owners:
