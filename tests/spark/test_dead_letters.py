@@ -96,6 +96,27 @@ def test_dead_letters_are_grouped_by_error(
     assert {row["topic"] for row in found} >= {"failing", "other"}
 
 
+def test_of_errors_of_one_millisecond_one_speaks_for_all_and_it_is_the_first_sample(
+    spark: "SparkSession", servers: str, broker: penstock.Broker, tmp_path: Path
+) -> None:
+    assert spark.version
+    broker.create_topic("instant.dlq", partitions=8)
+    facts = {"x-source-topic": "instant", "x-error-fingerprint": "f"}
+    letters = [
+        penstock.Message(b"%d" % number, headers=facts | {"x-error": f"error {number}"}, partition=number % 8)
+        for number in range(80)
+    ]
+    broker.publish_batch("instant.dlq", letters)
+    written = [letter for number in range(8) for letter in broker.read("instant.dlq", partition=number)]
+    newest = max(written, key=lambda letter: (letter.timestamp, letter.offset, letter.partition))
+
+    dead_letters.run(dead_letters.Settings(topic=["instant"]), context_of(broker, servers, tmp_path))
+
+    [row] = summaries.read(results.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
+    assert (row["count"], row["error"]) == (80, newest.headers["x-error"])
+    assert row["samples"][0]["value"] == newest.value
+
+
 # The report, without Spark.
 
 

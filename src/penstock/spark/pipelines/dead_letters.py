@@ -51,14 +51,15 @@ SCHEMA: Final = pa.schema([
     ("samples", pa.list_(SAMPLE)),
 ])  # fmt: skip
 
-# The newest error of each kind speaks for all of them.
-GROUPED: Final = """
-select source as topic, fingerprint, max_by(error_class, timestamp) as error_class,
-    max_by(error, timestamp) as error, max_by(reason, timestamp) as reason,
+# The newest error of each kind speaks for all of them: the first of the samples.
+NEWEST: Final = "struct(timestamp, offset, partition)"
+GROUPED: Final = f"""
+select source as topic, fingerprint, max_by(error_class, {NEWEST}) as error_class,
+    max_by(error, {NEWEST}) as error, max_by(reason, {NEWEST}) as reason,
     sort_array(collect_set(`group`)) as groups, count(*) as count,
     unix_micros(min(timestamp)) as first, unix_micros(max(timestamp)) as last,
     avg(attempts) as attempts, count(distinct key) as keys
-from {letters} group by source, fingerprint order by count desc, topic, fingerprint
+from {{letters}} group by source, fingerprint order by count desc, topic, fingerprint
 """
 KEYS: Final = """
 select topic, fingerprint, key, count from (
@@ -69,14 +70,14 @@ select topic, fingerprint, key, count from (
     )
 ) where place <= {most} order by place
 """
-SAMPLES: Final = """
+SAMPLES: Final = f"""
 select source as topic, fingerprint, id, unix_micros(timestamp) as time, key,
-    substring(value, 1, {bytes}) as value
+    substring(value, 1, {{bytes}}) as value
 from (
     select *, concat_ws(':', topic, partition, offset) as id,
-        row_number() over (partition by source, fingerprint order by timestamp desc, offset desc) as place
-    from {letters}
-) where place <= {most} order by place
+        row_number() over (partition by source, fingerprint order by {NEWEST} desc) as place
+    from {{letters}}
+) where place <= {{most}} order by place
 """
 OVER_TIME: Final = """
 select source as topic, fingerprint, unix_seconds(timestamp) div {seconds} * {seconds} as time,
