@@ -216,7 +216,9 @@ def test_what_nobody_answers_for_is_not_overtaken_either(server: VirtualServer) 
             assert (first.value.strip(b"\0"), second.value) == (b"%d first" % number, b"%d second" % number)
 
 
-@pytest.mark.parametrize(("refused", "error"), REFUSED, ids=["none", "no-name", "unknown", "too-large", "ttl"])
+@pytest.mark.parametrize(
+    ("refused", "error"), REFUSED, ids=["none", "no-name", "unknown", "too-large", "ttl"]
+)
 def test_nor_is_it_by_what_goes_to_another_topic(
     server: VirtualServer, refused: dict[str, Any] | None, error: type[PenstockError]
 ) -> None:

@@ -1,10 +1,12 @@
-"""A pipeline in a process of its own beside a server, which starts it and ends it.
+"""A pipeline in a process of its own beside a server, which starts it, keeps it going, and ends it.
 
     serve is ready ──> starts ``penstock pipeline run archive``, and goes on at once
+    it fails, or is killed ──> it says why, and half a minute later it is started again
     serve shall end ──> the pipeline ends first, while there is a broker for its last batch; then the broker
 
-A broker never loads PySpark, and what goes wrong there is not its end: the
-pipeline says what it was, and the server goes on.
+A broker never loads PySpark, and what goes wrong there is not its end.  A
+pipeline that was asked to end (Ctrl-C, SIGTERM, ``penstock pipeline stop``), or
+whose command line is wrong, is not started again.
 
 Both are in one process group, so Ctrl-C at a terminal reaches both, the second
 one too.  A server that is killed takes the pipeline along where the system
@@ -12,17 +14,24 @@ can do that (Linux).
 """
 
 import ctypes
+import logging
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
 from penstock.errors import ExtraMissing
 
-STOP_S: Final = 30.0  # A batch in hand takes seconds; Spark's own end takes one.
-PDEATHSIG: Final = 1  # prctl's name for "send me this signal when my parent dies".
+logger = logging.getLogger(__name__)
+
+# Tests set both.
+STOP_S = 30.0  # A batch in hand takes seconds; Spark's own end takes one.
+PAUSE_S = 30.0  # Before a pipeline that has failed is started again.
+MEANT: Final = frozenset({0, 2, 130, -signal.SIGINT, -signal.SIGTERM})  # Ends that are not failures.
+PDEATHSIG: Final = 1  # prctl's name for "send me this signal when my parent dies", which is a thread.
 
 
 class PipelineBeside:
@@ -32,23 +41,51 @@ class PipelineBeside:
         if find_spec("pyspark") is None:
             raise ExtraMissing(what="PySpark", extra="spark")
         self._name = name
+        self._keeper: threading.Thread | None = None
+        self._lock = threading.Lock()  # Of the next two.
         self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
 
     def start(self, server: str) -> None:
         """Begin, and do not wait for it."""
         command = [sys.executable, "-m", "penstock", "pipeline", "run", self._name, "--server", server]
-        # Looked up here: in the new process, before it is another program, as little as possible is done.
-        prctl = getattr(ctypes.CDLL(None), "prctl", None)
-        die_with_parent = None if prctl is None else partial(prctl, PDEATHSIG, signal.SIGTERM)
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self._keeper = threading.Thread(target=self._keep, args=(command,), name="pipeline", daemon=True)
+        self._keeper.start()
 
     def stop(self) -> None:
         """Ask it to end, and return when it has; one that does not end in time is ended."""
-        if self._process is None:
+        if self._keeper is None:
             return
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with self._lock:
+            self._stopping.set()
+            process = self._process
+        if process is not None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._keeper.join()
+
+    def _keep(self, command: list[str]) -> None:
+        """Run the pipeline, as often as it takes; a thread, which so outlives each of its processes."""
+        while process := self._begin(command):
+            code = process.wait()
+            if code in MEANT or self._stopping.is_set():
+                return
+            logger.warning(
+                "the pipeline %s has ended with code %d, and is started again in %d s",
+                self._name, code, PAUSE_S,
+            )  # fmt: skip
+            self._stopping.wait(PAUSE_S)
+
+    def _begin(self, command: list[str]) -> "subprocess.Popen[bytes] | None":
+        """Start a process, unless it is too late for that."""
+        # Looked up here: in the new process, before it is another program, as little as possible is done.
+        prctl = getattr(ctypes.CDLL(None), "prctl", None)
+        die_with_parent = None if prctl is None else partial(prctl, PDEATHSIG, signal.SIGTERM)
+        with self._lock:
+            if self._stopping.is_set():
+                return None
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+            return self._process

@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from penstock.clock import Clock
 from penstock.errors import InvalidValue
 from penstock.spark.connections import address_of
+from penstock.spark.pipelines.jvm import Jvm
 from penstock.spark.pipelines.progress import Progress
 from penstock.spark.pipelines.settings import RunSettings
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.api.broker import Broker
+
+ENDING_S: Final = 5.0  # What a JVM may need to end after a signal that stops all of us;
+NOTICED_S: Final = 0.2  # and until one that was killed is known to be so, after its connections are.
 
 
 class Context:
@@ -52,16 +56,17 @@ class Context:
         self._run = run
         self._started = started  # Called when Spark has started.
         self._spark: SparkSession | None = None
-        self._spark_is_ours = False
+        self._jvm: Jvm | None = None  # If this run has started it.
 
     @property
     def spark(self) -> "SparkSession":
         """The session, started on the run's master if there is none in this process."""
         if self._spark is None:
-            self._spark_is_ours = import_module("pyspark.sql").SparkSession.getActiveSession() is None
+            is_ours = import_module("pyspark.sql").SparkSession.getActiveSession() is None
             self._spark = import_module("penstock.spark").session(
                 self._run.master, app=f"penstock {self.name}", ui=self._run.ui, config=self._run.spark
             )
+            self._jvm = Jvm(self._spark) if is_ours else None
             self._started()
         return self._spark
 
@@ -83,8 +88,14 @@ class Context:
         """Say something that is the result, or part of it."""
         self.told.append(text)
 
+    def end_of_jvm(self) -> str:
+        """How Spark's JVM has ended before this run, if this run has started it; empty if it has not."""
+        if self._jvm is None:
+            return ""
+        return self._jvm.end(ENDING_S if self.stopping.is_set() else NOTICED_S)
+
     def close(self) -> None:
         """End the session, if this run has started it."""
-        if self._spark is not None and self._spark_is_ours:
-            self._spark.stop()
-            self._spark = None
+        if self._jvm is not None:
+            self._jvm.stop()
+            self._spark = self._jvm = None

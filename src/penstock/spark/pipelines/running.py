@@ -99,7 +99,12 @@ def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseE
         module.run(settings, context)
     except (Exception, KeyboardInterrupt) as error:
         logger.debug("the pipeline has failed", exc_info=error)
-        return error
+        end = context.end_of_jvm()
+        if not end:
+            return error
+        if context.stopping.is_set():
+            return None  # Everything here was asked to end, and what was in hand comes again.
+        return PipelineFailed(name=context.name, why=f"its JVM, which runs Spark, was ended {end}")
     finally:
         context.close()
     return None

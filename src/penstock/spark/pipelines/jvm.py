@@ -1,0 +1,62 @@
+"""The JVM of a run's own Spark, which may end before the run does.
+
+A service manager that stops a service sends its signal to every process of it,
+and when memory runs out the kernel ends the largest one.  Whatever is then asked
+of Spark fails with a page about sockets; what counts is that the JVM has ended.
+
+A session of Spark Connect has no JVM here, and one that the run has found is
+somebody else's.
+"""
+
+import logging
+import signal
+import subprocess
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+
+class Jvm:
+    """The process behind a session, if it is here."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+        self._process: subprocess.Popen[bytes] | None = None
+        if hasattr(spark, "_jsc"):
+            context: Any = spark.sparkContext
+            self._process = context._gateway.proc  # noqa: SLF001 - there is no other way to know.
+            # Two who print a traceback when the JVM hangs up: PySpark's accumulators, and Py4J.
+            context._accumulatorServer.handle_error = _unheard  # noqa: SLF001
+            logging.getLogger().addFilter(_not_of_py4j)
+
+    def end(self, wait_s: float) -> str:
+        """How it ended by itself, now or in a moment; empty if it has not."""
+        if self._process is None:
+            return ""
+        try:
+            code = self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return ""
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
+
+    def stop(self) -> None:
+        """End the session; fine if there is none any more."""
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            try:
+                self._spark.stop()
+            except Exception as error:  # noqa: BLE001 - by then the work is done, or has an error of its own.
+                logger.debug("Spark does not answer any more: %s", error)
+        logging.getLogger().removeFilter(_not_of_py4j)
+
+
+def _unheard(*_: object) -> None:
+    logger.debug("Spark's JVM has hung up")
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J says some things by the root logger, as if nobody in particular did; its module gives it away."""
+    return record.module != "java_gateway"
