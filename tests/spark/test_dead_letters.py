@@ -110,7 +110,8 @@ def test_of_errors_of_one_millisecond_one_speaks_for_all_and_it_is_the_first_sam
     written = [letter for number in range(8) for letter in broker.read("instant.dlq", partition=number)]
     newest = max(written, key=lambda letter: (letter.timestamp, letter.offset, letter.partition))
 
-    dead_letters.run(dead_letters.Settings(topic=["instant"]), context_of(broker, servers, tmp_path))
+    settings = dead_letters.Settings(topic=["instant"], report="")
+    dead_letters.run(settings, context_of(broker, servers, tmp_path))
 
     [row] = summaries.read(results.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
     assert (row["count"], row["error"]) == (80, newest.headers["x-error"])
