@@ -97,17 +97,24 @@ def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseE
     """Run the pipeline, and close what it had; its error is a value, because there is a state to write."""
     try:
         module.run(settings, context)
-    except (Exception, KeyboardInterrupt) as error:
+    except KeyboardInterrupt as error:
+        return error
+    except Exception as error:
         logger.debug("the pipeline has failed", exc_info=error)
-        end = context.end_of_jvm()
-        if not end:
-            return error
-        if context.stopping.is_set():
-            return None  # Everything here was asked to end, and what was in hand comes again.
-        return PipelineFailed(name=context.name, why=f"its JVM, which runs Spark, was ended {end}")
+        return _reason(error, context)
     finally:
         context.close()
     return None
+
+
+def _reason(error: Exception, context: Context) -> Exception | None:
+    """What has gone wrong; None: everything here was asked to end, Spark too, and the batch comes again."""
+    end = context.end_of_jvm()
+    if not end:
+        return error
+    if context.stopping.is_set():
+        return None
+    return PipelineFailed(name=context.name, why=f"its JVM, which runs Spark, was ended {end}")
 
 
 def _print(lines: list[str]) -> None:
