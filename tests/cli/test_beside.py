@@ -61,6 +61,17 @@ def test_a_pipeline_that_fails_or_is_killed_is_started_again(
     assert [word in caplog.text for word in (AGAIN, "code 1,", f"code {-signal.SIGKILL},")] == [True] * 3
 
 
+def test_one_that_cannot_be_started_now_is_started_later(
+    program: Program, pipeline: PipelineBeside, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline.start("penstock://there")
+    until(lambda: "cannot be started" in caplog.text)
+
+    program.does("exec sleep 60")
+
+    until(lambda: len(program.runs) == 1)
+
+
 @pytest.mark.parametrize("code", ["exit 0", "exit 2", "exit 130", "kill -TERM $$", "kill -INT $$"])
 def test_one_that_was_asked_to_end_or_cannot_begin_is_not(
     program: Program, pipeline: PipelineBeside, caplog: pytest.LogCaptureFixture, code: str

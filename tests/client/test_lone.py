@@ -19,6 +19,7 @@ from penstock.client import line as lines
 from penstock.client import lone
 from penstock.client.sender import Sender
 from penstock.client.sync import RemoteBroker
+from penstock.client.units import Unit
 from penstock.errors import (
     Closed,
     InvalidValue,
@@ -235,6 +236,24 @@ def test_nor_is_it_by_what_goes_to_another_topic(
             broker.publish("orders", b"after it")
 
             assert server.run(server.broker.stats()).messages == lone.LONE_MIN + 2 + 2 * (number + 1)
+
+
+def test_what_goes_by_the_line_says_nothing_of_what_goes_by_the_loop(server: VirtualServer) -> None:
+    """Its answer may be a refusal, and that is seen to on the loop, as those of the loop are."""
+    with penstock.connect(server.url) as broker:
+        warm(broker)
+        sender = broker._client.publisher.sender("orders")
+        assert sender is not None
+        broker._client.publisher.facts.unasked += 1  # By another thread, a moment ago.
+        flight = sender.lendable(Unit([b"x"], 1, native.ACKS_DURABLE, 0.0, lambda _receipts, _error: None))
+        assert flight is not None
+
+        request = sender.lend(flight)
+
+        assert request is not None
+        assert request.unasked == 0
+        sender.recall(flight)
+        broker._portal.post(lambda: sender.land(flight, b"", Closed(what="line")))
 
 
 def test_what_comes_meanwhile_waits_for_its_turn(server: VirtualServer) -> None:

@@ -18,7 +18,6 @@ from penstock.errors import (
 from penstock.failure import Failure
 from penstock.message import Message, Receipt
 from penstock.testing import TestBroker
-from penstock.testing.files import CrashDisk
 from penstock.wire.records import BatchBuilder, Record, check_batch, decode_batch, encode_values
 
 FAILURE = Failure("ValueError", "no", "abc")
@@ -173,30 +172,6 @@ def test_a_consumer_cannot_answer_for_another(broker: TestBroker) -> None:
             broker._driver.run(answer)
     assert broker._driver.run(second.extend([(0, lent.lease)], 60_000)) == [(0, lent.lease)]
     assert first.in_flight == 10
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_what_a_killed_broker_had_lent_cannot_be_answered_to_any_that_comes_after_it(ordered: bool) -> None:
-    """Each is killed so soon that only what was written at once is known afterwards."""
-    disk = CrashDisk()
-    with TestBroker.open("data", files=disk) as broker:
-        broker.create_topic("orders")
-        broker.publish("orders", b"x", key=b"k")
-        broker.create_group("orders", "g", ordered=ordered, max_attempts=10)
-    runs: list[tuple[int, int, int, int]] = []
-
-    for _ in range(4):
-        broker = TestBroker.open("data", files=disk)
-        consumer = consumer_of(broker)
-        [lent] = receive(broker, consumer)
-        for run in runs:
-            with pytest.raises(LeaseLost):
-                broker._driver.run(consumer.ack([run]))
-        runs.append(run_of(lent))
-        disk.kill()
-
-    with TestBroker.open("data", files=disk) as broker:
-        assert values(receive(broker, consumer_of(broker))) == [b"x"]
 
 
 def test_a_partition_that_is_not_there_is_an_error(broker: TestBroker) -> None:

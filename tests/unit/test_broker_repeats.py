@@ -1,5 +1,7 @@
 """Answers that come twice, late, or from an earlier life of the broker: what clients of a server send."""
 
+from random import Random
+
 import pytest
 
 from penstock.broker.batches import BatchConsumer
@@ -7,22 +9,32 @@ from penstock.broker.leases import LeasedBatch
 from penstock.broker.queues import Run
 from penstock.config import GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost
-from penstock.testing import TestBroker
+from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 
 
 class Lives:
-    """A broker that is killed and opened again."""
+    """A broker that is killed, or loses power, and is opened again."""
 
     def __init__(self) -> None:
         self._disk = CrashDisk()
+        self.clock = ManualClock()
         self.broker = self._open()
 
     def _open(self) -> TestBroker:
-        return TestBroker.open("data", files=self._disk)
+        return TestBroker.open("data", files=self._disk, clock=self.clock)
 
     def kill(self) -> None:
         self._disk.kill()
+        self.go_on()
+
+    def cut_power(self, seed: int) -> None:
+        self._disk.power_cut(Random(seed))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Open it again, a moment later."""
+        self.clock.move_to(self.clock.steady_ms() + 1)
         self.broker = self._open()
 
     def consumer(self, **options: object) -> BatchConsumer:
@@ -71,6 +83,55 @@ def test_a_lease_of_an_earlier_life_is_good_for_nothing_though_its_messages_are_
         lives.ack(consumer, run_of(old))
 
     lives.ack(consumer, run_of(new))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("end", ["kill", "power cut", "clock set back"])
+def test_nor_is_one_of_any_life_before(lives: Lives, ordered: bool, end: str) -> None:
+    """Each ends so soon that nothing of its leases is known afterwards."""
+    lives.broker.create_group("orders", "g", ordered=ordered)
+    old: list[Run] = []
+    for seed in range(3):
+        [lent] = lives.receive(lives.consumer(), 1)
+        assert lent.attempt == 1
+        old.append(run_of(lent))
+        if end == "clock set back" and seed == 2:
+            lives.clock.step_wall("1h", back=True)
+        if end == "power cut":
+            lives.cut_power(seed)
+        else:
+            lives.kill()
+
+    consumer = lives.consumer()
+    [new] = lives.receive(consumer, 1)
+
+    assert {run[2:] for run in old} == {(new.start, new.end)}
+    for run in old:
+        with pytest.raises(LeaseLost):
+            lives.ack(consumer, run)
+    lives.ack(consumer, run_of(new))
+
+
+@pytest.mark.parametrize("gone", ["topic", "group"])
+def test_what_was_lent_by_a_topic_or_group_that_is_gone_is_not_by_another_of_its_name(
+    lives: Lives, gone: str
+) -> None:
+    [old] = lives.receive(lives.consumer(), 1)
+    if gone == "topic":
+        lives.broker.delete_topic("orders")
+        lives.broker.create_topic("orders")
+        lives.broker.publish("orders", b"another")
+    else:
+        lives.broker.delete_group("orders", "g")
+    lives.broker.advance("1ms")
+    consumer = lives.consumer()
+    [new] = lives.receive(consumer, 1)
+    assert (new.start, new.end) == (old.start, old.end)
+
+    with pytest.raises(LeaseLost):
+        lives.ack(consumer, run_of(old))
+
+    assert consumer.in_flight == 1
 
 
 def test_settled_before_means_all_of_it(lives: Lives) -> None:

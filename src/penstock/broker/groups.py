@@ -73,7 +73,7 @@ class Groups:
         )
         self._state.commit.mark(journal.log)
         if member is None:
-            engine = new_engine(group.settings, floor, partition)
+            engine = new_engine(group.settings, floor, partition, self._state.clock.wall_ms())
             partition.group_numbers = number
             partition.groups[group.name] = GroupPartition(
                 partition, group.name, number, group.settings, engine

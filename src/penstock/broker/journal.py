@@ -61,12 +61,8 @@ class Journal:
         """
         self._pending.append((now_ms, events.encode(event)))
         if len(self._pending) % PENDING_MAX == 0:
-            self.try_flush()
-
-    def try_flush(self) -> None:
-        """Write what was noted; on a full disk it stays noted, and ``make_room`` says so."""
-        with suppress(PenstockError):
-            self.flush()
+            with suppress(PenstockError):  # A full disk: it stays noted, and ``make_room`` says so.
+                self.flush()
 
     def make_room(self) -> None:
         """Before more is handed out: write what was noted if it is much; raises while that is impossible."""

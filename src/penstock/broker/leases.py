@@ -6,9 +6,7 @@
                         │ whose key is free                       meant for another group: settled here
                         └── noted in the journal
 
-A lease is only noted: losing it in a crash costs an attempt count.  The first
-one after a restart is written at once: the next process numbers its own from
-the last one it finds, and must not begin where this one did.  What is
+A lease is only noted: losing it in a crash costs an attempt count.  What is
 left out is settled on the way, so a group never waits for it.  A range that
 cannot be read is offered again later, and what is around it goes out.
 
@@ -184,10 +182,7 @@ class Leases:
             member.number, lease.number, lease.start, lease.end, lease.attempt, lease.deadline_ms,
             consumer.identity,
         )  # fmt: skip
-        journal = journal_of(member)
-        journal.note(event, now_ms)
-        if lease.number == member.first_lease:
-            journal.try_flush()
+        journal_of(member).note(event, now_ms)
         if not 0 <= member.alarm_ms <= lease.deadline_ms:
             self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
         if self._state.flush.alarm_ms < 0:

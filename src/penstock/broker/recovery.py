@@ -20,12 +20,12 @@ from penstock.broker.replay import apply, load_snapshot, remember_failure, snaps
 from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.config import TopicSettings
 from penstock.delivery import events
+from penstock.delivery.engine import DeliveryEngine, lease_number
 from penstock.delivery.retries import PARKED_MS
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.schedule import Schedule
 
-# A process that ends suddenly has lent more than its journal says: up to a second's leases.  Their numbers
-# are not given again, or a client that was lent one of them could answer with it for another.
+# More than a process lends that its journal does not know of: a second's leases.
 LEASES_FORGOTTEN_MAX: Final = 1 << 20
 
 
@@ -113,13 +113,22 @@ def _settle_in(state: State, partition: Partition) -> None:
                 member.engine.give_back(lease.number, start, end, lease.attempt + 1, now_ms)
                 remember_failure(member, back, state.clock.wall_ms())
         rebuild_gate(partition, member)
-        member.engine.next_number += LEASES_FORGOTTEN_MAX
-        member.first_lease = member.engine.next_number
+        _number_on(member.engine, state.clock.wall_ms())
     journal.flush()
     if shorter:
         # The log will grow over the offsets that were lost.  By then it must be written that the
         # decisions about them are void, or they would swallow the new messages.
         journal.log.sync()
+
+
+def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
+    """Give no number again that the last process gave, or who was lent it could answer for another.
+
+    One that ended suddenly has lent more than its journal knows of.  By the clock all of that is behind us.
+    """
+    number = lease_number(wall_ms)
+    set_back = number <= engine.next_number
+    engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
 
 
 def _without_lost(member: GroupPartition, end: int) -> list[events.AnyEvent]:

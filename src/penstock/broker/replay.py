@@ -15,17 +15,19 @@ from penstock.broker.state import Failure, GroupPartition, Partition
 from penstock.config import GroupSettings
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
-from penstock.delivery.engine import DeliveryEngine
+from penstock.delivery.engine import DeliveryEngine, lease_number
 from penstock.groups.commits import Commit
 
 END = -1  # In the place of an offset, as Kafka's clients say it.
 LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
 
 
-def new_engine(settings: GroupSettings, floor: int, partition: Partition) -> DeliveryEngine:
-    """An engine for a group that begins at ``floor``."""
+def new_engine(settings: GroupSettings, floor: int, partition: Partition, wall_ms: int) -> DeliveryEngine:
+    """An engine for a group that begins now, at ``floor``; another may have had its name before."""
     weights = LANE_WEIGHTS if settings.lanes == "weighted" else None
-    return DeliveryEngine(floor, partition.log.lanes, settings.max_attempts, weights)
+    engine = DeliveryEngine(floor, partition.log.lanes, settings.max_attempts, weights)
+    engine.next_number = lease_number(wall_ms)
+    return engine
 
 
 def apply(
@@ -34,7 +36,7 @@ def apply(
     """Do to the partition's groups what the event says was done."""
     match event:
         case events.GroupSet():
-            _apply_group(partition, numbers, event)
+            _apply_group(partition, numbers, event, time_ms)
         case events.Outbox():
             for output in event.outputs:
                 partition.outbox.append(output)
@@ -57,13 +59,14 @@ def _apply_to_group(member: GroupPartition | None, event: events.AnyEvent, time_
         remember_failure(member, event, time_ms)
 
 
-def _apply_group(partition: Partition, numbers: dict[int, GroupPartition], event: events.GroupSet) -> None:
+def _apply_group(
+    partition: Partition, numbers: dict[int, GroupPartition], event: events.GroupSet, time_ms: int
+) -> None:
     settings = msgspec.json.decode(event.settings, type=GroupSettings)
     known = partition.groups.get(event.name)
     if known is None:
-        member = GroupPartition(
-            partition, event.name, event.group, settings, new_engine(settings, event.floor, partition)
-        )
+        engine = new_engine(settings, event.floor, partition, time_ms)
+        member = GroupPartition(partition, event.name, event.group, settings, engine)
         partition.groups[event.name] = numbers[event.group] = member
         partition.group_numbers = max(partition.group_numbers, event.group)
     else:

@@ -91,7 +91,6 @@ class GroupPartition:
         # Until then (wall time) retention waits for the group, as long as it is not past that offset.
         self.held_until_ms = 0
         self.held_end = 0
-        self.first_lease = -1  # The number of the first lease after a restart; -1 if the group is new.
         self.alarm_ms = -1
 
 

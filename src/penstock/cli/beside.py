@@ -1,7 +1,7 @@
 """A pipeline in a process of its own beside a server, which starts it, keeps it going, and ends it.
 
     serve is ready ──> starts ``penstock pipeline run archive``, and goes on at once
-    it fails, or is killed ──> it says why, and half a minute later it is started again
+    it fails, or is killed ──> half a minute later it is started again; later each time
     serve shall end ──> the pipeline ends first, while there is a broker for its last batch; then the broker
 
 A broker never loads PySpark, and what goes wrong there is not its end.  A
@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 
 # Tests set both.
 STOP_S = 30.0  # A batch in hand takes seconds; Spark's own end takes one.
-PAUSE_S = 30.0  # Before a pipeline that has failed is started again.
+PAUSE_S = 30.0  # Before a pipeline that has failed is started again; twice as long each time,
+PAUSE_MAX_S: Final = 600.0  # up to this: Spark's start keeps a small machine busy for some seconds.
 MEANT: Final = frozenset({0, 2, 130, -signal.SIGINT, -signal.SIGTERM})  # Ends that are not failures.
 PDEATHSIG: Final = 1  # prctl's name for "send me this signal when my parent dies", which is a thread.
 
@@ -69,15 +70,20 @@ class PipelineBeside:
 
     def _keep(self, command: list[str]) -> None:
         """Run the pipeline, as often as it takes; a thread, which so outlives each of its processes."""
-        while process := self._begin(command):
-            code = process.wait()
-            if code in MEANT or self._stopping.is_set():
-                return
-            logger.warning(
-                "the pipeline %s has ended with code %d, and is started again in %d s",
-                self._name, code, PAUSE_S,
-            )  # fmt: skip
-            self._stopping.wait(PAUSE_S)
+        pause_s = PAUSE_S
+        while (failure := self._run(command)) and not self._stopping.is_set():
+            logger.warning("the pipeline %s %s, and is started again in %.0f s", self._name, failure, pause_s)
+            self._stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _run(self, command: list[str]) -> str:
+        """Run it to its end; how it failed, if it did."""
+        try:
+            process = self._begin(command)
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"cannot be started ({error})"
+        code = 0 if process is None else process.wait()
+        return "" if code in MEANT else f"has ended with code {code}"
 
     def _begin(self, command: list[str]) -> "subprocess.Popen[bytes] | None":
         """Start a process, unless it is too late for that."""

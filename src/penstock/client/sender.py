@@ -414,8 +414,10 @@ class Sender:
         """The request, for whoever sends it and gives the flight back; None if something is in the way."""
         if not self._begin(flight):
             return None
-        flight.batches, flight.request = self._encoded([flight.unit], self._producer_id)
-        return flight.request
+        flight.batches, request = self._encoded([flight.unit], self._producer_id)
+        request.unasked = 0  # It goes another way, so its answer says nothing of them.
+        flight.request = request
+        return request
 
     def has_lent(self, flight: Flight) -> bool:
         """Whether it was lent, and is not back."""

@@ -11,6 +11,7 @@ somebody else's.
 import logging
 import signal
 import subprocess
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ class Jvm:
             context: Any = spark.sparkContext
             self._process = context._gateway.proc  # noqa: SLF001 - there is no other way to know.
             # Two who print a traceback when the JVM hangs up: PySpark's accumulators, and Py4J.
-            context._accumulatorServer.handle_error = _unheard  # noqa: SLF001
+            _hush(context._accumulatorServer)  # noqa: SLF001
             logging.getLogger().addFilter(_not_of_py4j)
 
     def end(self, wait_s: float) -> str:
@@ -53,8 +54,15 @@ class Jvm:
         logging.getLogger().removeFilter(_not_of_py4j)
 
 
-def _unheard(*_: object) -> None:
-    logger.debug("Spark's JVM has hung up")
+def _hush(server: Any) -> None:
+    """Have a server say nothing of a connection that is lost; what else goes wrong there, it tells."""
+    tell = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exception(), OSError | EOFError):
+            tell(request, address)
+
+    server.handle_error = handle_error
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

@@ -96,12 +96,13 @@ def _begun(pipeline: str, run_settings: RunSettings, clock: Clock) -> PipelineRu
 def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseException | None:
     """Run the pipeline, and close what it had; its error is a value, because there is a state to write."""
     try:
-        module.run(settings, context)
-    except KeyboardInterrupt as error:
+        try:
+            module.run(settings, context)
+        except Exception as error:
+            logger.debug("the pipeline has failed", exc_info=error)
+            return _reason(error, context)
+    except KeyboardInterrupt as error:  # Also while it is looked for the reason.
         return error
-    except Exception as error:
-        logger.debug("the pipeline has failed", exc_info=error)
-        return _reason(error, context)
     finally:
         context.close()
     return None
