@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import InvalidBatch
 from penstock.wire import columns as wire
@@ -69,8 +70,8 @@ def _array(name: str, columns: Columns, topic: str, partition: int) -> pa.Array:
 
 
 # Columns that are the same for every fetch of a task are made once, a little too long, and cut.  They are
-# made of buffers: of Python's objects Arrow would make them with the help of pandas, which takes 0.4 s to
-# come, in each of Spark's workers.
+# made of buffers, as is everything here: of Python's objects Arrow would make them with the help of pandas,
+# which takes 0.4 s to come, in each of Spark's workers.
 
 
 def topic_column(topic: str, count: int) -> pa.Array:
@@ -96,6 +97,15 @@ _kept_topics = lru_cache(maxsize=2)(_topics)
 @lru_cache(maxsize=2)
 def _partitions(partition: int, size: int) -> pa.Array:
     return _numbers(pa.int32(), array("i", [partition]) * size, size)
+
+
+def within(rows: pa.RecordBatch, from_ms: int | None, to_ms: int | None) -> pa.RecordBatch:
+    """The rows of a time: from the first on, if that is given, and before the second."""
+    for limit_ms, compare in ((from_ms, pc.greater_equal), (to_ms, pc.less)):
+        if limit_ms is not None:
+            [limit] = _numbers(rows["timestamp"].type, array("q", [limit_ms * 1000]), 1)
+            rows = rows.filter(compare(rows["timestamp"], limit))
+    return rows
 
 
 def _numbers(kind: pa.DataType, buffer: "bytes | array[int]", count: int) -> pa.Array:

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
 
+from penstock.spark.arrays import within
 from penstock.spark.connect import register
 from penstock.spark.connections import address_of
 from penstock.spark.jobs import run_tasks
@@ -87,10 +88,7 @@ def _messages(batches: Iterator[pa.RecordBatch], chunk: Chunk) -> Iterator[pa.Re
     for rows in batches:
         if chunk.key is not None:
             rows = rows.filter(pc.equal(rows["key"], pa.scalar(chunk.key, pa.binary())))
-        for limit_ms, compare in ((chunk.from_ms, pc.greater_equal), (chunk.to_ms, pc.less)):
-            if limit_ms is not None:
-                limit = pa.scalar(limit_ms * 1000, pa.int64()).cast(rows["timestamp"].type)
-                rows = rows.filter(compare(rows["timestamp"], limit))
+        rows = within(rows, chunk.from_ms, chunk.to_ms)
         if rows.num_rows:
             columns = {"key": rows["key"], "value": rows["value"]}
             # What nobody has costs nothing.

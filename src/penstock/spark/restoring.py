@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
+from penstock.spark.arrays import within
 from penstock.spark.gaps import tell_gap
 from penstock.spark.history import History
 from penstock.spark.lake.reading import read_range
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
 HOLD: Final = "7d"
-TIME: Final = pa.timestamp("us", "UTC")
 TRIES_MAX: Final = 3
 CHUNK_BYTES: Final = 4 * 1024 * 1024  # Of one call: sent and synced in some ten milliseconds.
 
@@ -134,7 +134,7 @@ class _Restoring:
             return in_log  # The log reaches back further than that.
         files = self._history.files(Span(self._topic, partition, 0, start), from_ms)
         for rows in read_range(files, partition, 0, start, ["offset", "timestamp"]):
-            young = rows.filter(pc.greater_equal(rows["timestamp"], pa.scalar(from_ms * 1000, TIME)))
+            young = within(rows, from_ms, None)
             if young.num_rows:
                 return int(young["offset"][0].as_py())
         return in_log

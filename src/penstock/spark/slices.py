@@ -16,14 +16,13 @@ from inspect import signature
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import OffsetOutOfRange
 from penstock.info import Fetched
-from penstock.spark.arrays import TYPES, rows_of, topic_column
+from penstock.spark.arrays import TYPES, rows_of, topic_column, within
 from penstock.spark.connections import broker_at
 from penstock.spark.extras import Extras
 from penstock.spark.gaps import tell_gap
@@ -146,7 +145,7 @@ class SliceReader:
         span = work.span
         columns = [*self._needed(), "timestamp"]
         for batch in read_range(work.files, span.partition, span.start, span.end, columns):
-            rows = _within(batch, work)
+            rows = within(batch, work.from_ms, work.to_ms)
             if rows.num_rows:
                 yield rows.append_column("topic", topic_column(span.topic, rows.num_rows))
 
@@ -162,12 +161,3 @@ def _fetch(broker: "RemoteBroker", span: Span, offset: int) -> Fetched | Span:
     if not fetched.batches:
         raise OffsetOutOfRange(offset=offset, start=fetched.start, end=fetched.end)
     return fetched
-
-
-def _within(batch: pa.RecordBatch, work: Slice) -> pa.RecordBatch:
-    """The rows that are of the time that is asked for."""
-    for limit_ms, compare in ((work.from_ms, pc.greater_equal), (work.to_ms, pc.less)):
-        if limit_ms is not None:
-            limit = pa.scalar(limit_ms * 1000, pa.int64()).cast(TYPES["timestamp"])
-            batch = batch.filter(compare(batch["timestamp"], limit))
-    return batch
