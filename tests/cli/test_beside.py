@@ -22,11 +22,11 @@ class Program:
         self._runs = folder / "runs"
         self._runs.touch()
 
-    def does(self, *runs: str) -> None:
-        """The n-th run does the n-th of these; those after them, the last."""
+    def does(self, *runs: str, at_first: str = ":") -> None:
+        """The n-th run does the n-th of these; those after them, the last.  It is counted after ``at_first``."""
         cases = "".join(f"{number}) {words} ;;\n" for number, words in enumerate(runs[:-1], 1))
         count = f'echo "$@" >> {self._runs}; case $(wc -l < {self._runs}) in\n'
-        self.path.write_text(f"#!/bin/sh\n{count}{cases}*) {runs[-1]} ;;\nesac\n")
+        self.path.write_text(f"#!/bin/sh\n{at_first}\n{count}{cases}*) {runs[-1]} ;;\nesac\n")
         self.path.chmod(0o755)
 
     @property
@@ -106,7 +106,7 @@ def test_a_server_that_ends_waits_for_the_pipeline_and_not_for_the_next_start(
 def test_a_pipeline_that_fails_while_it_is_asked_to_end_is_not_started_again(
     program: Program, pipeline: PipelineBeside, caplog: pytest.LogCaptureFixture
 ) -> None:
-    program.does("trap 'exit 1' TERM; sleep 60 & wait $!")
+    program.does("sleep 60 & wait $!", at_first="trap 'exit 1' TERM")
     pipeline.start("penstock://there")
     until(lambda: len(program.runs) == 1)
 
@@ -120,7 +120,7 @@ def test_one_that_does_not_end_in_time_is_ended(
     program: Program, pipeline: PipelineBeside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beside, "STOP_S", 0.1)
-    program.does("trap '' TERM; while :; do sleep 0.01; done")
+    program.does("while :; do sleep 0.01; done", at_first="trap '' TERM")
     pipeline.start("penstock://there")
     until(lambda: len(program.runs) == 1)
 

@@ -16,11 +16,11 @@ from typing import Final
 
 from penstock.broker.digest import load_digest
 from penstock.broker.journal import Journal
-from penstock.broker.replay import apply, load_snapshot, remember_failure, snapshot_state
+from penstock.broker.replay import apply, lease_number, load_snapshot, remember_failure, snapshot_state
 from penstock.broker.state import GroupPartition, Partition, State, Topic
 from penstock.config import TopicSettings
 from penstock.delivery import events
-from penstock.delivery.engine import DeliveryEngine, lease_number
+from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.retries import PARKED_MS
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.schedule import Schedule

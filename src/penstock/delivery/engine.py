@@ -35,8 +35,7 @@ Invariants:
     E1  every offset in [floor, high) is in exactly one of the states above
     E2  ``in_flight`` counts the offsets LEASED, ``waiting_retry`` those WAITING
     E3  a lease number is never used twice, so a late answer or a stale timer
-        can never touch a newer lease; nor does the engine that comes after
-        this one use it again, if it begins at the ``lease_number`` of its time
+        can never touch a newer lease
     E4  an offset of lane L is FRESH exactly if it is not DONE and not below the
         cursor of L
 
@@ -100,11 +99,6 @@ class Lease:
         if not self.settled:
             return [(self.start, self.end)]
         return bit_runs(self.settled ^ ((1 << (self.end - self.start)) - 1), self.start)
-
-
-def lease_number(wall_ms: int) -> int:
-    """A number above all that were given before this time: nobody lends 256 ranges in a millisecond."""
-    return wall_ms << 8
 
 
 class DeliveryEngine:
