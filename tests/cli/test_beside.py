@@ -23,7 +23,7 @@ class Program:
         self._runs.touch()
 
     def does(self, *runs: str, at_first: str = ":") -> None:
-        """The n-th run does the n-th of these; those after them, the last.  It is counted after ``at_first``."""
+        """The n-th run does the n-th of these, after ``at_first``; those after them, the last."""
         cases = "".join(f"{number}) {words} ;;\n" for number, words in enumerate(runs[:-1], 1))
         count = f'echo "$@" >> {self._runs}; case $(wc -l < {self._runs}) in\n'
         self.path.write_text(f"#!/bin/sh\n{at_first}\n{count}{cases}*) {runs[-1]} ;;\nesac\n")
