@@ -156,6 +156,11 @@ def below(roots: set[int]) -> list[int]:
     return found
 
 
+def jvms_below(root: int) -> list[int]:
+    """The JVMs among the descendants of a process."""
+    return [pid for pid in below({root}) if command(pid).partition(" ")[0].endswith("/java")]
+
+
 def processes() -> list[int]:
     """All there are."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]

