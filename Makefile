@@ -87,9 +87,9 @@ bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and 
 bench-scaling: compile  ## how cost grows with topics, partitions, groups, backlog and size; 10 minutes
 	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page
 
-soak: compile    ## property tests with 20,000 examples each, kills and millions on Spark; prints the seed
+soak: compile    ## property tests with 20,000 examples each, power cuts, kills and millions on Spark; prints the seed
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property
-	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) -o faulthandler_timeout=0 -m soak tests/spark
+	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) -o faulthandler_timeout=0 -m soak tests
 
 clean:           ## remove everything that make made
 	rm -rf .venv .compiled .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -33,6 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="rewrite the expected output of scenario files")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what takes minutes, except in a soak."""
+    if os.environ.get("HYPOTHESIS_PROFILE") != "soak":
+        for item in items:
+            if item.get_closest_marker("soak"):
+                item.add_marker(pytest.mark.skip("takes minutes; `make soak` runs it"))
+
+
 def pytest_report_header() -> str:
     return version_line()
 

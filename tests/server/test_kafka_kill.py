@@ -1,7 +1,8 @@
 """Kafka's producers, and a server that is killed again and again: nothing twice, nothing missing."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,7 @@ PARTITIONS = 3
 TIMEOUT_S = 60
 KILLS = 4
 UNANSWERED_MAX = 2000
+TRANSACTIONS_MAX = 10_000
 QUICK = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
@@ -35,10 +37,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 class Killer:
-    """Kills the server while a test works, and starts it again."""
+    """Kills the server while a test works, and starts it again; ``kill`` may do it another way."""
 
-    def __init__(self, server: Server, seed: int) -> None:
+    def __init__(self, server: Server, seed: int, kill: Callable[[], None] | None = None) -> None:
         self._server = server
+        self._kill = kill or server.kill
         self._random = Random(seed)
         self._enough = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -58,7 +61,7 @@ class Killer:
 
     def _run(self) -> None:
         while not self.done and not self._enough.wait(self._random.uniform(0.05, 0.5)):
-            self._server.kill()
+            self._kill()
             self._server.start()
             self.kills += 1
 
@@ -105,39 +108,56 @@ def test_an_idempotent_producer_writes_everything_once_and_in_order(server: Serv
 
 @pytest.mark.slow
 def test_a_transaction_is_there_whole_or_not_at_all(server: Server) -> None:
-    address = f"127.0.0.1:{server.ports['kafka']}"
-    committed: list[bytes] = []
-    never: set[bytes] = set()
+    with Killer(server, seed=2) as killer:
+        history = run_transactions(server, killer)
+
+    history.check(server)
+
+
+@dataclass
+class History:
+    """What a transactional producer was answered."""
+
+    committed: list[bytes] = field(default_factory=list)
+    aborted: set[bytes] = field(default_factory=set)
+
+    def check(self, server: Server) -> None:
+        """Each transaction wrote its value to every partition, so all partitions are equal."""
+        transactional(server)  # Ends whatever the last producer had left open.
+        found = written(server)
+        assert found == [found[0]] * PARTITIONS
+        assert found[0] == sorted(set(found[0]))
+        assert set(self.committed) <= set(found[0])
+        assert not self.aborted & set(found[0])
+
+
+def run_transactions(server: Server, killer: Killer) -> History:
+    """Commit two of three transactions and abort the third, until the server was killed often enough."""
+    history = History()
     producer: Producer | None = None
     number = 0
-    with Killer(server, seed=2) as killer:
-        while not killer.done and number < 10_000:
-            value = b"%06d" % number
-            number += 1
-            try:
-                producer = producer or transactional(address)
-                producer.begin_transaction()
-                for partition in range(PARTITIONS):
-                    producer.produce("orders", value, partition=partition)
-                if number % 3 == 0:
-                    never.add(value)
-                    producer.abort_transaction(TIMEOUT_S)
-                else:
-                    producer.commit_transaction(TIMEOUT_S)
-                    committed.append(value)
-            except KafkaException:
-                producer = None  # The next one fences it, and what it left is aborted, or was committed.
-    transactional(address)
-
-    found = written(server)
-    assert killer.kills == KILLS
-    assert found == [found[0]] * PARTITIONS
-    assert found[0] == sorted(set(found[0]))
-    assert set(committed) <= set(found[0])
-    assert not never & set(found[0])
+    while not killer.done and number < TRANSACTIONS_MAX:
+        value = b"%06d" % number
+        number += 1
+        try:
+            producer = producer or transactional(server)
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce("orders", value, partition=partition)
+            if number % 3 == 0:
+                history.aborted.add(value)
+                producer.abort_transaction(TIMEOUT_S)
+            else:
+                producer.commit_transaction(TIMEOUT_S)
+                history.committed.append(value)
+        except KafkaException:
+            producer = None  # The next one fences it, and what it left is aborted, or was committed.
+    assert killer.done
+    return history
 
 
-def transactional(address: str) -> Producer:
+def transactional(server: Server) -> Producer:
+    address = f"127.0.0.1:{server.ports['kafka']}"
     producer = Producer({"bootstrap.servers": address, "transactional.id": "t", **QUICK})
     producer.init_transactions(TIMEOUT_S)
     return producer

@@ -30,14 +30,11 @@ LONGEST = ("test_kills.py", "test_run.py", "test_connect.py", "test_cluster.py")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Whoever has the session has the mark; what takes minutes is left out unless this is a soak.
+    """Mark tests that use the session as ``jvm``.
 
     Where two processes share the work, the longest files come first, so that both end at about the same time.
     """
-    soaking = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
     for item in items:
-        if item.get_closest_marker("soak") and not soaking:
-            item.add_marker(pytest.mark.skip("it takes minutes; `make soak` runs it"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)
     yield  # Others choose by these marks, and shuffle.
