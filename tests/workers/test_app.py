@@ -1,6 +1,7 @@
 """What is declared: which function, on what, with which limits."""
 
 import functools
+import re
 from collections.abc import Callable
 
 import pytest
@@ -158,3 +159,71 @@ def test_the_server_is_the_one_that_was_given_or_the_environment_s_or_the_usual(
     monkeypatch.setenv("PENSTOCK_SERVER", "penstock://broker:1")
     assert penstock.App().server == "penstock://broker:1"
     assert penstock.App("penstock://other:2").server == "penstock://other:2"
+
+
+class Order:
+    """Something that a message might be decoded to."""
+
+
+def decoded(order: Order) -> None: ...
+
+
+def decoded_or_not(order: Order | None) -> None: ...
+
+
+def parsed(order: dict[str, int]) -> None: ...
+
+
+def text(order: "str") -> None: ...
+
+
+async def blocking(message: penstock.WorkerMessage) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "annotation"),
+    [
+        (decoded, "Order"),
+        (decoded_or_not, "Order | None"),
+        (parsed, "dict"),
+        (text, "str"),
+        (blocking, "WorkerMessage"),
+    ],
+)
+def test_an_argument_that_is_not_a_message_is_refused_where_it_is_declared(
+    function: Callable[[object], None], annotation: str
+) -> None:
+    app = penstock.App()
+
+    with pytest.raises(InvalidValue, match=f"annotated as .*{re.escape(annotation)}.* penstock.Message"):
+        app.worker("orders")(function)
+    with pytest.raises(InvalidValue, match="annotated as"):
+        app.schedule("* * * * *")(function)
+    assert app.functions == []
+
+
+def wider(message: object) -> None: ...
+
+
+def either(message: penstock.Message | Order) -> None: ...
+
+
+def unknown(message: "NotImportedAtRuntime") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize("function", [wider, either, unknown])
+def test_an_argument_that_may_be_a_message_is_accepted(function: Callable[[object], None]) -> None:
+    app = penstock.App()
+
+    app.worker("orders")(function)
+
+    assert len(app.functions) == 1
+
+
+def test_a_decorator_without_parentheses_is_refused() -> None:
+    app = penstock.App()
+
+    with pytest.raises(InvalidValue, match=r"@app.worker\('orders'\)"):
+        app.worker(plain)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=r"@app.schedule\('0 9"):
+        app.schedule(plain)  # type: ignore[arg-type]

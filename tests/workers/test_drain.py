@@ -123,3 +123,21 @@ async def test_an_async_test_hears_of_a_refusal_too(penstock: TestBroker) -> Non
 
     with pytest.raises(InvalidValue, match="five fields"):
         app.drain(penstock)
+
+
+def test_the_traceback_of_a_failure_is_the_functions_own(
+    penstock: TestBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = p.App()
+
+    @app.worker("orders")
+    def handle(message: p.Message) -> None:
+        raise KeyError(message.value)
+
+    app.drain(penstock)
+    penstock.publish("orders", b"two books")
+    app.drain(penstock)
+
+    [failure] = [record.exc_info for record in caplog.records if record.exc_info]
+    assert isinstance(failure[1], KeyError)
+    assert failure[1].__context__ is None

@@ -34,7 +34,15 @@ from penstock.errors import InvalidValue, PenstockError
 from penstock.types import Duration, check_name, duration_ms
 from penstock.workers.crew import Crew
 from penstock.workers.draining import drain
-from penstock.workers.functions import SCHEDULE_GROUP, Recurring, WorkerFunction, declare, name_of, name_part
+from penstock.workers.functions import (
+    SCHEDULE_GROUP,
+    Recurring,
+    WorkerFunction,
+    check_called,
+    declare,
+    name_of,
+    name_part,
+)
 from penstock.workers.guard import Guard
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
 from penstock.workers.source import SAY_AGAIN_MS, Pauses
@@ -100,6 +108,7 @@ class App:
         ``concurrency`` calls run at once in this process; a call that takes longer than ``timeout`` has
         failed.  ``options`` are those of the group (``GroupOptions``).
         """
+        check_called("@app.worker", "topic", "orders", topic)
 
         def register(function: Handler) -> Handler:
             self._add(
@@ -132,6 +141,7 @@ class App:
         The server keeps the time.  What fires while no worker runs waits for one, up to ``ttl``.  The
         function takes the message, or nothing.
         """
+        check_called("@app.schedule", "cron", "0 9 * * mon-fri", cron)
 
         def register(function: Scheduled) -> Scheduled:
             called = name or name_of(function)

@@ -72,9 +72,7 @@ async def _drain(broker: "AsyncBroker", functions: list[WorkerFunction]) -> int:
 
 def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` in an event loop of its own, also for a caller that is inside another one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _inside_a_loop():
         return asyncio.run(work)
     results: list[T] = []
     failures: list[BaseException] = []
@@ -91,3 +89,12 @@ def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
     if failures:
         raise failures[0]
     return results[0]
+
+
+def _inside_a_loop() -> bool:
+    """Asked before the work begins: an error of the work must not look like a consequence of the answer."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -4,11 +4,13 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from penstock.config import GroupOptions, GroupSettings, settings_with
 from penstock.errors import InvalidValue
 from penstock.types import Duration, check_name, duration_ms, whole_number
+from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
 
 CONCURRENCY_MAX: Final = 10_000  # What one consumer may hold by default (in_flight_max).
 SCHEDULE_GROUP: Final = "workers"
@@ -77,6 +79,9 @@ def declare(
     if not counts and recurring is None:
         why = "a worker's function takes one argument, the message"
         raise InvalidValue(name="function", value=called, why=why)
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
+    if counts:
+        _check_annotation(function, called, AsyncWorkerMessage if is_async else WorkerMessage)
     return WorkerFunction(
         name=called,
         function=function,
@@ -86,10 +91,17 @@ def declare(
         timeout_ms=None if timeout is None else _positive_ms(timeout),
         options={**options, "visibility_timeout": settings.visibility_timeout_ms / 1000},
         settings=settings,
-        is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function)),
+        is_async=is_async,
         takes_message=bool(counts),
         recurring=recurring,
     )
+
+
+def check_called(decorator: str, first: str, example: str, value: object) -> None:
+    """Refuse a decorator without parentheses, whose first argument is then the function itself."""
+    if callable(value):
+        why = f"{decorator} needs {first} in parentheses, such as {decorator}({example!r})"
+        raise InvalidValue(name=first, value=name_of(value), why=why)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -104,6 +116,42 @@ def name_part(text: str) -> str:
 
 def _call_of(function: Callable[..., Any]) -> Any:
     return getattr(function, "__call__", None)  # noqa: B004 - not whether it can be called, but what is.
+
+
+def _check_annotation(function: Callable[..., Any], called: str, given: type) -> None:
+    """Refuse a function whose argument is declared as something that it will not get."""
+    wanted = _annotation(function)
+    if wanted is None or any(_may_be(given, kind) for kind in _alternatives(wanted)):
+        return
+    shown = getattr(wanted, "__name__", None) or str(wanted)
+    why = (
+        f"its argument is annotated as {shown}, but a worker is called with a penstock.{given.__name__}; "
+        "annotate it as penstock.Message and decode message.value in the function"
+    )
+    raise InvalidValue(name="function", value=called, why=why)
+
+
+def _annotation(function: Callable[..., Any]) -> Any:
+    """How the first argument is annotated; None if it is not, or if nobody can tell."""
+    target = function if inspect.isroutine(function) else _call_of(function)
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()))
+        return get_type_hints(target).get(first.name)
+    except Exception:  # noqa: BLE001 - an annotation may be any expression, and is only evaluated here.
+        return None
+
+
+def _alternatives(wanted: Any) -> tuple[Any, ...]:
+    return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+
+
+def _may_be(given: type, kind: Any) -> bool:
+    """Whether an argument of this kind accepts the message; in doubt it does."""
+    kind = get_origin(kind) or kind
+    try:
+        return not isinstance(kind, type) or issubclass(given, kind)
+    except TypeError:  # A protocol with data members.
+        return True
 
 
 def _positive_ms(timeout: Duration) -> int:
