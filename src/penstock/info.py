@@ -252,7 +252,8 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     acked: int
     failed: int
     dead_lettered: int
-    waited: list[int]  # The first deliveries by how long the message had waited: see ``Overview``.
+    waited: list[int]  # First deliveries by how long the message had waited: see ``Overview`` ...
+    waited_sums: list[int]  # ... and the sum of these times, in milliseconds, for each range.
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,8 +261,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     topics: list[TopicState]
     groups: list[GroupState]
-    waited: list[int]  # Deliveries since the broker was opened, by how long the message had waited ...
-    waited_ms: list[int]  # ... up to so long each, and the last ones longer.
+    waited: list[int]  # First deliveries since the broker was opened, by how long the message had waited:
+    waited_sums: list[int]  # (with the sum of these times for each range, in milliseconds)
+    waited_ms: list[int]  # up to so long each, and the last ones longer.
     cost_ms: float  # How long the broker has worked for it.
 
 

@@ -10,7 +10,8 @@ def test_a_value_is_in_the_first_range_that_it_does_not_exceed() -> None:
         histogram.note(value)
 
     assert histogram.counts == [2, 2, 1, 1]
-    assert histogram.sum == 40
+    assert histogram.sums == [1, 7, 6, 26]
+    assert histogram.largest == 26
 
 
 def test_values_that_are_alike_are_noted_at_once() -> None:
@@ -18,4 +19,4 @@ def test_values_that_are_alike_are_noted_at_once() -> None:
 
     histogram.note(4, 100)
 
-    assert (histogram.counts, histogram.sum) == ([0, 100, 0], 400)
+    assert (histogram.counts, histogram.sums) == ([0, 100, 0], [0, 400, 0])

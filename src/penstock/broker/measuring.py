@@ -127,4 +127,4 @@ def _distribution(histogram: Histogram, scale: int) -> Distribution:
     for bound, counted in zip((*histogram.bounds, float("inf")), list(histogram.counts), strict=True):
         count += counted
         buckets.append((bound / scale, count))
-    return Distribution(buckets, histogram.sum / scale)
+    return Distribution(buckets, sum(histogram.sums) / scale)

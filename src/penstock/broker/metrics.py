@@ -154,6 +154,12 @@ OF_BROKER: Final = Section(
             lambda of: of.state.commit.sync_us,
             scale=1_000_000,
         ),
+        gauge(
+            "penstock_fsync_max_seconds",
+            "The longest sync since the broker was opened: a quantile of penstock_fsync_seconds above it is "
+            "an artefact of its buckets.",
+            lambda of: of.state.commit.sync_us.largest / 1_000_000,
+        ),
         histogram(
             "penstock_commit_waiters",
             "Operations that were answered by the same round of syncs: the size of a commit group.",
@@ -245,6 +251,12 @@ OF_GROUP: Final = Section(
             "Messages that are delivered together count as the oldest of them.",
             lambda of: of.group.waited_ms,
             scale=1000,
+        ),
+        gauge(
+            "penstock_queue_latency_max_seconds",
+            "The longest of these waits since the broker was opened: a quantile of "
+            "penstock_queue_latency_seconds above it is an artefact of its buckets.",
+            lambda of: of.group.waited_ms.largest / 1000,
         ),
     ),
 )

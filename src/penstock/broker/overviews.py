@@ -8,6 +8,7 @@ Cost: some microseconds for each partition, and for each group what ``progress.p
 says.
 """
 
+from operator import add
 from typing import Final
 
 from penstock.broker.dead_letters import REDRIVE
@@ -18,6 +19,7 @@ from penstock.broker.steps import GiveWay, Steps
 from penstock.clock import work_ns
 from penstock.config import DEAD_LETTER_SUFFIX
 from penstock.errors import Closed
+from penstock.histogram import Histogram
 from penstock.info import GroupInfo, GroupState, Overview, TopicState
 
 TOGETHER: Final = 10  # Lines between two turns of others: about a millisecond.
@@ -36,15 +38,17 @@ class Overviews:
         topics: list[TopicState] = []
         groups: list[GroupState] = []
         waited = [0] * (len(WAITED_MS) + 1)
+        waited_sums = [0] * (len(WAITED_MS) + 1)
         for topic in sorted(self._state.topics.values(), key=lambda topic: topic.name):
             if topic.deleted or topic.name.startswith("__"):
                 continue
             topics.append(self._topic(topic))
             for name in sorted(topic.groups):
                 if not name.startswith("__") and name in topic.groups and not topic.deleted:
-                    counts = list(topic.groups[name].waited_ms.counts)
-                    groups.append(_group(self._progress.describe(topic.name, name), counts))
-                    waited = [before + count for before, count in zip(waited, counts, strict=True)]
+                    group = _group(self._progress.describe(topic.name, name), topic.groups[name].waited_ms)
+                    groups.append(group)
+                    waited = list(map(add, waited, group.waited))
+                    waited_sums = list(map(add, waited_sums, group.waited_sums))
                 if (len(topics) + len(groups)) % TOGETHER == 0:
                     elapsed_ns += work_ns() - began_ns
                     yield GiveWay()
@@ -56,6 +60,7 @@ class Overviews:
             topics=topics,
             groups=groups,
             waited=waited,
+            waited_sums=waited_sums,
             waited_ms=list(WAITED_MS),
             cost_ms=elapsed_ns / 1e6,
         )
@@ -88,7 +93,7 @@ class Overviews:
         return count
 
 
-def _group(info: GroupInfo, waited: list[int]) -> GroupState:
+def _group(info: GroupInfo, waited: Histogram) -> GroupState:
     return GroupState(
         topic=info.topic,
         group=info.group,
@@ -105,5 +110,6 @@ def _group(info: GroupInfo, waited: list[int]) -> GroupState:
         acked=info.acked,
         failed=info.nacked + info.timed_out,
         dead_lettered=info.dead_lettered,
-        waited=waited,
+        waited=list(waited.counts),
+        waited_sums=list(waited.sums),
     )

@@ -49,9 +49,11 @@ Wrap = Callable[[Delivery, list[Record]], list[Any]]
 
 BYTES_MAX: Final = 2**63 - 1  # What a consumer takes at a time, unless somebody says less.
 
-# From a message that somebody waits for to one that lay over the weekend.
+# From a message that somebody waits for to one that lay over the weekend.  Each bound is at most three
+# times the one before: a quantile is only as precise as the range it lies in.
 WAITED_MS: Final = (
-    1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000,
+    1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000,
+    600_000, 1_800_000, 3_600_000, 10_800_000, 28_800_000, 86_400_000, 259_200_000,
 )  # fmt: skip
 
 

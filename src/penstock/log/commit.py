@@ -40,7 +40,7 @@ from penstock.log.log import Log
 # From the cache of a drive to one that is dying.
 SYNC_US: Final = (
     50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-    5_000_000,
+    2_500_000, 5_000_000, 10_000_000,
 )  # fmt: skip
 ANSWERED: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 

@@ -8,7 +8,7 @@ from tests.frontends.http.browser import Place, place
 
 from penstock.access import Grant
 from penstock.clock import SystemClock
-from penstock.frontends.http.watch import COLUMNS, HOUR_MS, LOOK_MS, SELDOM, Series, Watch, quantile
+from penstock.frontends.http.watch import COLUMNS, HOUR_MS, LOOK_MS, SELDOM, Series, Watch, latency
 from penstock.info import PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
 from penstock.testing import ManualClock
 
@@ -124,20 +124,19 @@ def test_a_series_forgets_its_oldest_rows() -> None:
     assert [list(column) for column in series.columns[:2]] == [[2, 3], [20, 30]]
 
 
-@pytest.mark.parametrize(
-    ("counts", "part", "seconds"),
-    [
-        ([0, 0, 0], 0.5, 0),
-        ([10, 0, 0], 0.5, 0.005),  # In the middle of 0 to 10 ms.
-        ([0, 10, 0], 0.5, 0.055),  # In the middle of 10 to 100 ms.
-        ([50, 50, 0], 0.99, 0.0982),
-        ([0, 0, 5], 0.5, 0.1),  # More than that, and nobody knows how much.
-    ],
-)
-def test_how_long_messages_wait_is_told_from_their_ranges(
-    counts: list[int], part: float, seconds: float
-) -> None:
-    assert quantile(counts, [10, 100], part) == pytest.approx(seconds)
+def test_the_latency_of_a_young_server_is_not_longer_than_it_is_up() -> None:
+    """The longest wait was two minutes; the range that it lies in ends at five."""
+    bounds_ms = [60_000, 300_000]
+
+    assert latency(([], []), ([99, 1, 0], [990_000, 120_000, 0]), bounds_ms) == (10, 10)
+    assert latency(([], []), ([9, 1, 0], [90_000, 120_000, 0]), bounds_ms) == (10, 120)
+    assert latency(([], []), ([0, 0, 2], [0, 0, 800_000]), bounds_ms) == (400, 400)
+    assert latency(([], []), ([0, 0, 0], [0, 0, 0]), bounds_ms) == (0, 0)
+
+
+def test_latency_stays_in_its_range_when_a_group_was_deleted() -> None:
+    """The sums of a topic's groups have shrunk by what the group had."""
+    assert latency(([5, 5], [50, 500]), ([4, 6], [20, 300]), [100]) == (0.1, 0.1)
 
 
 async def test_latency_is_that_since_the_last_look(http: Place) -> None:

@@ -22,6 +22,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError
 from penstock.frontends.security.doors import Doors
+from penstock.histogram import quantile
 from penstock.info import GroupState, Overview
 
 LOOK_MS: Final = 10_000
@@ -38,11 +39,14 @@ COLUMNS: Final = (
 )  # fmt: skip
 HALF: Final = 0.5
 MOST: Final = 0.99
+SHORTEST_MS: Final = 0.5  # Waits are measured in whole milliseconds; a shorter one is not nothing.
 
 logger = logging.getLogger("penstock")
 
 Row = tuple[float, ...]
 Place = tuple[str | None, str | None]  # Topic and group; None: all of them.
+Waits = tuple[list[int], list[int]]  # Of a histogram: counts and sums.
+NO_WAITS: Final[Waits] = ([], [])
 
 
 class Series:
@@ -51,7 +55,7 @@ class Series:
     def __init__(self, rows_max: int) -> None:
         self._rows_max = rows_max
         self.columns = [array("d") for _ in range(len(COLUMNS) + 1)]  # The first has the times.
-        self.waited: list[int] = []  # Deliveries by how long messages had waited, at the last row.
+        self.waited = NO_WAITS  # Deliveries by how long messages had waited, at the last row.
 
     def add(self, time_ms: int, row: Row) -> None:
         """One more."""
@@ -107,7 +111,8 @@ class Watch:
     def latency(self, overview: Overview) -> tuple[float, float]:
         """How long half and nearly all messages waited for their first delivery, since the last look."""
         everything = self._series.get((None, None))
-        return latency(everything.waited if everything else [], overview.waited, overview.waited_ms)
+        before = everything.waited if everything else NO_WAITS
+        return latency(before, (overview.waited, overview.waited_sums), overview.waited_ms)
 
     def history(self, topic: str | None, group: str | None) -> list[list[float]]:
         """The columns of a series: the times, and what ``COLUMNS`` says."""
@@ -134,7 +139,7 @@ class Watch:
         self._looks += 1
 
     def _add(
-        self, place: Place, now_ms: int, row: Row, waited: list[int], bounds_ms: list[int], rows_max: int
+        self, place: Place, now_ms: int, row: Row, waited: Waits, bounds_ms: list[int], rows_max: int
     ) -> None:
         series = self._series.get(place)
         if series is None:
@@ -145,27 +150,19 @@ class Watch:
         series.waited = waited
 
 
-def latency(before: list[int], now: list[int], bounds_ms: list[int]) -> tuple[float, float]:
-    """Below how many seconds half of the values, and nearly all, were that came between two counts."""
-    if len(before) != len(now):  # The first look, or a topic that had no groups, or has none any more.
-        before = [0] * len(now)
-    counts = [max(count - then, 0) for count, then in zip(now, before, strict=True)]
-    return quantile(counts, bounds_ms, HALF), quantile(counts, bounds_ms, MOST)
+def latency(before: Waits, now: Waits, bounds_ms: list[int]) -> tuple[float, float]:
+    """How many seconds half of the messages, and 99 in 100, waited at most; 0 if none came between."""
+    if len(before[0]) != len(now[0]):  # The first look, or a topic that had no groups, or has none any more.
+        before = ([0] * len(now[0]), [0] * len(now[0]))
+    counts = [max(new - old, 0) for old, new in zip(before[0], now[0], strict=True)]
+    sums = [max(new - old, 0) for old, new in zip(before[1], now[1], strict=True)]
+    if not any(counts):
+        return 0.0, 0.0
+    half, most = (quantile(bounds_ms, counts, sums, part) for part in (HALF, MOST))
+    return max(half, SHORTEST_MS) / 1000, max(most, SHORTEST_MS) / 1000
 
 
-def quantile(counts: list[int], bounds_ms: list[int], part: float) -> float:
-    """Below how many seconds that part of all values is, as near as their ranges tell; 0 of nothing."""
-    wanted = sum(counts) * part
-    for index, count in enumerate(counts):
-        if count and wanted <= count:
-            low = bounds_ms[index - 1] if index else 0
-            high = bounds_ms[index] if index < len(bounds_ms) else low
-            return (low + (high - low) * wanted / count) / 1000
-        wanted -= count
-    return 0.0
-
-
-def _rows(overview: Overview) -> Iterator[tuple[Place, Row, list[int]]]:
+def _rows(overview: Overview) -> Iterator[tuple[Place, Row, Waits]]:
     """A row for each group, for each topic, and for all together; and how long messages had waited."""
     by_topic: dict[str, list[GroupState]] = {topic.topic: [] for topic in overview.topics}
     for group in overview.groups:
@@ -174,11 +171,17 @@ def _rows(overview: Overview) -> Iterator[tuple[Place, Row, list[int]]]:
     waiting = {topic.topic: topic.depth for topic in overview.topics}
     for name, groups in by_topic.items():
         for group in groups:
-            yield (name, group.group), _row([group], published.get(name, 0), group.lag), group.waited
-        waited = [sum(counts) for counts in zip(*(group.waited for group in groups), strict=True)]
+            row = _row([group], published.get(name, 0), group.lag)
+            yield (name, group.group), row, (group.waited, group.waited_sums)
+        waited = _total([group.waited for group in groups]), _total([group.waited_sums for group in groups])
         yield (name, None), _row(groups, published.get(name, 0), waiting.get(name, 0)), waited
     backlog = sum(group.lag for group in overview.groups)
-    yield (None, None), _row(overview.groups, sum(published.values()), backlog), overview.waited
+    row = _row(overview.groups, sum(published.values()), backlog)
+    yield (None, None), row, (overview.waited, overview.waited_sums)
+
+
+def _total(columns: list[list[int]]) -> list[int]:
+    return [sum(values) for values in zip(*columns, strict=True)]
 
 
 def _row(groups: list[GroupState], published: int, waiting: int) -> Row:

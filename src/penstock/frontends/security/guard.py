@@ -242,6 +242,7 @@ def _visible_lines(guard: GuardedOperations, overview: Overview) -> Overview:
         topics=[line for line in overview.topics if guard.may("describe", line.topic)],
         groups=[line for line in overview.groups if guard.may("describe", line.topic, line.group)],
         waited=overview.waited,
+        waited_sums=overview.waited_sums,
         waited_ms=overview.waited_ms,
         cost_ms=overview.cost_ms,
     )
