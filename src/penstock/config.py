@@ -39,6 +39,7 @@ ARCHIVE_GROUP = "archive"  # The stream group whose commits say how much of a to
 _CHOICES: dict[str, tuple[str, ...]] = {
     "durability": ("fsync", "os", "memory"),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "retention_applies": ("auto", "always", "never"),
     "depth_policy": ("reject", "wait"),
     "kind": ("queue", "stream"),
     "delivery": ("at-least-once", "at-most-once"),
@@ -54,6 +55,7 @@ class TopicOptions(TypedDict, total=False):
     compression: Compression
     retention: Duration | None
     retention_bytes: int | None
+    retention_applies: Literal["auto", "always", "never"]
     retain_until_settled: bool
     retention_waits_for_archive: bool
     segment_bytes: int
@@ -100,6 +102,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retention_ms: int | None = 7 * DAY_MS
     # Per partition: oldest segments go when the log is larger; None is no limit.
     retention_bytes: int | None = None
+    # Whether retention deletes anything: "always", "never", or "auto": unless the topic is compacted.
+    retention_applies: Literal["auto", "always", "never"] = "auto"
     # Retention waits for the slowest group.
     retain_until_settled: bool = False
     # Retention deletes only what is in the lake: below the committed offset of the stream group "archive".
@@ -144,9 +148,27 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _between("dedup_window_ms", self.dedup_window_ms, 0, 7 * DAY_MS)
         _one_of("durability", self.durability)
         _one_of("compression", self.compression)
+        _one_of("retention_applies", self.retention_applies)
         _one_of("depth_policy", self.depth_policy)
         if self.dead_letter_topic:
             check_name("dead letter topic", self.dead_letter_topic)
+
+    @property
+    def deletes(self) -> bool:
+        """Whether time and size delete messages: a compacted topic keeps its keys unless it says "always"."""
+        if self.retention_applies == "auto":
+            return not self.compact
+        return self.retention_applies == "always"
+
+    @property
+    def kept_ms(self) -> int | None:
+        """Age at which messages are deleted; None is never."""
+        return self.retention_ms if self.deletes else None
+
+    @property
+    def kept_bytes(self) -> int | None:
+        """Size above which a partition's oldest messages are deleted; None is no limit."""
+        return self.retention_bytes if self.deletes else None
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):

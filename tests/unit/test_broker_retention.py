@@ -1,9 +1,13 @@
 """Retention by time and by size, groups that are overtaken, compaction by key."""
 
+import json
+from typing import Literal
+
 import pytest
+from crc32c import crc32c
 
 from penstock import Message
-from penstock.config import ARCHIVE_GROUP
+from penstock.config import ARCHIVE_GROUP, TopicOptions
 from penstock.errors import AlreadySettled, OffsetOutOfRange
 from penstock.log.files import MemoryFiles
 from penstock.testing import ManualClock, TestBroker
@@ -259,3 +263,75 @@ def test_retention_does_not_wait_unless_told_to(penstock: TestBroker) -> None:
     penstock.advance("3h")
 
     assert penstock.describe_group("orders", ARCHIVE_GROUP).lost == 1
+
+
+def full(broker: TestBroker) -> int:
+    """Write 30 keys over several segments, let a day pass, and count what is left."""
+    for number in range(30):
+        broker.publish("prices", KB, key=f"k{number}")
+    broker.advance("1d")
+    return len(broker.read("prices", limit=100))
+
+
+LIMITS: TopicOptions = {"retention": "1h", "retention_bytes": 8192, "segment_bytes": 4096, "compact": True}
+
+
+@pytest.mark.parametrize("limits", [LIMITS, {"retention": "1h", "compact": True}])
+def test_a_compacted_topic_keeps_every_key_whatever_its_retention(
+    penstock: TestBroker, limits: TopicOptions
+) -> None:
+    penstock.create_topic("prices", **limits)
+
+    assert full(penstock) == 30
+    assert penstock.describe_topic("prices").settings.retention_ms == 3_600_000  # Stored, though not applied.
+
+
+def test_a_topic_that_becomes_compacted_is_not_deleted_any_more(penstock: TestBroker) -> None:
+    penstock.create_topic("prices", **LIMITS | {"compact": False})
+    penstock.alter_topic("prices", compact=True)
+    assert full(penstock) == 30
+
+    penstock.alter_topic("prices", retention="1m", retention_bytes=4096)
+    penstock.advance("1d")
+    assert len(penstock.read("prices", limit=100)) == 30
+
+    penstock.alter_topic("prices", compact=False)
+    penstock.advance("1d")
+    assert penstock.read("prices") == []
+
+
+@pytest.mark.parametrize(
+    ("compact", "applies", "left"),
+    [
+        (True, "always", 0),
+        (True, "never", 30),
+        (False, "never", 30),
+        (False, "always", 0),
+        (False, "auto", 0),
+    ],
+)
+def test_whether_retention_applies_can_be_said(
+    penstock: TestBroker, compact: bool, applies: Literal["auto", "always", "never"], left: int
+) -> None:
+    penstock.create_topic("prices", **LIMITS | {"compact": compact, "retention_applies": applies})
+
+    assert full(penstock) == left
+
+
+def test_a_compacted_topic_of_an_older_directory_is_not_deleted() -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    with TestBroker.open("data", files=files, clock=clock) as broker:
+        broker.create_topic("prices", **LIMITS)
+    stored = json.loads(files.read_file("data/topics/prices/topic.json").partition(b"\n")[0])
+    del stored["retention_applies"]
+    text = json.dumps(stored).encode()
+    files.write_file("data/topics/prices/topic.json", text + b"\ncrc32c %08x\n" % crc32c(text))
+
+    with TestBroker.open("data", files=files, clock=clock) as broker:
+        assert full(broker) == 30
+
+
+def test_the_trace_of_a_compacted_message_names_no_end(penstock: TestBroker) -> None:
+    penstock.create_topic("prices", compact=True, retention="1h")
+    receipt = penstock.publish("prices", b"1", key="a")
+    assert "retention" not in str(penstock.trace(receipt.id)).lower()

@@ -84,9 +84,7 @@ class Maintenance:
         if settings.retention_waits_for_archive:
             keep_from = min(keep_from, archived(partition))
         wall_ms = self._state.clock.wall_ms()
-        cut = retention_cut(
-            log.segments(), wall_ms, settings.retention_ms, settings.retention_bytes, keep_from
-        )
+        cut = retention_cut(log.segments(), wall_ms, settings.kept_ms, settings.kept_bytes, keep_from)
         if cut <= log.start:
             return
         if cut >= log.end and log.end > log.start:

@@ -118,7 +118,7 @@ class Checking:
 
     def _check_age(self, partition: Partition, header: Header) -> None:
         """Retention goes by the times of messages: it would delete these within a minute."""
-        kept_ms = self._topic.settings.retention_ms
+        kept_ms = self._topic.settings.kept_ms
         newest_ms = max(header.max_timestamp, partition.log.last_timestamp)
         if kept_ms is not None and newest_ms < self._wall_ms - kept_ms:
             kept = f"topic {self._topic.name!r} keeps messages for {duration_text(kept_ms)}"

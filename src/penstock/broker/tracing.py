@@ -62,9 +62,9 @@ class Tracing:
             message = StoredMessage(name, number, records[0])
             timeline += self._beginning(partition, message)
         timeline += self._journey(partition, offset, records[0].timestamp if records else 0)
-        retention_ms = topic.settings.retention_ms
-        if records and retention_ms is not None:
-            timeline.append(TraceEvent(time_ms=records[0].timestamp + retention_ms, event=RETAINED))
+        kept_ms = topic.settings.kept_ms
+        if records and kept_ms is not None:
+            timeline.append(TraceEvent(time_ms=records[0].timestamp + kept_ms, event=RETAINED))
         return Trace(
             topic=name,
             partition=number,

@@ -1,11 +1,11 @@
 """Topics, partitions and settings, with confluent-kafka's AdminClient."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,6 +18,8 @@ from confluent_kafka.admin import (
 )
 from tests.frontends.kafka.clients import producer, publish, reader, receive
 from tests.frontends.kafka.conftest import Server
+
+from penstock.testing.kafka import KafkaServer
 
 T = TypeVar("T")
 
@@ -158,3 +160,77 @@ def test_an_offset_is_found_by_time_exact_to_the_record(kafka: Server, admin: Ad
     times = [at(OffsetSpec.for_timestamp(1_700_000_000_000 + second)) for second in (0, 11, 21, 41)]
     assert times == [0, 1, 3, -1]
     assert [at(OffsetSpec.earliest()), at(OffsetSpec.latest()), at(OffsetSpec.max_timestamp())] == [0, 5, 3]
+
+
+LIMITS = {"retention.ms": "3600000", "retention.bytes": "8192", "segment.bytes": "4096"}
+
+
+def altered(admin: AdminClient, *entries: ConfigEntry) -> None:
+    one(admin.incremental_alter_configs([ConfigResource("topic", "keys", incremental_configs=list(entries))]))
+
+
+def created_compact(admin: AdminClient) -> None:
+    one(admin.create_topics([NewTopic("keys", 1, 1, config={"cleanup.policy": "compact", **LIMITS})]))
+
+
+def given_limits(admin: AdminClient) -> None:
+    one(admin.create_topics([NewTopic("keys", 1, 1, config={"cleanup.policy": "compact"})]))
+    for name, value in LIMITS.items():
+        altered(admin, ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
+
+
+def made_compact(admin: AdminClient) -> None:
+    one(admin.create_topics([NewTopic("keys", 1, 1, config=LIMITS)]))
+    altered(
+        admin,
+        ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET),
+    )
+
+
+def deletion_removed(admin: AdminClient) -> None:
+    one(admin.create_topics([NewTopic("keys", 1, 1, config={"cleanup.policy": "delete,compact", **LIMITS})]))
+    altered(admin, ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SUBTRACT))
+
+
+def replaced(admin: AdminClient) -> None:
+    one(admin.create_topics([NewTopic("keys", 1, 1)]))
+    settings = {"cleanup.policy": "compact", **LIMITS}
+    with pytest.warns(DeprecationWarning, match="incremental"):
+        one(admin.alter_configs([ConfigResource("topic", "keys", set_config=settings)]))
+
+
+@pytest.mark.parametrize(
+    "configure", [created_compact, given_limits, made_compact, deletion_removed, replaced]
+)
+def test_a_compacted_topic_is_never_deleted_by_time_or_size(
+    penstock_kafka: KafkaServer, configure: Callable[[AdminClient], None]
+) -> None:
+    admin = AdminClient({"bootstrap.servers": penstock_kafka.address})
+    configure(admin)
+    producer = Producer({"bootstrap.servers": penstock_kafka.address, "linger.ms": 0})
+    for number in range(30):
+        producer.produce("keys", b"x" * 1000, key=str(number))
+        assert producer.flush(20) == 0
+
+    penstock_kafka.advance("30d")
+
+    told = configs(admin, "keys")
+    assert told["cleanup.policy"] == "compact"
+    assert {name: told[name] for name in LIMITS} == LIMITS
+    assert len(penstock_kafka.run(penstock_kafka.broker.read("keys", limit=100))) == 30
+
+
+def test_a_policy_of_which_nothing_is_left_keeps_everything(penstock_kafka: KafkaServer) -> None:
+    admin = AdminClient({"bootstrap.servers": penstock_kafka.address})
+    one(admin.create_topics([NewTopic("keys", 1, 1, config=LIMITS)]))
+    penstock_kafka.run(penstock_kafka.broker.publish("keys", b"x"))
+
+    altered(admin, ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SUBTRACT))
+    penstock_kafka.advance("30d")
+    assert configs(admin, "keys")["cleanup.policy"] == ""
+    assert len(penstock_kafka.run(penstock_kafka.broker.read("keys"))) == 1
+
+    altered(admin, ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.APPEND))
+    penstock_kafka.advance("1m")
+    assert configs(admin, "keys")["cleanup.policy"] == "delete"
+    assert penstock_kafka.run(penstock_kafka.broker.read("keys")) == []

@@ -1,7 +1,7 @@
 """A topic's settings by Kafka's names, in Kafka's units.
 
     retention.ms = 604800000        retention_ms          -1 is no limit
-    cleanup.policy = compact        compact, without retention
+    cleanup.policy = compact        compact; retention is stored, and applies only with compact,delete
     message.timestamp.type          fixed: there is one value, and setting another is refused
 
 ``CONFIGS`` is the one table.  What is not in it is refused by its name, so that nobody relies on what is
@@ -48,20 +48,17 @@ def _duration(name: str, text: str) -> str | None:
 
 
 def _policy(text: str) -> dict[str, Any]:
-    words = {word.strip() for word in text.split(",")}
+    words = {word.strip() for word in text.split(",")} - {""}
     if not words <= {"compact", "delete"}:
         raise InvalidValue(name="cleanup.policy", value=text, why="use delete, compact, or both")
-    options: dict[str, Any] = {"compact": "compact" in words}
-    if words == {"compact"}:
-        options |= {"retention": None, "retention_bytes": None}
-    return options
+    if words == {"compact", "delete"}:
+        return {"compact": True, "retention_applies": "always"}
+    return {"compact": "compact" in words, "retention_applies": "auto" if words else "never"}
 
 
 def _told_policy(settings: TopicSettings) -> str:
-    if not settings.compact:
-        return "delete"
-    deletes = settings.retention_ms is not None or settings.retention_bytes is not None
-    return "compact,delete" if deletes else "compact"
+    words = {"compact": settings.compact, "delete": settings.deletes}
+    return ",".join(word for word, holds in words.items() if holds)
 
 
 def _compression(text: str) -> dict[str, Any]:
@@ -147,9 +144,7 @@ def options_of(wanted: Mapping[str, str | None], defaults: TopicSettings) -> Top
             raise InvalidValue(name="config", value=name, why=f"there is no such setting; there are {known}")
         value = config.read(defaults) if text is None else text
         if config.write is not None:
-            # What was said by its own name counts more than what follows from the policy.
-            made = config.write(value)
-            options = {**made, **options} if name == "cleanup.policy" else {**options, **made}
+            options |= config.write(value)
         elif value != config.read(defaults):
             why = f"here it is {config.read(defaults)}, and stays"
             raise InvalidValue(name=name, value=value, why=why)

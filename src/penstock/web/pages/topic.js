@@ -46,7 +46,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
     return [
       heading(name, {
         before: [h("a", { href: "#/topics" }, "Topics"), " /"],
-        after: `${plural(topic.partitions.length, "partition")}, ${topic.settings.durability}, kept ${topic.settings.retention_ms === null ? "for ever" : `for ${spanMs(topic.settings.retention_ms)}`}${topic.settings.compact ? ", compacted" : ""}`,
+        after: `${plural(topic.partitions.length, "partition")}, ${topic.settings.durability}, kept ${keptFor(topic.settings)}${topic.settings.compact ? ", compacted" : ""}`,
         actions: button("Delete…", () => deleteTopic(name), { kind: "danger" }),
       }),
       tiles([
@@ -243,4 +243,10 @@ function deleteTopic(name) {
       return `The topic ${name} was deleted.`;
     },
   });
+}
+
+// A compacted topic keeps its keys whatever its retention is, unless it says "always".
+function keptFor({ retention_ms: limit, retention_applies: applies, compact }) {
+  const deletes = applies === "always" || (applies === "auto" && !compact);
+  return deletes && limit !== null ? `for ${spanMs(limit)}` : "for ever";
 }
