@@ -4,7 +4,7 @@ from penstock.errors.base import RequestError
 
 
 class HostNotAllowed(RequestError):
-    """The HTTP API was called by a name that it does not go by, on a server that asks nobody who they are.
+    """A request over HTTP names a host that this server does not go by, and the server asks for no login.
 
     Cause: a web page whose name was made to lead here; or the server has a name that it was not told.
     Do: call it by its address or as localhost, or put the name into ``http.hosts``; or turn on
@@ -19,7 +19,7 @@ class HostNotAllowed(RequestError):
 
 
 class OriginNotAllowed(RequestError):
-    """A browser has sent a request to the HTTP API for a page that may not use it.
+    """A browser has sent a request over HTTP for a page that may not use this server.
 
     Cause: a page of another origin; or something between browser and server changes the header ``Host``.
     Do: if the page is one of yours, put its origin into ``http.cors_origins``.

@@ -20,6 +20,7 @@ import logging
 from typing import Final, cast
 
 from penstock.errors import Overloaded, PenstockError
+from penstock.frontends.foreign import is_binary, spoken
 from penstock.frontends.listener import Connections
 
 # How long a client may take to read the last of what it was sent; then the connection is cut.
@@ -32,6 +33,14 @@ class LineTooLong(Exception):  # noqa: N818 - it reads better, and never leaves 
     """There is no end of line within the limit; each front end says so in its own words."""
 
 
+class NotLines(Exception):  # noqa: N818 - the same.
+    """The connection begins with something that is no line of text."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(spoken(data))
+        self.spoken = spoken(data)
+
+
 class LineConnection(asyncio.Protocol):
     """One connection, between its transport and its task."""
 
@@ -41,6 +50,7 @@ class LineConnection(asyncio.Protocol):
         self._write_buffer_bytes_max = write_buffer_bytes_max
         self._buffer = bytearray()
         self._looked = 0  # Bytes of the buffer that are known to have no end of line.
+        self._begun = False  # Something has arrived, and it may be lines.
         self._ended = False  # No more input: the client has closed its side, or the server drains.
         self._reading = True  # False while the transport is told to wait.
         self._leaving = False  # All is said; the rest of the input is read and dropped.
@@ -108,6 +118,10 @@ class LineConnection(asyncio.Protocol):
 
     def _take(self) -> bytes | None:
         """The next line, if all of it has arrived."""
+        if not self._begun and self._buffer:
+            self._begun = True
+            if is_binary(bytes(self._buffer[:1])):
+                raise NotLines(bytes(self._buffer))
         end = self._buffer.find(b"\n", self._looked)
         if max(end, len(self._buffer) if end < 0 else 0) > self._line_bytes_max:
             raise LineTooLong

@@ -122,7 +122,9 @@ class Server:
         makers: dict[str, Callable[[], Listener]] = {
             "native": lambda: NativeListener(broker, limits, connections, doors),
             "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
-            "status": lambda: StatusListener(broker, limits, connections, doors),
+            "status": lambda: StatusListener(
+                broker, limits, connections, doors, self.config.http, listening(self.config, "status")
+            ),
             "http": lambda: http_listener(broker, limits, connections, doors, self.config),
             "kafka": lambda: KafkaListener(
                 broker, limits, connections, doors, self.config.kafka, defaults=self.config.topic
@@ -254,8 +256,13 @@ def http_listener(
     """The HTTP API, whose framework is imported only where it is on."""
     from penstock.frontends.http.server import HttpListener
 
-    host, _ = address("http", config.listen.http) or (LOCALHOST, 0)
-    return HttpListener(broker, limits, connections, doors, config.http, host)
+    return HttpListener(broker, limits, connections, doors, config.http, listening(config, "http"))
+
+
+def listening(config: ServerConfig, name: str) -> str:
+    """The host that a listener was told to listen on, which is a name of this server."""
+    host, _ = address(name, getattr(config.listen, name)) or (LOCALHOST, 0)
+    return host
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

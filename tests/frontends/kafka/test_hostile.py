@@ -43,7 +43,7 @@ def head(key: int, version: int) -> bytes:
 @pytest.mark.parametrize(
     "data",
     [
-        b"GET / HTTP/1.1\r\n\r\n",
+        b"PING\n",
         struct.pack(">i", -1),
         struct.pack(">i", 1 << 30),
         framed(b""),

@@ -98,7 +98,7 @@ async def test_connections_of_all_listeners_are_counted(door: Door) -> None:
 
 
 async def test_the_answer_is_http_to_the_letter(door: Door) -> None:
-    answer = await door.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await door.ask(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
     body = b'{"queues":{},"active_connections":1}\n'
     assert (

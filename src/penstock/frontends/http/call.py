@@ -20,11 +20,11 @@ from penstock.broker.operations import LocalOperations
 from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.http.consumers import Consumers
-from penstock.frontends.http.origins import Origins
 from penstock.frontends.http.receipts import Receipts
 from penstock.frontends.http.reports import Reports
 from penstock.frontends.http.stays import Lost, Stay
 from penstock.frontends.http.watch import Watch
+from penstock.frontends.origins import Origins
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
 

@@ -30,12 +30,12 @@ from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, Reque
 from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import Shared
-from penstock.frontends.http.origins import Origins
 from penstock.frontends.http.problems import whole_response
 from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake, quiet
 from penstock.frontends.http.stays import Lost
 from penstock.frontends.http.writes import JoinedWrites
 from penstock.frontends.listener import Connections
+from penstock.frontends.origins import Origins
 from penstock.frontends.security.doors import Doors
 
 KEEP_ALIVE_S: Final = (

@@ -18,12 +18,12 @@ are not complete (of all connections), bytes that the client has not read.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol, cast
 
 from penstock.errors import Closed, Overloaded, PenstockError, ProtocolViolation
+from penstock.frontends.foreign import http_refusal, is_http, spoken
 from penstock.frontends.kafka.call import Api, Call, Later
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import Session
@@ -39,10 +39,9 @@ from penstock.wire.kafka.frames import (
     response_frame,
 )
 
+KEY_END: Final = LENGTH_BYTES + 2  # Where the key of the first request ends.
 WAITING_MAX: Final = 1000  # Requests of one connection that were read and have not begun.
 JOIN_BYTES_MAX: Final = 64 * 1024  # More than that is not copied together to save a system call.
-
-logger = logging.getLogger("penstock")
 
 
 class Host(Protocol):
@@ -67,6 +66,10 @@ class Host(Protocol):
         """Count it out."""
         ...
 
+    def refused(self, peer: str, error: PenstockError) -> None:
+        """A connection was refused, or ended because of what it sent."""
+        ...
+
 
 class Connection(asyncio.Protocol):
     """The protocol object of one connection."""
@@ -89,6 +92,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._flush_coming = False
         self._working = False  # Begin is on the stack: an answer at once does not call it again.
+        self._heard = False  # Something has arrived.
         self._reading = True
         self._writable = True
         self._draining = False
@@ -107,12 +111,16 @@ class Connection(asyncio.Protocol):
         try:
             self._host.enter(self)
         except PenstockError as error:  # Kafka has no words for it before a request.
-            logger.info("connection of %s refused: %s", session.address, error)
+            self._host.refused(str(session.address), error)
             self.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._ending:
             return
+        if not self._heard:
+            self._heard = True
+            if self._refuse_foreign(data):
+                return
         host, splitter = self._host, self._splitter
         before = splitter.buffered
         frames = splitter.feed(data)
@@ -126,6 +134,16 @@ class Connection(asyncio.Protocol):
             self._refuse(Overloaded(what="bytes of unfinished requests", limit=host.half_frame_bytes_max))
         elif frames:
             self._work()
+
+    def _refuse_foreign(self, data: bytes) -> bool:
+        """End a connection that begins as another protocol; what looks like a length may be far from one."""
+        if is_http(data):
+            if self._transport is not None:
+                self._transport.write(http_refusal("Kafka"))
+        elif len(data) < KEY_END or int.from_bytes(data[LENGTH_BYTES:KEY_END], "big") in self.apis:
+            return False
+        self._refuse(ProtocolViolation(why=f"this port speaks Kafka's, and this looks like {spoken(data)}"))
+        return True
 
     def eof_received(self) -> bool:
         return False
@@ -367,7 +385,7 @@ class Connection(asyncio.Protocol):
         self._splitter.limit = self._host.frame_bytes_max
 
     def _refuse(self, error: PenstockError) -> None:
-        logger.info("connection of %s ended: %s", self.session.address, error)
+        self._host.refused(str(self.session.address), error)
         self.end()
 
     def _set_reading(self) -> None:

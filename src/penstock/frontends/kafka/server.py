@@ -13,12 +13,14 @@ from typing import Final
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.config import TopicSettings
+from penstock.errors import PenstockError
 from penstock.frontends.config import KafkaSettings, LimitSettings
 from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.kafka.call import Api
 from penstock.frontends.kafka.connection import Connection
 from penstock.frontends.kafka.session import Session, Shared
 from penstock.frontends.listener import Connections, Guests
+from penstock.frontends.refusals import Refusals
 from penstock.frontends.security.doors import Doors
 
 STRANGER_BYTES_MAX: Final = 64 * 1024  # Of a frame before the login; a password is short.
@@ -54,6 +56,7 @@ class KafkaListener:
         self.half_frame_bytes = 0
         self.half_frame_bytes_max = limits.publish_bytes_max
         self.guests: Guests[Connection] = Guests(connections)
+        self._refusals = Refusals("kafka")
 
     # The server's calls.
 
@@ -64,6 +67,7 @@ class KafkaListener:
     async def drain(self) -> None:
         """Answer what was read, and close every connection."""
         await self.guests.drain()
+        self._refusals.close()
         self.shared.shares.close()
 
     def hurry(self) -> None:
@@ -74,6 +78,7 @@ class KafkaListener:
     def abort(self) -> None:
         """Close at once whatever is still open."""
         self.guests.abort()
+        self._refusals.close()
 
     # A connection's calls.
 
@@ -91,6 +96,10 @@ class KafkaListener:
         """Count it out."""
         self.shared.shares.lost(connection.session)
         self.guests.leave(connection)
+
+    def refused(self, peer: str, error: PenstockError) -> None:
+        """A connection was refused, or ended because of what it sent."""
+        self._refusals.note(peer, error)
 
     def _end_stranger(self, connection: Connection) -> None:
         if not connection.session.known:

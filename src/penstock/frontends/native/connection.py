@@ -23,7 +23,6 @@ its answers first.
 """
 
 import asyncio
-import logging
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -38,8 +37,6 @@ LINGER_MS: Final = 200  # A round trip, or a few.
 LINGERS_MAX: Final = 25  # Then a client that does not read its last words has had five seconds.
 
 JOIN_BYTES_MAX: Final = 64 * 1024  # More than that is not copied together to save a system call.
-
-logger = logging.getLogger("penstock")
 
 
 class Speaker(Protocol):
@@ -92,8 +89,12 @@ class Host(Protocol):
         """Who answers a connection that begins with this opcode."""
         ...
 
-    def unknown(self, opcode: int) -> bytes:
-        """The answer if nobody does."""
+    def unknown(self, data: bytes) -> bytes:
+        """The answer to a connection that begins with these bytes, if nobody does."""
+        ...
+
+    def refused(self, peer: str, error: PenstockError) -> None:
+        """A connection was refused."""
         ...
 
     def refusal(self, error: PenstockError) -> bytes:
@@ -145,7 +146,7 @@ class Connection(asyncio.Protocol):
         if self._speaker is None:
             self._speaker = self._host.speaker(data[0], self)
             if self._speaker is None:
-                self.end(self._host.unknown(data[0]))
+                self.end(self._host.unknown(data))
                 return
         splitter = self._splitter
         before = splitter.buffered
@@ -358,7 +359,7 @@ class Connection(asyncio.Protocol):
         limit = self._host.half_frame_bytes_max
         error = self._splitter.refusal or Overloaded(what="bytes of unfinished requests", limit=limit)
         self._forget_half_frame()
-        logger.info("connection of %s refused: %s", self.peer, error)
+        self._host.refused(self.peer, error)
         self.end(self._speaker.refusal(error))
 
     def _forget_half_frame(self) -> None:

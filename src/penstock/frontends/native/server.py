@@ -15,11 +15,13 @@ from typing import Final
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.config import LimitSettings
+from penstock.frontends.foreign import http_refusal, is_http
 from penstock.frontends.listener import Connections, Guests
 from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.connection import Connection, Speaker
 from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
 from penstock.frontends.native.session import Session, Shared
+from penstock.frontends.refusals import Refusals
 from penstock.frontends.security.doors import Doors
 from penstock.wire import native
 from penstock.wire.native_bodies import error_frame
@@ -57,6 +59,7 @@ class NativeListener:
         )
         self.kqueue = KQueueShared(broker, self._doors)
         self.guests: Guests[Connection] = Guests(connections)
+        self._refusals = Refusals("native")
 
     # The server's calls.
 
@@ -67,11 +70,13 @@ class NativeListener:
     async def drain(self) -> None:
         """Answer what was read, close every connection, give back what consumers hold."""
         await self.guests.drain()
+        self._refusals.close()
         self.shared.lobby.close_all()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
         self.guests.abort()
+        self._refusals.close()
         self.shared.lobby.close_all()
 
     # A connection's calls.
@@ -95,12 +100,19 @@ class NativeListener:
             return KQueueSession(connection, self.kqueue)
         return None
 
-    def unknown(self, opcode: int) -> bytes:
-        """The answer if nobody does."""
+    def unknown(self, data: bytes) -> bytes:
+        """The answer to a connection that begins with these bytes, if nobody does."""
+        opcode = data[0]
+        if is_http(data):
+            return http_refusal("native")
         if opcode in COMMANDS:
             refusal = Unauthenticated(why="this server asks for a login, which KQueue's protocol has not")
             return f"ERR {refusal}\n".encode()
         return f"{unknown_command(opcode)}\n".encode()
+
+    def refused(self, peer: str, error: PenstockError) -> None:
+        """A connection was refused."""
+        self._refusals.note(peer, error)
 
     def _end_stranger(self, connection: Connection) -> None:
         if not connection.known:

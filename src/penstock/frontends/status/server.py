@@ -6,6 +6,7 @@ A queue is ``<topic>-<partition>``; its number is what waits for the slowest
 group, or all that is stored if no group has come yet.  Connections are those
 of all listeners, this one included.
 
+Which hosts and origins it answers is decided as for the HTTP API (``origins.py``).
 A server that asks for keys answers to one: ``Authorization: Bearer pk_...``; and
 tells of the topics that it may see.
 
@@ -23,17 +24,21 @@ import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import PenstockError
-from penstock.frontends.config import LimitSettings
-from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
+from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
+from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines
 from penstock.frontends.listener import Connections
+from penstock.frontends.origins import Origins
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import Credentials, Identity
 
 PATH: Final = "/metrics"
-# What a refused login is in HTTP.
+DEFAULTS: Final = HttpSettings()
+# What a refused request is in HTTP.
 STATUSES: Final = {
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "HOST_NOT_ALLOWED": HTTPStatus.MISDIRECTED_REQUEST,
+    "ORIGIN_NOT_ALLOWED": HTTPStatus.FORBIDDEN,
     "QUOTA_EXCEEDED": HTTPStatus.TOO_MANY_REQUESTS,
 }
 
@@ -56,11 +61,14 @@ class StatusListener(LineListener):
         limits: LimitSettings,
         connections: Connections,
         doors: Doors | None = None,
+        settings: HttpSettings = DEFAULTS,
+        host: str = LOCALHOST,
     ) -> None:
         super().__init__(connections)
         self._broker = broker
         self._limits = limits
         self._doors = doors or Doors(broker)
+        self._origins = Origins(settings, host, authentication=self._doors.required)
 
     def connect(self) -> LineConnection:
         """The protocol of a new connection."""
@@ -74,9 +82,11 @@ class StatusListener(LineListener):
         """Answer one request."""
         try:
             async with asyncio.timeout(self._limits.status_timeout_ms / 1000):
-                shown = await self._read_head(connection)
-            if shown is None:
+                headers = await self._read_head(connection)
+            if headers is None:
                 return
+            self._origins.check(headers, looks=True)
+            shown = Credentials.of_header(headers.get(b"authorization", b"").decode("latin-1"))
             identity = await self._doors.login(shown, connection.address)
             answer = response(HTTPStatus.OK, self._metrics(identity))
         except TimeoutError:
@@ -84,32 +94,34 @@ class StatusListener(LineListener):
         except LineTooLong:
             words = f"the head of a request has at most {self._limits.status_head_bytes_max} bytes"
             answer = response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, {"error": words})
+        except NotLines as other:
+            words = f"this port speaks HTTP; what you sent looks like {other.spoken}"
+            answer = response(HTTPStatus.BAD_REQUEST, {"error": words})
         except BadRequest as refusal:
             answer = response(refusal.status, {"error": str(refusal)}, body=refusal.body)
         except PenstockError as error:
             answer = response(STATUSES.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE), {"error": str(error)})
         await connection.last_words(answer)
 
-    async def _read_head(self, connection: LineConnection) -> Credentials | None:
-        """What the client of a request that may be answered shows; None if it says nothing."""
+    async def _read_head(self, connection: LineConnection) -> dict[bytes, bytes] | None:
+        """The headers of a request that may be answered, by their names; None if there is no request."""
         first = await connection.read_line()
         if first is None:
             return None
         size = len(first)
-        shown = Credentials()
+        headers: dict[bytes, bytes] = {}
         while line := await connection.read_line():
             size += len(line)
             if size > self._limits.status_head_bytes_max:
                 raise LineTooLong
             if b":" not in line:
                 raise BadRequest(HTTPStatus.BAD_REQUEST, "a header is 'Name: value'")
-            name, _, value = line.decode("latin-1").partition(":")
-            if name.lower() == "authorization":
-                shown = Credentials.of_header(value)
+            name, _, value = line.partition(b":")
+            headers[name.lower()] = value.strip()
         if line is None:
             raise BadRequest(HTTPStatus.BAD_REQUEST, "the head of a request ends with an empty line")
         check_request(first)
-        return shown
+        return headers
 
     def _metrics(self, identity: Identity) -> dict[str, Any]:
         found: list[dict[tuple[str, int], int]] = []

@@ -27,6 +27,7 @@ from penstock.aio import AsyncConsumer, AsyncReceivedMessage
 from penstock.api.aio import AsyncBroker
 from penstock.config import TopicSettings
 from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicExists, TopicNotFound
+from penstock.frontends.foreign import is_http
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.text import errors
@@ -43,6 +44,10 @@ _SHOWN: Final = {b"\r": rb"\r", b"\n": rb"\n"}
 
 class Refused(Exception):  # noqa: N818 - it reads better, and never leaves this package.
     """The command cannot be done; its text is what follows ERR."""
+
+
+class NotThisProtocol(Exception):  # noqa: N818 - the same.
+    """The line is part of an HTTP request, so the connection must end."""
 
 
 class Session:
@@ -238,6 +243,8 @@ async def answer(session: Session, line: bytes) -> bytes:
         name, rest = split_command(line)
         command = COMMANDS.get(name)
         if command is None:
+            if is_http(line.lstrip()):
+                raise NotThisProtocol
             raise Refused(errors.UNKNOWN_COMMAND)
         words = split_words(name, command, rest)
         return f"OK {await command.do(session, words)}\n".encode()

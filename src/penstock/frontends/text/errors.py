@@ -23,6 +23,11 @@ UNAUTHENTICATED: Final = WORDS["UNAUTHENTICATED"]
 FAULT: Final = "Internal error; the server's log says more"
 
 
+def not_lines(spoken: str) -> str:
+    """Why a connection is ended that begins with something else than a line."""
+    return f"This port speaks the text protocol, in lines; what you sent looks like {spoken}"
+
+
 def words(error: PenstockError) -> str:
     """The error on one line."""
     return WORDS.get(error.code) or " ".join(str(error).split())

@@ -19,12 +19,13 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config import TopicSettings
 from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
-from penstock.frontends.lines import LineConnection, LineListener, LineTooLong
+from penstock.frontends.foreign import http_refusal
+from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.text import errors
-from penstock.frontends.text.commands import Refused, Session, answer, is_publish
+from penstock.frontends.text.commands import NotThisProtocol, Refused, Session, answer, is_publish
 
 TOGETHER_MAX: Final = 64  # Lines that are taken at a time, if so many have arrived.
 PUSH_MESSAGES: Final = 16  # Taken at a time for a client that reads; all it costs if it stops reading.
@@ -108,12 +109,20 @@ class TextListener(LineListener):
                 words = f"ERR Line too long: more than {limit} bytes (limits.text_line_bytes_max)\n"
                 await connection.last_words(words.encode())
                 return
+            except NotLines as other:
+                await connection.last_words(f"ERR {errors.not_lines(other.spoken)}\n".encode())
+                return
             if not lines:
                 return
             for publishing, some in groupby(lines, key=is_publish):
                 for together in [list(some)] if publishing else ([line] for line in some):
-                    if not session.ended:
+                    if session.ended:
+                        return
+                    try:
                         await self._answer(connection, session, together)
+                    except NotThisProtocol:  # Nothing behind it is looked at; a web page may have sent it.
+                        await connection.last_words(http_refusal("text"))
+                        return
 
     async def _answer(self, connection: LineConnection, session: Session, lines: list[bytes]) -> None:
         """Answer lines that may be done together: one, or publishes, which share a wait for the disk."""

@@ -10,16 +10,13 @@ about the page is looked at; of this, programs say the host alone:
     Origin,         the page is one of this server, or its origin is in ``http.cors_origins``.
     Sec-Fetch-Site  Without an origin (a link, an image) a request may look, and not take anything.
 
-CORS itself, which lets pages of those origins read the answers, is Starlette's; it is not on the
-way of a request where no origin is set.
+The HTTP API and the status page both ask this module.  CORS itself, which lets pages of those origins read
+the answers, is Starlette's (``http/cors.py``).
 """
 
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
-
-from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
 
 from penstock.errors import HostNotAllowed, OriginNotAllowed
 from penstock.frontends.config import HttpSettings
@@ -29,9 +26,6 @@ LOCAL: Final = "localhost"
 OWN: Final = (b"same-origin", b"none")  # Sites: a page of this server; somebody has typed the address.
 KNOWN_MAX: Final = 1000  # Hosts that are remembered as allowed.
 SHOWN_LENGTH_MAX: Final = 200  # Of what somebody sent, in an error.
-METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-HEADERS: Final = ("authorization", "content-type", "idempotency-key", "traceparent", "tracestate")
-EXPOSED: Final = ("retry-after", "www-authenticate", "allow")
 
 
 class Origins:
@@ -65,19 +59,6 @@ class Origins:
             raise HostNotAllowed(host=_shown(host))
         if len(self._known) < KNOWN_MAX:
             self._known.add(host)
-
-
-def with_cors(app: ASGIApp, origins: Origins) -> ASGIApp:
-    """The application, such that pages of other origins can read its answers, if there are any."""
-    if not origins.cors:
-        return app
-    return CORSMiddleware(
-        app,
-        allow_origins=origins.cors,
-        allow_methods=METHODS,
-        allow_headers=HEADERS,
-        expose_headers=EXPOSED,
-    )
 
 
 def host_name(host: bytes) -> str:

@@ -1,0 +1,25 @@
+"""CORS: what lets the pages of other origins read the answers; which origins these are, ``Origins`` knows."""
+
+from typing import Final
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from penstock.frontends.origins import Origins
+
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+HEADERS: Final = ("authorization", "content-type", "idempotency-key", "traceparent", "tracestate")
+EXPOSED: Final = ("retry-after", "www-authenticate", "allow")
+
+
+def with_cors(app: ASGIApp, origins: Origins) -> ASGIApp:
+    """The application, such that pages of other origins can read its answers, if there are any."""
+    if not origins.cors:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=origins.cors,
+        allow_methods=METHODS,
+        allow_headers=HEADERS,
+        expose_headers=EXPOSED,
+    )
