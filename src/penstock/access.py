@@ -1,8 +1,9 @@
-"""Who may do what: roles, grants, quotas, and what is told of API keys and users.
+"""Who may do what: roles, grants, ACLs, quotas, and the public facts of API keys and users.
 
     a key or a user
       grants   a role on topics and groups, each by its name or as "prefix*"
-      quota    how much of it
+      ACLs     single operations that Kafka's admin clients allow or deny
+      quota    limits on rates and connections
 
     role        describe   read   publish   consume   admin
     reader         x        x
@@ -10,13 +11,18 @@
     consumer       x        x                  x
     admin          x        x        x         x        x
 
-Plain values.  The broker keeps them (``broker/access.py``), the front ends hold
-everybody to them (``frontends/security``).
+``Permissions`` decides by both.  A request is allowed if one grant covers all of it,
+or if ACLs allow an operation on each resource that it touches (``requirements``), and
+if no ACL denies it.  An admin of all topics is what Kafka calls a super user: ACLs do
+not apply to it, so nobody can lock the last admin out.
+
+Plain values and pure functions.  The broker stores them (``broker/access.py``), the
+front ends enforce them (``frontends/security``).
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -74,6 +80,219 @@ def matches(patterns: Sequence[str], name: str) -> bool:
     """Whether one of the patterns is the name, or the beginning of it with a * behind."""
     return any(
         name.startswith(pattern[:-1]) if pattern.endswith(ANY) else name == pattern for pattern in patterns
+    )
+
+
+Resource = Literal["topic", "group", "cluster", "transactional_id"]
+Operation = Literal[
+    "all", "read", "write", "create", "delete", "alter", "describe",
+    "cluster_action", "describe_configs", "alter_configs", "idempotent_write",
+]  # fmt: skip
+
+THE_CLUSTER: Final = "kafka-cluster"  # The only name that the resource "cluster" has.
+EVERY_USER: Final = "User:*"
+ACLS_MAX: Final = 10_000  # All of them are in one file, which is written as a whole.
+PRINCIPAL_LENGTH_MAX: Final = 300
+ACL_NAME_LENGTH_MAX: Final = 249  # Kafka's limit for topics; ours is lower.
+CLUSTER_NAMES: Final = ((THE_CLUSTER, False), (ANY, False))
+
+OPERATIONS: Final[Mapping[Resource, frozenset[Operation]]] = {
+    "topic": frozenset(
+        {"all", "read", "write", "create", "delete", "alter", "describe", "describe_configs", "alter_configs"}
+    ),
+    "group": frozenset({"all", "read", "delete", "describe", "describe_configs", "alter_configs"}),
+    "cluster": frozenset(
+        {
+            "all", "create", "alter", "describe", "cluster_action", "describe_configs", "alter_configs",
+            "idempotent_write",
+        }
+    ),
+    "transactional_id": frozenset({"all", "write", "describe"}),
+}  # fmt: skip
+# To allow one of these also allows to look.
+IMPLIED: Final[Mapping[Operation, frozenset[Operation]]] = {
+    "describe": frozenset({"read", "write", "delete", "alter"}),
+    "describe_configs": frozenset({"alter_configs"}),
+}
+
+
+class Acl(msgspec.Struct, frozen=True):
+    """One of Kafka's access control entries: whom it concerns, on what, and which operation."""
+
+    principal: str  # User:<name>, Key:<id>, or User:* for everybody who logs in.
+    resource: Resource
+    name: str
+    prefixed: bool  # On all resources whose name begins like this; otherwise "*" stands for all.
+    operation: Operation
+    allow: bool = True
+
+    def __post_init__(self) -> None:
+        kind, colon, who = self.principal.partition(":")
+        if not colon or not who or kind not in ("User", "Key") or len(self.principal) > PRINCIPAL_LENGTH_MAX:
+            why = "write User:<name>, User:* or Key:<id>"
+            raise InvalidValue(name="principal", value=self.principal, why=why)
+        if self.operation not in OPERATIONS[self.resource]:
+            known = ", ".join(sorted(OPERATIONS[self.resource]))
+            why = f"operations on a {self.resource} are {known}"
+            raise InvalidValue(name="operation", value=self.operation, why=why)
+        if not 0 < len(self.name) <= ACL_NAME_LENGTH_MAX or (self.prefixed and self.name == ANY):
+            why = f"it is a name or a prefix of 1 to {ACL_NAME_LENGTH_MAX} characters, or a literal * for all"
+            raise InvalidValue(name="resource name", value=self.name, why=why)
+        if self.resource == "cluster" and (self.name, self.prefixed) not in CLUSTER_NAMES:
+            raise InvalidValue(name="resource name", value=self.name, why=f"the cluster is {THE_CLUSTER}")
+
+    def names(self, resource: Resource, name: str) -> bool:
+        """Whether it is on that resource."""
+        if self.resource != resource:
+            return False
+        return name.startswith(self.name) if self.prefixed else self.name in (ANY, name)
+
+    def covers(self, operation: Operation) -> bool:
+        """Whether what it allows, or denies, includes that operation."""
+        if self.operation in ("all", operation):
+            return True
+        return self.allow and self.operation in IMPLIED.get(operation, ())
+
+
+# What a role gives on topics, and on groups.
+ROLE_OPERATIONS: Final[Mapping[str, tuple[Operation, Operation]]] = {
+    "reader": ("read", "describe"),
+    "producer": ("write", "describe"),
+    "consumer": ("read", "read"),
+    "admin": ("all", "all"),
+}
+
+
+def acls_of(principal: str, grants: Iterable[Grant]) -> list[Acl]:
+    """The ACLs that come to the same as grants.
+
+    A grant is on its topics *and* its groups, which ACLs cannot express: ``consumer:orders:billing`` and
+    ``consumer:bills:audit`` give the same four ACLs as two grants with the groups exchanged.
+    """
+    found: dict[Acl, None] = {}
+    for grant in grants:
+        on_topics, on_groups = ROLE_OPERATIONS[grant.role]
+        places: tuple[tuple[Resource, Sequence[str], Operation], ...] = (
+            ("topic", grant.topics, on_topics),
+            ("group", grant.groups, on_groups),
+        )
+        for resource, patterns, operation in places:
+            for pattern in patterns:
+                prefixed = pattern != ANY and pattern.endswith(ANY)
+                name = pattern[:-1] if prefixed else pattern
+                found[Acl(principal, resource, name, prefixed, operation)] = None
+        if grant.allows("admin", None):
+            found[Acl(principal, "cluster", THE_CLUSTER, False, "all")] = None
+    # An operation on what the same principal may do everything with is not listed beside that.
+    everything = {acl for acl in found if acl.operation == "all"}
+    return [
+        acl
+        for acl in found
+        if acl in everything or msgspec.structs.replace(acl, operation="all") not in everything
+    ]
+
+
+class Requirement(NamedTuple):
+    """A resource, and the operations of which any one is enough."""
+
+    resource: Resource
+    name: str
+    operations: tuple[Operation, ...]
+
+
+ON_TOPIC: Final[Mapping[Action, tuple[Operation, ...]]] = {
+    "describe": ("describe",),
+    "read": ("read",),
+    "publish": ("write",),
+    "consume": ("read",),
+    "admin": ("alter", "alter_configs"),
+}
+ON_GROUP: Final[Mapping[Action, tuple[Operation, ...]]] = {
+    "describe": ("describe",),
+    "read": ("read",),
+    "publish": ("read",),
+    "consume": ("read",),
+    "admin": ("alter_configs",),
+}
+
+
+def requirements(
+    action: Action, topic: str | None, group: str | None, operation: Operation | None
+) -> Iterator[Requirement]:
+    """What ACLs must allow; ``operation`` replaces the usual one on the most specific resource.
+
+    Nothing, for an action other than ``admin`` that is about no topic and no group in particular.
+    """
+    special = None if operation is None else (operation,)
+    if topic is not None:
+        usual = ON_TOPIC[action]
+        yield Requirement("topic", topic, usual if special is None or group is not None else special)
+    if group is not None:
+        yield Requirement("group", group, special or ON_GROUP[action])
+    if topic is None and group is None and (special or action == "admin"):
+        yield Requirement("cluster", THE_CLUSTER, special or ("alter",))
+
+
+class Permissions:
+    """What one identity may do, by its grants and by the ACLs that concern it."""
+
+    def __init__(self, grants: Iterable[Grant] = (), acls: Iterable[Acl] = ()) -> None:
+        self.grants = tuple(grants)
+        self.super_user = any(grant.allows("admin", None) for grant in self.grants)
+        listed = () if self.super_user else tuple(acls)
+        self._allowing = [acl for acl in listed if acl.allow]
+        self._denying = [acl for acl in listed if not acl.allow]
+
+    def allows(
+        self,
+        action: Action,
+        topic: str | None,
+        group: str | None = None,
+        operation: Operation | None = None,
+    ) -> bool:
+        """Whether it may; None stands for no topic, or no group, in particular."""
+        granted = any(grant.allows(action, topic, group) for grant in self.grants)
+        if not (self._allowing or self._denying):
+            return granted
+        needed = list(requirements(action, topic, group, operation))
+        if any(self._denied(one) for one in needed):
+            return False
+        if granted:
+            return True
+        return all(map(self._allowed, needed)) if needed else self._allows_some(action)
+
+    def on_transactional_id(self, name: str, operation: Operation) -> bool | None:
+        """What ACLs say of a transactional id: allowed, denied, or nothing."""
+        wanted = Requirement("transactional_id", name, (operation,))
+        if self._denied(wanted):
+            return False
+        return True if self._allowed(wanted) else None
+
+    def _allowed(self, wanted: Requirement) -> bool:
+        if wanted.resource == "topic" and "create" in wanted.operations:
+            on_cluster = Requirement("cluster", THE_CLUSTER, ("create",))
+            return _is_covered(self._allowing, wanted) or _is_covered(self._allowing, on_cluster)
+        return _is_covered(self._allowing, wanted)
+
+    def _denied(self, wanted: Requirement) -> bool:
+        return bool(self._denying) and all(
+            _is_covered(self._denying, wanted._replace(operations=(one,))) for one in wanted.operations
+        )
+
+    def _allows_some(self, action: Action) -> bool:
+        """Whether it may do this with anything at all; Kafka asks the same of idempotent producers."""
+        if action == "describe":
+            return bool(self._allowing)
+        return any(
+            (acl.resource == "topic" and acl.covers(ON_TOPIC[action][0]))
+            or (action == "publish" and acl.resource == "cluster" and acl.covers("idempotent_write"))
+            for acl in self._allowing
+        )
+
+
+def _is_covered(acls: Iterable[Acl], wanted: Requirement) -> bool:
+    return any(
+        acl.names(wanted.resource, wanted.name) and any(map(acl.covers, wanted.operations)) for acl in acls
     )
 
 

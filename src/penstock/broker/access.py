@@ -1,7 +1,8 @@
-"""The API keys and users of one broker.
+"""The API keys, users and ACLs of one broker.
 
     data/access.json     who there is, what each may do, and a salted scrypt hash of each secret; of a
-                         password also what a login by SCRAM needs (``scram.py``), or only that
+                         password also what a login by SCRAM needs (``scram.py``), or only that; and ACLs,
+                         by principal: they may be there before the user is, and stay when it is deleted
 
 A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``;
 it is told once, when the key is made.  What is stored is a hash: whoever
@@ -26,7 +27,20 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo, grants_of, quota_of
+from penstock.access import (
+    ACLS_MAX,
+    EVERY_USER,
+    Acl,
+    Grant,
+    KeyInfo,
+    NewKey,
+    Permissions,
+    Quota,
+    UserInfo,
+    acls_of,
+    grants_of,
+    quota_of,
+)
 from penstock.broker.scram import HASHES, Scram
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State
@@ -101,6 +115,10 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
     keys: dict[str, StoredKey] = {}
     users: dict[str, StoredUser] = {}
+    acls: list[Acl] = []
+
+
+MARK: Final = "__acl"  # Among the names of grants in which version 0.1 kept ACLs; no topic is named so.
 
 
 class Access:
@@ -118,7 +136,7 @@ class Access:
         if not files.exists(self._path):
             return
         try:
-            self._book = unsealed(files.read_file(self._path), Book)
+            self._book = _with_acls(unsealed(files.read_file(self._path), Book))
         except (msgspec.MsgspecError, InvalidValue) as error:
             raise DirectoryUnusable(
                 directory=self._state.directory,
@@ -238,6 +256,42 @@ class Access:
         """A user, to check a password against."""
         return self._book.users.get(name)
 
+    # ACLs.
+
+    def acls(self) -> list[Acl]:
+        """All ACLs, in the order in which they were created."""
+        return self._book.acls
+
+    def create_acls(self, acls: list[Acl]) -> None:
+        """Add ACLs; those that exist are left as they are."""
+        new = [acl for acl in dict.fromkeys(acls) if acl not in set(self._book.acls)]
+        if len(self._book.acls) + len(new) > ACLS_MAX:
+            raise Overloaded(what="ACLs", limit=ACLS_MAX)
+        self._save_acls([*self._book.acls, *new], new)
+
+    def delete_acls(self, acls: list[Acl]) -> None:
+        """Remove ACLs."""
+        gone = set(acls)
+        self._save_acls([acl for acl in self._book.acls if acl not in gone], acls)
+
+    def permissions(self, stored: StoredKey | StoredUser) -> Permissions:
+        """What an identity may do now."""
+        concerned = (principal_of(stored), EVERY_USER)
+        acls = [acl for acl in self._book.acls if acl.principal in concerned]
+        return Permissions(stored.info.grants, acls)
+
+    def _save_acls(self, acls: list[Acl], changed: list[Acl]) -> None:
+        if acls == self._book.acls:
+            return
+        identities: list[StoredKey | StoredUser] = [*self._book.keys.values(), *self._book.users.values()]
+        before = [self.permissions(one) for one in identities]
+        self._save(acls=acls)
+        principals = {acl.principal for acl in changed}
+        for one, permissions in zip(identities, before, strict=True):
+            concerned = EVERY_USER in principals or principal_of(one) in principals
+            if concerned and not permissions.super_user:
+                self.changed(*_kind_and_name(one))
+
     def _known(self, name: Any) -> StoredUser:
         if name not in self._book.users:
             raise IdentityNotFound(kind="user", name=str(name))
@@ -259,6 +313,30 @@ class Access:
 
     def _now(self) -> int:
         return self._state.clock.wall_ms()
+
+
+def principal_of(stored: StoredKey | StoredUser) -> str:
+    """What Kafka calls a key or a user."""
+    kind, name = _kind_and_name(stored)
+    return f"{kind.capitalize()}:{name}"
+
+
+def _kind_and_name(stored: StoredKey | StoredUser) -> tuple[str, str]:
+    return ("key", stored.info.id) if isinstance(stored, StoredKey) else ("user", stored.info.name)
+
+
+def _with_acls(book: Book) -> Book:
+    """Turn the grants in which ACLs were kept before version 0.2 into ACLs."""
+    users, acls = dict(book.users), dict.fromkeys(book.acls)
+    for name, stored in book.users.items():
+        marked = [grant for grant in stored.info.grants if MARK in grant.topics]
+        if marked:
+            found = acls_of(principal_of(stored), marked)
+            acls |= dict.fromkeys(acl for acl in found if acl.name != MARK)
+            grants = [grant for grant in stored.info.grants if grant not in marked]
+            info = msgspec.structs.replace(stored.info, grants=grants)
+            users[name] = msgspec.structs.replace(stored, info=info)
+    return msgspec.structs.replace(book, users=users, acls=list(acls))
 
 
 def check_password(password: Any) -> None:

@@ -11,7 +11,7 @@ is made one, so that it runs under the lock like the others.
 from collections.abc import Callable
 from typing import Any
 
-from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.at_once import at_once
 from penstock.broker.consumers import BrokerConsumer
@@ -331,6 +331,21 @@ class LocalOperations(ProtocolOperations):
     def alter_user(self, name: str, grants: list[Grant], quota: Quota) -> None:
         """Change what a user may do."""
         self._core.access.alter_user(name, grants, quota)
+
+    @at_once
+    def acls(self) -> list[Acl]:
+        """The ACLs there are."""
+        return self._core.access.acls()
+
+    @at_once
+    def create_acls(self, acls: list[Acl]) -> None:
+        """Allow or deny operations."""
+        self._core.access.create_acls(acls)
+
+    @at_once
+    def delete_acls(self, acls: list[Acl]) -> None:
+        """Remove ACLs."""
+        self._core.access.delete_acls(acls)
 
     @at_once
     def set_scram(self, name: str, mechanism: str, scram: Scram) -> None:

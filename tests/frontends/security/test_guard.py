@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import frontends
-from penstock.access import ACTIONS, Grant, Quota
+from penstock.access import ACTIONS, Grant, Permissions, Quota
 from penstock.api.operations import Operations
 from penstock.broker.operations import LocalOperations
 from penstock.calls import CALLS
@@ -40,7 +40,8 @@ def guard(broker: TestBroker) -> Guard:
     """Makes what somebody with these grants gets."""
 
     def make(*grants: Grant, quota: Quota | None = None) -> Any:
-        identity = Identity(kind="user", name="anna", grants=grants, quota=quota or Quota())
+        permissions = Permissions(grants)
+        identity = Identity(kind="user", name="anna", permissions=permissions, quota=quota or Quota())
         local = broker._operations
         assert isinstance(local, LocalOperations)
         return GuardedOperations(identity, local, local.audit, broker.clock)

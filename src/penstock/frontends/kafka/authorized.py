@@ -1,48 +1,46 @@
-"""What whoever asks may do with something, as Kafka tells it: a bit for each operation.
+"""What a client may do with a resource, as Kafka reports it: a bit for each operation.
 
-Where nobody logs in, everybody may do everything."""
+On a server without logins everybody may do everything."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.access import Action
+from penstock.access import Action, Operation
+from penstock.frontends.kafka.acl_codes import OPERATION_CODES
 from penstock.frontends.kafka.call import Call
-
-# Kafka's numbers of operations.
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = range(3, 12)
-IDEMPOTENT_WRITE: Final = 12
 
 NOT_ASKED: Final = -(2**31)  # In place of the bits.
 
-Operations = Mapping[Action, tuple[int, ...]]  # What each of our actions lets somebody do.
+Operations = Mapping[Action, tuple[Operation, ...]]  # What each of our actions is for Kafka.
 
 ON_TOPIC: Final[Operations] = {
-    "describe": (DESCRIBE, DESCRIBE_CONFIGS),
-    "read": (READ,),
-    "publish": (WRITE,),
-    "admin": (CREATE, DELETE, ALTER, ALTER_CONFIGS),
+    "describe": ("describe", "describe_configs"),
+    "read": ("read",),
+    "publish": ("write",),
+    "admin": ("create", "delete", "alter", "alter_configs"),
 }
 ON_GROUP: Final[Operations] = {
-    "describe": (DESCRIBE, DESCRIBE_CONFIGS),
-    "consume": (READ, DELETE),
-    "admin": (ALTER_CONFIGS,),
+    "describe": ("describe", "describe_configs"),
+    "consume": ("read", "delete"),
+    "admin": ("alter_configs",),
 }
 ON_CLUSTER: Final[Operations] = {
-    "describe": (DESCRIBE, DESCRIBE_CONFIGS),
-    "publish": (IDEMPOTENT_WRITE,),
-    "admin": (CREATE, ALTER, ALTER_CONFIGS, CLUSTER_ACTION),
+    "describe": ("describe", "describe_configs"),
+    "publish": ("idempotent_write",),
+    "admin": ("create", "alter", "alter_configs", "cluster_action"),
 }
 
 
 def authorized(
     call: Call[Any], on: Operations, *, topic: str | None = None, group: str | None = None, asked: bool = True
 ) -> int:
-    """The bits; ``NOT_ASKED`` if nobody wants to know."""
+    """The bits, or ``NOT_ASKED``."""
     if not asked:
         return NOT_ASKED
-    grants = call.session.identity.grants
-    bits = 0
-    for action, operations in on.items():
-        if not call.shared.doors.required or any(grant.allows(action, topic, group) for grant in grants):
-            bits |= sum(1 << operation for operation in operations)
-    return bits
+    permissions = call.session.identity.permissions
+    return sum(
+        1 << OPERATION_CODES[operation]
+        for action, operations in on.items()
+        for operation in operations
+        if not call.shared.doors.required or permissions.allows(action, topic, group, operation)
+    )

@@ -1,12 +1,13 @@
 """Creating, growing and deleting topics: CreateTopics, DeleteTopics, CreatePartitions."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from penstock.broker.at_once import now
 from penstock.broker.partitions import Layout
 from penstock.config import TopicOptions
-from penstock.errors import InvalidValue, PenstockError, TopicExists, TopicNotFound
+from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.configs import told_configs
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -57,7 +58,14 @@ def _created(call: Call[CreateTopicsRequest], wanted: CreatableTopic, count: int
         if call.request.validate_only:
             return _could_be(call, wanted.name, options)
         now(call.operations.create_topic(wanted.name, options))
-        return _told(call, now(call.operations.layout(wanted.name)))
+        with suppress(Forbidden):  # Whoever may create it need not be allowed to describe it.
+            return _told(call, now(call.operations.layout(wanted.name)))
+        return CreatableTopicResult(
+            name=wanted.name,
+            error_message=None,
+            topic_config_error_code=Code.TOPIC_AUTHORIZATION_FAILED,
+            configs=None,
+        )
     except PenstockError as error:
         return CreatableTopicResult(name=wanted.name, error_code=_code(error), error_message=words_of(error))
 

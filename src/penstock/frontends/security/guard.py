@@ -69,8 +69,8 @@ class GuardedOperations:
         return guarded
 
     def may(self, action: Action, topic: str | None, group: str | None = None) -> bool:
-        """Whether one of the grants is enough."""
-        return any(grant.allows(action, topic, group) for grant in self.identity.grants)
+        """Whether grants and ACLs allow it."""
+        return self.identity.permissions.allows(action, topic, group)
 
     def permit(self, outputs: Outputs) -> None:
         """Refuse messages that go out with an ack, or through a producer, if they may not."""
@@ -111,7 +111,7 @@ class GuardedOperations:
         return of_topic if need.topic == 0 and need.group is None and not need.by_id else of_place
 
     def _check(self, name: str, need: Need, topic: Any, group: Any) -> None:
-        if self.may(need.action, topic, group):
+        if self.identity.permissions.allows(need.action, topic, group, need.operation):
             return
         refusal = self._refusal(name, need, topic, group)
         if need.act and self._refused < REFUSED_MAX:
@@ -159,13 +159,23 @@ class GuardedOperations:
         return led
 
     def _claiming(self, at: int, operation: Callable[..., Any]) -> Callable[..., Any]:
-        """Say who it is that uses a transactional id, and whether a grant names it, or is an admin's."""
+        """Say who uses a transactional id, and whether a grant or an ACL names it, or it is an admin."""
         who = " ".join(self.identity.id)
+        permissions = self.identity.permissions
 
         def claiming(*arguments: Any) -> Any:
-            takes = self.may("admin", None) or any(
-                ANY not in grant.groups and grant.allows("publish", None, arguments[at])
-                for grant in self.identity.grants
+            name = arguments[at]
+            by_acl = None if name is None else permissions.on_transactional_id(name, "write")
+            if by_acl is False:
+                on = f"transactional id {name}"
+                raise Forbidden(who=str(self.identity), operation="transactions", on=on, role="producer")
+            takes = (
+                by_acl is True
+                or self.may("admin", None)
+                or any(
+                    ANY not in grant.groups and grant.allows("publish", None, name)
+                    for grant in permissions.grants
+                )
             )
             return operation(*arguments, Claim(who, takes))
 

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.access import Grant, Quota
+from penstock.access import Permissions, Quota
 
 Kind = Literal["key", "user", "nobody"]
 
@@ -16,7 +16,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     kind: Kind
     name: str  # The id of a key, the name of a user.
     called: str = ""  # What a key is for.
-    grants: tuple[Grant, ...] = ()
+    permissions: Permissions = msgspec.field(default_factory=Permissions)
     quota: Quota = Quota()
 
     @property

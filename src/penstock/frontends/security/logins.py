@@ -79,7 +79,7 @@ class Logins:
             claim = _claim(told)
             stored = self._stored(claim)
             if claim[0] == "key" and self._remembered(claim, stored):
-                then(_identity(stored), None)
+                then(self._identity(stored), None)
                 return
             others = self._checking.get(self._ticket(claim))
             if others is not None:
@@ -91,7 +91,7 @@ class Logins:
             self._patience.begin(*subjects)
             if self._remembered(claim, stored):
                 self._patience.forgive(*subjects)
-                then(_identity(stored), None)
+                then(self._identity(stored), None)
                 return
             if stored is None and claim[0] == "key":  # Ids are random: that there is none tells nothing.
                 raise _refused(claim, address)
@@ -122,7 +122,7 @@ class Logins:
         if stored is None:  # Deleted in between.
             raise _refused(("user", login.user, ""), address)
         self._patience.forgive(*_subjects(("user", login.user, ""), stored, address))
-        return _identity(stored)
+        return self._identity(stored)
 
     def forget(self, kind: str, name: str) -> None:
         """It was changed, or is gone."""
@@ -151,7 +151,7 @@ class Logins:
             else:
                 self._fitted[claim[:2]] = ticket[2]
                 self._patience.forgive(*_subjects(claim, stored, address))
-                identity = _identity(stored)
+                identity = self._identity(stored)
             for each in self._checking.pop(ticket):
                 each(identity, error)
 
@@ -160,6 +160,14 @@ class Logins:
     def _stored(self, claim: Claim) -> StoredKey | StoredUser | None:
         kind, name, _ = claim
         return self._access.key(name) if kind == "key" else self._access.user(name)
+
+    def _identity(self, stored: StoredKey | StoredUser | None) -> Identity:
+        assert stored is not None
+        permissions, quota = self._access.permissions(stored), stored.info.quota
+        if isinstance(stored, StoredKey):
+            info = stored.info
+            return Identity(kind="key", name=info.id, called=info.name, permissions=permissions, quota=quota)
+        return Identity(kind="user", name=stored.info.name, permissions=permissions, quota=quota)
 
     def _remembered(self, claim: Claim, stored: StoredKey | StoredUser | None) -> bool:
         digest = self._fitted.get(claim[:2])
@@ -212,12 +220,3 @@ def _refused(claim: Claim, address: str) -> Unauthenticated:
         "the key is not valid, or was revoked" if kind == "key" else "the name or the password is not right"
     )
     return Unauthenticated(why=what)
-
-
-def _identity(stored: StoredKey | StoredUser | None) -> Identity:
-    assert stored is not None
-    info = stored.info
-    grants = tuple(info.grants)
-    if isinstance(stored, StoredKey):
-        return Identity(kind="key", name=stored.info.id, called=info.name, grants=grants, quota=info.quota)
-    return Identity(kind="user", name=info.name, grants=grants, quota=info.quota)

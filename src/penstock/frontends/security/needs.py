@@ -9,7 +9,7 @@ an admin, except the parts of a restore, whose beginning and end are enough.
 
 from typing import Any, Final, NamedTuple
 
-from penstock.access import Action, Role
+from penstock.access import Action, Operation, Role
 
 # The least role that has an action.
 ROLES: Final[dict[Action, Role]] = {
@@ -29,12 +29,14 @@ class Need(NamedTuple):
     group: int | None = None
     by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
     act: bool = False  # It is written into the audit log.
+    # For ACLs, on the group, else on the topic, else on the cluster, instead of what the action needs there.
+    operation: Operation | None = None
 
 
 NEEDS: Final = {
-    "create_topic": Need("admin", act=True),
+    "create_topic": Need("admin", act=True, operation="create"),
     "alter_topic": Need("admin", act=True),
-    "delete_topic": Need("admin", act=True),
+    "delete_topic": Need("admin", act=True, operation="delete"),
     "topics": Need("describe", None),
     "describe_topic": Need("describe"),
     "metadata": Need("publish"),
@@ -59,7 +61,7 @@ NEEDS: Final = {
     "consumer": Need("consume", group=1),
     "batch_consumer": Need("consume", group=1),
     "create_group": Need("consume", group=1),
-    "delete_group": Need("consume", group=1),
+    "delete_group": Need("consume", group=1, operation="delete"),
     "describe_group": Need("describe", group=1),
     "delivery_states": Need("describe", group=1),
     "seek": Need("consume", group=1),
@@ -77,13 +79,13 @@ NEEDS: Final = {
     "placed_topics": Need("describe", None, group=0),
     "queued_topics": Need("describe", None, group=0),
     "check_share_group": Need("consume", None, group=0),
-    "forget_places": Need("consume", group=1),
+    "forget_places": Need("consume", group=1, operation="delete"),
     "member_groups": Need("describe", None),
     "member_group": Need("describe", None, group=0),
     "group_config": Need("describe", None, group=0),
     "alter_group_config": Need("admin", None, group=0, act=True),
     "configured_groups": Need("describe", None),
-    "check_delete_group": Need("consume", None, group=0),
+    "check_delete_group": Need("consume", None, group=0, operation="delete"),
     "begin_restore": Need("admin", act=True),
     "restore": Need("admin"),
     "finish_restore": Need("admin", group=3, act=True),
@@ -92,7 +94,7 @@ NEEDS: Final = {
     "topic_names": Need("describe", None),
     "layout": Need("describe"),
     "read_records": Need("read"),
-    "delete_records": Need("admin", act=True),
+    "delete_records": Need("admin", act=True, operation="delete"),
     "arrival": Need("read"),
     "position": Need("describe"),
     "read": Need("read"),
@@ -108,14 +110,17 @@ NEEDS: Final = {
     "dead_letter_errors": Need("read"),
     "redrive": Need("admin", group=5, act=True),
     "create_key": Need("admin", None, act=True),
-    "keys": Need("admin", None),
+    "keys": Need("admin", None, operation="describe"),
     "revoke_key": Need("admin", None, act=True),
     "set_user": Need("admin", None, act=True),
     "alter_user": Need("admin", None, act=True),
+    "acls": Need("admin", None, operation="describe"),
+    "create_acls": Need("admin", None, act=True),
+    "delete_acls": Need("admin", None, act=True),
     "set_scram": Need("admin", None, act=True),
     "drop_scram": Need("admin", None, act=True),
-    "scrams": Need("admin", None),
-    "users": Need("admin", None),
+    "scrams": Need("admin", None, operation="describe"),
+    "users": Need("admin", None, operation="describe"),
     "delete_user": Need("admin", None, act=True),
     "stats": Need("describe", None),
     "waiting": Need("describe", None),
