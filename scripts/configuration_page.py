@@ -223,10 +223,14 @@ def entries(options: str, settings: str) -> Iterator[tuple[str, str, str, str, s
         )
 
 
+# Settings of a broker that a server decides by itself, or has under another name.
+IN_A_SERVER = {"close_timeout_ms": "`server.stop_timeout`", "consumers_elsewhere": "always `True`"}
+
+
 def elsewhere(field: str, server: Setting | None) -> str:
     """What a setting is in the environment, and its flag."""
     if server is None:
-        return f"section `{field}`" if field in SECTION_OF.values() else "`server.stop_timeout`"
+        return f"section `{field}`" if field in SECTION_OF.values() else IN_A_SERVER[field]
     return f"`{server.variable}`" + (f", `{server.flag}`" if server.flag else "")
 
 

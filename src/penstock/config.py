@@ -232,6 +232,9 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     close_timeout_ms: int = 10_000
     # Where the lake is, a directory or a URI; empty is "lake" beside the topics, or none in memory.
     lake: str = ""
+    # The consumers are in other processes, as a server's are: they outlive a broker that is killed, and what
+    # it had lent them comes again without counting the attempt.
+    consumers_elsewhere: bool = False
     # What a new topic is like, where its maker does not say otherwise.
     topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
     # What a new group is like, where its maker does not say otherwise.
@@ -239,7 +242,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if name not in ("lake", "topic", "group"):
+            if name not in ("lake", "consumers_elsewhere", "topic", "group"):
                 whole_number(name, getattr(self, name), 1)
 
 

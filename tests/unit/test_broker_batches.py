@@ -360,3 +360,52 @@ def test_a_topic_made_again_has_another_version(broker: TestBroker) -> None:
     broker.create_topic("orders")
 
     assert broker._core.state.topics["orders"].version != before
+
+
+# Connections that are lost.
+
+
+def test_a_lost_connection_counts_as_an_attempt_and_a_close_does_not(broker: TestBroker) -> None:
+    broker.publish("orders", b"x")
+    attempts = []
+    for end in ("disconnect", "close", "disconnect"):
+        consumer = consumer_of(broker)
+        [lent] = receive(broker, consumer)
+        attempts.append(lent.attempt)
+        broker._driver.run(getattr(consumer, end)())
+
+    assert attempts == [1, 2, 2]
+    assert receive(broker, consumer_of(broker))[0].attempt == 3
+
+
+def test_a_message_that_loses_every_connection_is_a_dead_letter_that_says_so(broker: TestBroker) -> None:
+    receipt = broker.publish("orders", b"x")
+    for _ in range(2):
+        consumer = consumer_of(broker, max_attempts=2)
+        assert receive(broker, consumer)
+        broker._driver.run(consumer.disconnect())
+
+    [letter] = broker.dead_letters("orders")
+    assert (letter.attempts, letter.reason) == (2, "connection lost")
+    assert letter.error == "the connection was lost while the message was being processed"
+    assert receive(broker, consumer_of(broker)) == []
+    told = [(event.event, event.detail) for event in broker.trace(receipt.id).events if event.group == "g"]
+    assert told == [
+        ("delivered", ""),
+        ("connection lost", ""),
+        ("redelivered", "after connection lost"),
+        ("connection lost", ""),
+        ("dead-lettered", "to orders.dlq"),
+    ]
+
+
+def test_what_was_settled_before_the_connection_was_lost_is_settled(broker: TestBroker) -> None:
+    broker.publish_batch("orders", [b"a", b"b", b"c"])
+    consumer = consumer_of(broker)
+    [lent] = receive(broker, consumer)
+    broker._driver.run(consumer.ack([(lent.partition, lent.lease, 1, 2)]))
+
+    broker._driver.run(consumer.disconnect())
+
+    again = receive(broker, consumer_of(broker))
+    assert [(lent.start, lent.end, lent.attempt) for lent in again] == [(0, 1, 2), (2, 3, 2)]

@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.leases import LeasedBatch
 from penstock.broker.queues import Run
-from penstock.config import GroupOptions
+from penstock.config import BrokerConfig, GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
@@ -16,13 +16,14 @@ from penstock.testing.files import CrashDisk
 class Lives:
     """A broker that is killed, or loses power, and is opened again."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: BrokerConfig | None = None) -> None:
+        self._config = config
         self._disk = CrashDisk()
         self.clock = ManualClock()
         self.broker = self._open()
 
     def _open(self) -> TestBroker:
-        return TestBroker.open("data", files=self._disk, clock=self.clock)
+        return TestBroker.open("data", config=self._config, files=self._disk, clock=self.clock)
 
     def kill(self) -> None:
         self._disk.kill()
@@ -177,3 +178,35 @@ def test_what_was_read_before_a_restart_may_be_committed_after_it_and_is_not_rea
 
     [following] = lives.receive(consumer)
     assert (following.start, following.end) == (5, 10)
+
+
+@pytest.mark.parametrize(("elsewhere", "attempt"), [(False, 2), (True, 1)])
+def test_a_kill_counts_as_an_attempt_only_where_the_consumer_was_killed_too(
+    elsewhere: bool, attempt: int
+) -> None:
+    lives = Lives(BrokerConfig(consumers_elsewhere=elsewhere))
+    lives.broker.create_topic("orders")
+    lives.broker.publish("orders", b"x")
+    [lent] = lives.receive(lives.consumer())
+    lives.broker.advance("1s")  # Until the journal has the lease.
+
+    lives.kill()
+
+    [again] = lives.receive(lives.consumer())
+    assert (lent.attempt, again.attempt) == (1, attempt)
+    lives.kill()  # Replays what the last start has written.
+    [again] = lives.receive(lives.consumer())
+    assert again.attempt == attempt
+
+
+def test_a_server_that_is_killed_again_and_again_buries_nothing() -> None:
+    lives = Lives(BrokerConfig(consumers_elsewhere=True))
+    lives.broker.create_topic("orders")
+    lives.broker.publish("orders", b"x")
+    for _ in range(6):
+        [lent] = lives.receive(lives.consumer(max_attempts=2))
+        assert lent.attempt == 1
+        lives.broker.advance("1s")
+        lives.kill()
+
+    assert list(lives.broker.topics()) == ["orders"]

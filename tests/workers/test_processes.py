@@ -102,8 +102,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def server(start: Start) -> str:
+def server(start: Start, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server."""
+    monkeypatch.setenv("PENSTOCK_LIMITS__RESUME", "300ms")  # So long others wait for what the dead held.
     return address_of(start(*SERVE, "--data", ":memory:", "--native", "127.0.0.1:0"))
 
 
@@ -278,6 +279,43 @@ def handle(message):
             worker.line_with("began 1")  # Given back, and the attempt was not counted.
             worker.send(signal.SIGTERM)
             assert worker.end() == 0
+
+
+def test_a_message_that_kills_its_workers_is_a_dead_letter_after_its_attempts(
+    start: Start, server: str, tmp_path: Path
+) -> None:
+    write(
+        tmp_path,
+        """
+app = penstock.App()
+
+@app.worker("orders", max_attempts=3)
+def handle(message):
+    print("began", message.attempt, flush=True)
+    os.kill(os.getpid(), 9)
+""",
+    )
+    with penstock.connect(server) as broker:
+        broker.create_topic("orders")
+        broker.create_topic("orders.dlq")  # To wait for what comes.
+        receipt = broker.publish("orders", b"poison")
+        for attempt in (1, 2, 3):
+            worker = start("worker", "tasks:app", "--server", server)
+            worker.line_with(f"began {attempt}")
+            assert worker.end() == -signal.SIGKILL
+
+        with broker.consumer("orders.dlq", group="look") as letters:
+            [buried] = letters.receive(wait=PATIENCE_S)
+
+        assert buried.value == b"poison"
+        [letter] = broker.dead_letters("orders")
+        assert letter.error == "the connection was lost while the message was being processed"
+        assert letter.attempts == 3
+        events = [event.event for event in broker.trace(receipt.id).events if event.group == "default"]
+        assert events == [
+            "delivered", "connection lost", "redelivered", "connection lost", "redelivered",
+            "connection lost", "dead-lettered",
+        ]  # fmt: skip
 
 
 def test_a_worker_outlives_its_server(start: Start, tmp_path: Path) -> None:

@@ -20,6 +20,11 @@ class AsyncConsumer:
         operations.settler = self
 
     @property
+    def operations(self) -> ConsumerOperations:
+        """What it stands on; for front ends."""
+        return self._operations
+
+    @property
     def consumer_id(self) -> str:
         """The consumer's name in traces and group descriptions."""
         return self._operations.identity

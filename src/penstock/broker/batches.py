@@ -102,3 +102,8 @@ class BatchConsumer(BrokerConsumer):
             self._core.streams.resume(self._state, positions)
         else:
             self._core.queues.keep(self._state, set(leases))
+
+    @at_once
+    def lose(self) -> None:
+        """Queue groups: give back all it holds and count the attempt; it goes on, on another connection."""
+        self._core.queues.keep(self._state, frozenset(), disconnected=True)

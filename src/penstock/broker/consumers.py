@@ -53,6 +53,11 @@ class BrokerConsumer:
         """Give back what was not answered."""
         self._core.close_consumer(self._state)
 
+    @at_once
+    def disconnect(self) -> None:
+        """Its connection was lost: give back what was not answered, and count the attempt."""
+        self._core.close_consumer(self._state, disconnected=True)
+
 
 def _anything(_: list[tuple[str, Message]]) -> None:
     """The program itself may publish what it likes."""

@@ -357,12 +357,12 @@ class Core:
 
     # Consumers, of either kind.
 
-    def close_consumer(self, consumer: Consumer) -> None:
-        """Let go of what a consumer holds."""
+    def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:
+        """Let go of what a consumer holds; the attempt counts if its connection was lost."""
         if consumer.group.settings.kind == "stream":
             self.streams.close_consumer(consumer)
         else:
-            self.queues.close_consumer(consumer)
+            self.queues.close_consumer(consumer, disconnected)
 
     def sync_all(self) -> Steps[None]:
         """Wait until everything written so far is on disk."""

@@ -28,6 +28,7 @@ from penstock.delivery import events
 from penstock.delivery.engine import Lease
 from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
+from penstock.failure import NO_FAILURE, Failure
 from penstock.log.reader import BATCH_RECORDS_MIN
 from penstock.message import LOOK_INSIDE, Delivery, plain
 from penstock.wire.records import EXPIRES, REDRIVEN, Record
@@ -224,12 +225,13 @@ class Leases:
 
     def take_back(
         self, member: GroupPartition, lease: Lease, start: int, end: int, attempt: int, due_ms: int, why: int,
-        now_ms: int,
+        now_ms: int, failure: Failure = NO_FAILURE,
     ) -> None:  # fmt: skip
         """Note and do: these offsets of the lease will be delivered again as ``attempt``."""
         event = events.GivenBack(
-            member.number, lease.number, start, end, attempt, due_ms, why, failed_attempt=lease.attempt
-        )
+            member.number, lease.number, start, end, attempt, due_ms, why,
+            failure.error_class, failure.message, failure.fingerprint, lease.attempt,
+        )  # fmt: skip
         journal_of(member).note(event, now_ms)
         member.engine.give_back(lease.number, start, end, attempt, due_ms)
         remember_failure(member, event, self._state.clock.wall_ms())

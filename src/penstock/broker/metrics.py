@@ -23,7 +23,9 @@ Labelled = dict[tuple[str, ...], float]  # A value for each combination of the m
 Read = Callable[[Any], float | Labelled | Histogram]
 
 # What may befall a message last.  Their counts are there from the start: what appears with a 1 has not grown.
-DEADLY: Final = (events.NACKED, events.TIMED_OUT, events.RESTARTED, events.REJECTED, events.OUTLIVED)
+DEADLY: Final = (
+    events.NACKED, events.TIMED_OUT, events.RESTARTED, events.REJECTED, events.OUTLIVED, events.DISCONNECTED,
+)  # fmt: skip
 
 
 class Metric(NamedTuple):

@@ -4,7 +4,8 @@
                   │  └──> reject                   dead letter
                   │
                   ├──> nack(delay, error) ──┐
-                  └──> visibility timeout ──┴──> due again ──> receive ...
+                  ├──> visibility timeout ──┤
+                  └──> connection lost ─────┴──> due again ──> receive ...
                                             └──> attempts used up ──> dead letter
 
 The rules are the engine's (``delivery/engine.py``); what goes out is found by
@@ -26,7 +27,7 @@ from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.delivery import events
 from penstock.delivery.engine import HELD, LOST
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
-from penstock.failure import Failure, describe_error
+from penstock.failure import NO_FAILURE, Failure, describe_error
 from penstock.message import (
     Delivery,
     LeaseRun,
@@ -39,6 +40,7 @@ from penstock.message import (
 from penstock.types import Duration, duration_ms, extension_ms, whole_number
 
 NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
+CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
 
 Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
 HeldRun = tuple[GroupPartition, LeaseRun]
@@ -405,8 +407,12 @@ class Queues:
         if member.engine.has_ready(partition.log.high, now_ms):
             partition.topic.wake()
 
-    def close_consumer(self, consumer: Consumer) -> None:
-        """Give back what the consumer holds, at once and without counting the attempt."""
+    def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:
+        """Give back what the consumer holds, at once.
+
+        The attempt counts only if the consumer was ``disconnected``: its process may have died of one of the
+        messages, which would go on to bring down one consumer after the other.
+        """
         if consumer.closed:
             return
         consumer.closed = True
@@ -415,7 +421,7 @@ class Queues:
         for partition in consumer.group.topic.partitions:
             member = partition.groups.get(consumer.group.name)
             if member is not None:
-                self._release(member, consumer.number, now_ms)
+                self._release(member, consumer.number, now_ms, disconnected=disconnected)
         consumer.group.topic.wake()
 
     def unsettled(self, consumer: Consumer, number: int, leases: list[int]) -> list[Run]:
@@ -431,30 +437,41 @@ class Queues:
             for start, end in lease.unsettled()
         ]
 
-    def keep(self, consumer: Consumer, leases: set[tuple[int, int]]) -> None:
-        """A consumer came back, and has only these (partition, lease): give back its others."""
+    def keep(
+        self, consumer: Consumer, leases: AbstractSet[tuple[int, int]], disconnected: bool = False
+    ) -> None:
+        """A consumer has only these (partition, lease): give back its others."""
         now_ms = self._state.clock.steady_ms()
         before = consumer.in_flight
         for partition in consumer.group.topic.partitions:
             member = partition.groups[consumer.group.name]
             kept = {lease for number, lease in leases if number == partition.number}
-            consumer.in_flight -= self._release(member, consumer.number, now_ms, kept)
+            consumer.in_flight -= self._release(member, consumer.number, now_ms, kept, disconnected)
         if consumer.in_flight != before:
             consumer.group.topic.wake()
 
     def _release(
-        self, member: GroupPartition, number: int, now_ms: int, kept: AbstractSet[int] = frozenset()
+        self,
+        member: GroupPartition,
+        number: int,
+        now_ms: int,
+        kept: AbstractSet[int] = frozenset(),
+        disconnected: bool = False,
     ) -> int:
         """Give back what a consumer holds, except ``kept``; return how many messages that are."""
         released = 0
+        why, failure = (
+            (events.DISCONNECTED, CONNECTION_LOST) if disconnected else (events.RELEASED, NO_FAILURE)
+        )
         for lease in [lease for lease in member.engine.leases.values() if lease.consumer == number]:
             if lease.number in kept:
                 continue
             for start, end in lease.unsettled():
                 released += end - start
-                self._leases.take_back(
-                    member, lease, start, end, lease.attempt, now_ms, events.RELEASED, now_ms
-                )
+                attempt = lease.attempt + 1 if disconnected else lease.attempt
+                self._leases.take_back(member, lease, start, end, attempt, now_ms, why, now_ms, failure)
+        if member.engine.exhausted:
+            self._dead_letters.bury_soon(member)
         self._state.alarms.set(self._state.flush, now_ms + 1000)
         return released
 

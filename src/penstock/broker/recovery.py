@@ -96,22 +96,14 @@ def _settle_in(state: State, partition: Partition) -> None:
     shorter = False
     for member in partition.groups.values():
         if max(member.engine.end(), member.committed) > partition.log.end:
-            told = _without_lost(member, partition.log.end)
+            told = _without_lost(state, member, partition.log.end)
             journal.commit(told, now_ms)
             for event in told:
                 apply(partition, {member.number: member}, event, now_ms)
             shorter = True
         if behind(member) < partition.log.start:
             skip_deleted(partition, member, now_ms)
-        for lease in list(member.engine.leases.values()):
-            for start, end in lease.unsettled():
-                back = events.GivenBack(
-                    member.number, lease.number, start, end, lease.attempt + 1, now_ms, events.RESTARTED,
-                    failed_attempt=lease.attempt,
-                )  # fmt: skip
-                journal.note(back, now_ms)
-                member.engine.give_back(lease.number, start, end, lease.attempt + 1, now_ms)
-                remember_failure(member, back, state.clock.wall_ms())
+        _give_back_all(state, journal, member, now_ms)
         rebuild_gate(partition, member)
         _number_on(member.engine, state.clock.wall_ms())
     journal.flush()
@@ -119,6 +111,29 @@ def _settle_in(state: State, partition: Partition) -> None:
         # The log will grow over the offsets that were lost.  By then it must be written that the
         # decisions about them are void, or they would swallow the new messages.
         journal.log.sync()
+
+
+def _give_back_all(state: State, journal: Journal, member: GroupPartition, now_ms: int) -> None:
+    """What the last process had lent comes again."""
+    counted = _counted(state)
+    for lease in list(member.engine.leases.values()):
+        for start, end in lease.unsettled():
+            back = events.GivenBack(
+                member.number, lease.number, start, end, lease.attempt + counted, now_ms, events.RESTARTED,
+                failed_attempt=lease.attempt,
+            )  # fmt: skip
+            journal.note(back, now_ms)
+            member.engine.give_back(lease.number, start, end, lease.attempt + counted, now_ms)
+            if counted:
+                remember_failure(member, back, state.clock.wall_ms())
+
+
+def _counted(state: State) -> int:
+    """By how much the end of a process raises the attempt of what it had lent.
+
+    It counts if the consumer was in that process, and so ended with it: the message may be why.
+    """
+    return 0 if state.config.consumers_elsewhere else 1
 
 
 def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
@@ -131,7 +146,7 @@ def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
     engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
 
 
-def _without_lost(member: GroupPartition, end: int) -> list[events.AnyEvent]:
+def _without_lost(state: State, member: GroupPartition, end: int) -> list[events.AnyEvent]:
     """The log ends before what the group knows: what it knows of the offsets that are left, told anew."""
     engine, group = member.engine, member.number
     told: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
@@ -144,7 +159,8 @@ def _without_lost(member: GroupPartition, end: int) -> list[events.AnyEvent]:
     ]
     waiting += [(start, stop, attempt, 0) for start, stop, attempt in engine.exhausted]
     for lease in engine.leases.values():
-        waiting += [(start, stop, lease.attempt + 1, 0) for start, stop in lease.unsettled()]
+        attempt = lease.attempt + _counted(state)
+        waiting += [(start, stop, attempt, 0) for start, stop in lease.unsettled()]
     # By rising offsets, as they were handed out: each lane's cursor follows.
     for number, (start, stop, attempt, due_ms) in enumerate(sorted(waiting), engine.next_number):
         if start < end:

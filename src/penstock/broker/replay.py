@@ -159,7 +159,7 @@ _NO_FAILURE = frozenset({events.RELEASED, events.DEFERRED})
 
 def remember_failure(member: GroupPartition, event: events.GivenBack, now_ms: int) -> None:
     """Keep what a dead letter will want to say about this range."""
-    if event.why in _NO_FAILURE:
+    if event.why in _NO_FAILURE or (event.why == events.RESTARTED and event.attempt == event.failed_attempt):
         return
     for offset in range(event.start, event.end):
         failure = member.failures.get(offset)

@@ -215,6 +215,8 @@ class _Teller:
             case events.GivenBack():
                 self._before[event.group] = events.WHY[event.why]
                 error = ": ".join(part for part in (event.error_class, event.error_message) if part)
+                if event.why == events.DISCONNECTED:
+                    error = ""  # The event's name says it.
                 return self._by_holder(
                     event, events.GIVEN_BACK[event.why], error or WHY_SO.get(event.why, "")
                 )

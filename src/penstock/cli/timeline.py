@@ -19,6 +19,7 @@ COLOURS: Final = {
     "committed": GREEN,
     "nacked": RED,
     "timed out": RED,
+    "connection lost": RED,
     "rejected": RED,
     "cancelled": MAGENTA,
     "expired": MAGENTA,

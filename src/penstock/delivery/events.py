@@ -38,12 +38,15 @@ RESTARTED: Final = 3
 REJECTED: Final = 4
 OUTLIVED: Final = 5
 DEFERRED: Final = 6
+DISCONNECTED: Final = 7
 WHY: Final = (
     "nacked", "visibility timeout", "consumer closed", "broker restarted", "rejected", "expired",
-    "waits for its key",
+    "waits for its key", "connection lost",
 )  # fmt: skip
 # The same as what happened to the message, in one word.
-GIVEN_BACK: Final = ("nacked", "timed out", "released", "released", "rejected", "expired", "set aside")
+GIVEN_BACK: Final = (
+    "nacked", "timed out", "released", "released", "rejected", "expired", "set aside", "connection lost",
+)  # fmt: skip
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):

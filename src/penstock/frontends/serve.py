@@ -103,7 +103,7 @@ class Server:
             data = None if config.server.data == MEMORY else config.server.data
             lake = "" if config.lake.path == AUTO else config.lake.path
             settings = msgspec.structs.replace(
-                config.broker, lake=lake, topic=config.topic, group=config.group
+                config.broker, lake=lake, consumers_elsewhere=True, topic=config.topic, group=config.group
             )
             server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets, tls)
             try:

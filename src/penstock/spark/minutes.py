@@ -33,6 +33,8 @@ FLOORS: Final = "topic string, `group` string, timestamp timestamp"
 # Messages that a row of the journal speaks of; a commit may go back, and then settles nothing.
 COUNT: Final = "greatest(end - start, 0)"
 
+FAILED: Final = "('nacked', 'timed out', 'connection lost', 'rejected')"
+
 PUBLISHED: Final = """
 select date_trunc('minute', timestamp) as minute, topic, cast(null as string) as `group`,
     count(*) as published
@@ -45,7 +47,7 @@ select date_trunc('minute', time) as minute, topic, `group`,
     sum(case when event in ('delivered', 'redelivered', 'committed') then {COUNT} else 0 end) as delivered,
     sum(case when event = 'redelivered' then {COUNT} else 0 end) as redelivered,
     sum(case when event in ('acked', 'committed') then {COUNT} else 0 end) as acked,
-    sum(case when event in ('nacked', 'timed out', 'rejected') then {COUNT} else 0 end) as failed,
+    sum(case when event in {FAILED} then {COUNT} else 0 end) as failed,
     sum(case when event = 'dead-lettered' then {COUNT} else 0 end) as dead_lettered,
     sum(case when event = 'expired' and why is null then {COUNT} else 0 end) as expired
 from {{journal}}

@@ -78,7 +78,9 @@ async def test_no_more_is_pushed_than_may_be_unanswered(http: Place) -> None:
 
 
 @pytest.mark.parametrize("way", CUTS)
-async def test_a_client_that_is_gone_gives_back_what_it_held_at_once(http: Place, way: str) -> None:
+async def test_a_client_that_is_gone_gives_back_what_it_held_and_counts_an_attempt(
+    http: Place, way: str
+) -> None:
     await http.broker.publish("orders", b"x")
     events = await listen(http)
     message = await events.message()
@@ -88,7 +90,7 @@ async def test_a_client_that_is_gone_gives_back_what_it_held_at_once(http: Place
         await http.turn()
 
     [again] = (await http.ask("POST", f"{GROUP}/receive", {})).json["messages"]
-    assert (again["id"], again["attempt"]) == (message["id"], 1)
+    assert (again["id"], again["attempt"]) == (message["id"], 2)
     assert (await http.ask("POST", f"{GROUP}/ack", {"receipt": message["receipt"]})).code == "LEASE_LOST"
 
 

@@ -171,7 +171,9 @@ def test_a_heartbeat_that_does_not_fit_is_refused(
         assert beat(raw, epoch, *topics, member=member).error_code == code
 
 
-def test_a_silent_member_is_gone_and_what_it_had_is_for_others(kafka: Server, orders: bytes) -> None:
+def test_a_silent_member_is_gone_and_what_it_had_is_for_others_as_the_next_attempt(
+    kafka: Server, orders: bytes
+) -> None:
     def set_session(session_ms: int | None) -> None:
         said = GroupConfig(share_session_ms=session_ms, share_heartbeat_ms=50)
         kafka.run(kafka.broker.run(kafka.broker.operations.alter_group_config("billing", said)))
@@ -186,7 +188,7 @@ def test_a_silent_member_is_gone_and_what_it_had_is_for_others(kafka: Server, or
         beat(other, 0, "orders", member="n")
         got = fetch(other, 0, orders, member_id="n", wait_ms=WAIT_MS)
 
-        assert lines(got) == [(0, 0, 1)]
+        assert lines(got) == [(0, 0, 2)]
         assert beat(silent, 1).error_code == Code.UNKNOWN_MEMBER_ID
 
 
@@ -264,7 +266,7 @@ def test_a_session_remembers_its_partitions_until_they_are_forgotten(kafka: Serv
 
 
 @pytest.mark.parametrize("how", ["close", "fetch", "cut", "open"])
-def test_what_a_session_had_when_it_ends_is_for_others_and_the_attempt_does_not_count(
+def test_what_a_session_had_when_it_ends_is_for_others_and_the_attempt_counts_if_it_was_cut(
     kafka: Server, orders: bytes, how: str
 ) -> None:
     publish_some(kafka, 3)
@@ -286,7 +288,7 @@ def test_what_a_session_had_when_it_ends_is_for_others_and_the_attempt_does_not_
 
         got = fetch(other, 1, orders, member_id="n", wait_ms=WAIT_MS)
 
-    assert lines(got) == [(1, 2, 1)]
+    assert lines(got) == [(1, 2, 2 if how == "cut" else 1)]
 
 
 # Fetching.

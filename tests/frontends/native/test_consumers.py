@@ -515,7 +515,7 @@ async def test_credit_does_not_outlive_the_connection() -> None:
 
 
 @both_loops
-async def test_the_leases_of_a_client_that_does_not_come_back_are_given_to_others() -> None:
+async def test_the_leases_of_a_client_that_does_not_come_back_go_to_others_and_count_an_attempt() -> None:
     async with serving(resume_ms=10) as place:
         peer = await with_topic(place)
         await peer.publish("orders", b"a")
@@ -527,7 +527,7 @@ async def test_the_leases_of_a_client_that_does_not_come_back_are_given_to_other
         peer.cut()
 
         [batch] = await other.receive(consumer, wait_ms=4000)
-        assert (values([batch]), batch.attempt) == ([b"a"], 1)
+        assert (values([batch]), batch.attempt) == ([b"a"], 2)
         await until(lambda: len(place.listener.shared.lobby) == 1)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
+from penstock.broker.queues import CONNECTION_LOST
 from penstock.frontends.native.kqueue import message_id
 from penstock.wire import native
 
@@ -267,6 +268,39 @@ async def test_what_a_vanished_subscriber_had_not_acknowledged_goes_to_another()
         assert await delivery(other) == {"ID": name, "Payload": "p"}
         assert await say(other, command(ACK, MessageID=name)) == b"OK ACK\n"
         await until(lambda: not place.listener.kqueue.held)
+
+
+@both_loops
+async def test_a_message_whose_subscribers_vanish_is_a_dead_letter_in_the_end() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", partitions=1)
+        await place.broker.create_group("t", "default", max_attempts=2)
+        for _ in range(2):
+            peer = await subscribed(place)
+            if not await place.broker.read("t"):
+                await say(peer, command(PUB, Topic="t", Payload="p"))
+            await delivery(peer)
+            peer.cut()
+            await until(lambda: not place.listener.kqueue.held)
+
+        [letter] = await place.broker.dead_letters("t")
+
+        assert letter.error == CONNECTION_LOST.message
+
+
+@both_loops
+async def test_a_server_that_stops_counts_no_attempt_of_what_subscribers_had() -> None:
+    async with serving() as place:
+        await place.broker.create_topic("t", partitions=1)
+        peer = await subscribed(place)
+        await say(peer, command(PUB, Topic="t", Payload="p"))
+        await delivery(peer)
+
+        await place.listener.drain()
+
+        async with await place.broker.consumer("t") as consumer:
+            [message] = await consumer.receive()
+            assert message.attempt == 1
 
 
 @both_loops

@@ -80,6 +80,38 @@ async def test_a_vanished_subscribers_messages_come_back(door: Any) -> None:
     assert await other.ask(f"ACK {identity}") == "OK ACK"
 
 
+@pytest.mark.parametrize(("last_line", "attempt"), [("QUIT", 1), ("PING", 2)])
+async def test_leaving_counts_an_attempt_of_what_is_held_unless_the_client_quits(
+    door: Any, last_line: str, attempt: int
+) -> None:
+    client = await door.connect()
+    await client.ask("SUB orders")
+    await client.ask("PUB orders one", 2)
+
+    await client.ask(last_line)
+    await client.close()
+    await door.gone()
+
+    async with await door.broker.consumer("orders") as consumer:
+        [message] = await consumer.receive()
+        assert message.attempt == attempt
+
+
+async def test_a_message_whose_clients_vanish_is_a_dead_letter_in_the_end(opened: Any) -> None:
+    async with opened(BrokerConfig(topic=ONE, group=GroupSettings(max_attempts=2))) as door:
+        await door.broker.create_topic("orders")
+        await door.broker.publish("orders", b"one")
+        for _ in range(2):
+            client = await door.connect()
+            await client.ask("SUB orders", 2)
+            await client.close()
+            await door.gone()
+
+        [letter] = await door.broker.dead_letters("orders")
+
+        assert letter.error == "the connection was lost while the message was being processed"
+
+
 async def test_a_connection_that_is_reset_counts_as_vanished(door: Any) -> None:
     client = await door.connect()
     await client.ask("SUB orders")

@@ -88,9 +88,9 @@ class Consumers:
         self._by_number[made.number] = made
         return made
 
-    def end(self, consumer: Consumer) -> None:
-        """Give back what a consumer holds, and forget it."""
-        self._close(consumer)
+    def end(self, consumer: Consumer, disconnected: bool = False) -> None:
+        """Give back what a consumer holds, and forget it; the attempt counts if its connection was lost."""
+        self._close(consumer, disconnected)
 
     def get(self, number: int) -> Consumer | None:
         """The consumer of a receipt; None if it has been closed."""
@@ -179,12 +179,13 @@ class Consumers:
         again = bool(self._by_number)
         self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep) if again else None
 
-    def _close(self, consumer: Consumer) -> None:
+    def _close(self, consumer: Consumer, disconnected: bool = False) -> None:
         self._by_number.pop(consumer.number, None)
         if self._by_key.get(consumer.key) is consumer:
             del self._by_key[consumer.key]
-        if not consumer.inner.closed:
-            self._broker.start(consumer.inner.close(), _nobody)
+        inner = consumer.inner
+        if not inner.closed:
+            self._broker.start(inner.disconnect() if disconnected else inner.close(), _nobody)
 
 
 def _nobody(result: Any, error: BaseException | None) -> None:

@@ -89,6 +89,10 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self.transport.write(whole_response(RequestInvalid(part="head", why=why)))
             self.transport.close()
 
+    def handle_close(self, event: Frame) -> None:
+        self._lost.closed = True
+        super().handle_close(event)
+
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= FRAGMENTS_MAX:
             self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"over {FRAGMENTS_MAX} fragments")

@@ -20,6 +20,7 @@ class Lost:
 
     def __init__(self) -> None:
         self.gone = False
+        self.closed = False  # A WebSocket's client has closed it in order, with a close frame.
         self._calls: set[Callable[[], None]] = set()
 
     def add(self, call: Callable[[], None]) -> None:

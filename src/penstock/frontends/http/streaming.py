@@ -6,7 +6,8 @@
 
 A stream has a consumer of its own, which holds at most ``max_in_flight`` messages: no
 more is pushed until some are answered for, by their receipts, in requests beside the
-stream.  When the connection is gone, what was not answered is given back at once.
+stream.  When the connection is gone, what was not answered is given back at once, and the
+attempt counts unless it was the server that ended the stream.
 A comment after every ``QUIET_MS`` without a message keeps what is between from closing it.
 """
 
@@ -71,7 +72,8 @@ async def _events(call: Call, consumer: Consumer, stay: Stay, wanted: Stream) ->
         error = closed
     finally:
         stay.leave()
-        consumers.end(consumer)
+        ended_here = call.shared.draining or stay.error is not None
+        consumers.end(consumer, disconnected=not ended_here)
     error = stay.error or error
     if error is not None:
         yield b"event: problem\ndata: " + encode(problem(error)) + b"\n\n"

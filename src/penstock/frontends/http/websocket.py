@@ -13,10 +13,11 @@ No more than ``max_in_flight`` messages are unanswered at a time.  Whoever opens
 with ``credit`` says besides how many may be pushed at all: each uses one up, and the
 client adds more as it works.
 
-A socket has a consumer of its own.  When it ends, however it ends, what was not
-answered is given back at once, and the attempt does not count.  It is closed with
-1000, or 1012 if the server ends, or 4000 and the status of a problem (4401: the key was
-revoked), which is told in a frame before.
+A socket has a consumer of its own.  When it ends, what was not answered is given back at
+once.  The attempt does not count if the client or the server has closed the socket; it
+counts if the connection was lost without a close frame.  The server closes it with 1000, or
+1012 if the server ends, or 4000 and the status of a problem (4401: the key was revoked),
+which is told in a frame before.
 
 Limits: ``FRAMES_MAX`` frames of a client are worked on at a time, and no more are read
 until some are done; while the client does not read, nothing is taken from the broker.
@@ -161,7 +162,7 @@ async def serve_socket(call: Call, hear: Hear, send: Send) -> None:
         except OSError:  # The client has left.
             return
         finally:
-            call.shared.consumers.end(consumer)
+            call.shared.consumers.end(consumer, disconnected=not conversation.closed and stay.error is None)
     await conversation.end(stay.error or error)
 
 
@@ -192,6 +193,11 @@ class Conversation:
         finally:
             self._call.lost.discard(self._over.set)
         return self._error
+
+    @property
+    def closed(self) -> bool:
+        """Whether one of the two has closed it; else the connection was lost."""
+        return self._call.lost.closed or self._error is not None or self._call.shared.draining
 
     async def end(self, error: PenstockError | None) -> None:
         """Say why, if there is a reason, and close."""

@@ -66,6 +66,7 @@ class KafkaListener:
 
     async def drain(self) -> None:
         """Answer what was read, and close every connection."""
+        self.shared.shares.stop()
         await self.guests.drain()
         self._refusals.close()
         self.shared.shares.close()
@@ -77,6 +78,7 @@ class KafkaListener:
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
+        self.shared.shares.stop()
         self.guests.abort()
         self._refusals.close()
 

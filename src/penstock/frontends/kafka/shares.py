@@ -8,7 +8,8 @@ So everything about leases, attempts and dead letters is the broker's.  Here is 
 
     I1  a member has one consumer for each topic; it is closed when the member leaves or falls silent, or
         when it has left the topic and answered all it had of it
-    I2  what a session has acquired is given back when the session ends, and the attempt does not count
+    I2  what a session has acquired is given back when the session ends; the attempt counts if it ended
+        because its connection was lost or the member fell silent, and not if the client closed it
     I3  a member is served to whoever opened it, and a session on the connection it began on
 
 All partitions of its topics are assigned to every member.  A member's epoch is its own: it grows when its
@@ -71,8 +72,11 @@ class Share:
         self._held[partition] = {run[1] for run in runs}
         return sorted(runs, key=_start)
 
-    def release(self) -> None:
-        """Give back all of it, and count no attempt."""
+    def release(self, disconnected: bool = False) -> None:
+        """Give back all of it; what was sent counts as an attempt if the connection was lost."""
+        if disconnected and not self.is_gone:
+            self.release_others()
+            self._broker.start(self.consumer.lose(), _nobody)
         self._held.clear()
         self.release_others()
 
@@ -82,10 +86,11 @@ class Share:
             kept = [(partition, lease) for partition, leases in self._held.items() for lease in leases]
             self._broker.start(self.consumer.keep(kept, {}), _nobody)
 
-    def close(self) -> None:
-        """Give back all of it, and want nothing more."""
+    def close(self, disconnected: bool = False) -> None:
+        """Give back all of it, and want nothing more; the attempt counts if the member is lost."""
         if not self.is_gone:
-            self._broker.start(self.consumer.close(), _nobody)
+            consumer = self.consumer
+            self._broker.start(consumer.disconnect() if disconnected else consumer.close(), _nobody)
 
 
 class ShareSession:
@@ -211,18 +216,18 @@ class Sharer:
         self.previous = self.epoch
         self.epoch = following(self.epoch)
 
-    def end_session(self) -> None:
+    def end_session(self, disconnected: bool = False) -> None:
         """Nobody fetches: what was acquired is for others."""
         self.session = None
         for share in self._shares.values():
-            share.release()
+            share.release(disconnected)
 
-    def close(self) -> None:
+    def close(self, disconnected: bool = False) -> None:
         """It is gone."""
         self._closed = True
         self.session = None
         for share in self._shares.values():
-            share.close()
+            share.close(disconnected)
         if self.timer is not None:
             self.timer.cancel()
 
@@ -234,6 +239,11 @@ class Shares:
         self._broker = broker
         self._clock = clock
         self._members: dict[tuple[str, str], Sharer] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """The server ends: connections that are lost from now on are not the clients' doing."""
+        self._stopping = True
 
     def find(self, operations: LocalOperations, group: str, member: str) -> Sharer | None:
         """A member, for whoever opened it."""
@@ -259,7 +269,7 @@ class Shares:
         if member.timer is not None:
             member.timer.cancel()
         session_s = now(member.operations.group_config(member.group))[1].share_session_ms / 1000
-        member.timer = asyncio.get_running_loop().call_later(session_s, self.remove, member)
+        member.timer = asyncio.get_running_loop().call_later(session_s, self.remove, member, True)
 
     def leave(self, member: Sharer) -> None:
         """It has left; on another connection, it may still answer for what it has."""
@@ -267,12 +277,12 @@ class Shares:
         if member.session is None:
             self.remove(member)
 
-    def remove(self, member: Sharer) -> None:
+    def remove(self, member: Sharer, disconnected: bool = False) -> None:
         """It is gone, or silent."""
         place = member.group, member.member
         if self._members.get(place) is member:  # Else somebody has come after it.
             del self._members[place]
-        member.close()
+        member.close(disconnected)
 
     def members(self, group: str) -> list[Sharer]:
         """Who has joined a group."""
@@ -282,7 +292,7 @@ class Shares:
         """A connection is gone, and its sessions with it."""
         for member in list(self._members.values()):
             if member.session is not None and member.session.connection is connection:
-                self.end_session(member)
+                self.end_session(member, disconnected=not self._stopping)
 
     def close(self) -> None:
         """The server ends."""
@@ -301,9 +311,9 @@ class Shares:
         found.session = ShareSession(connection)
         return found, found.session
 
-    def end_session(self, member: Sharer) -> None:
+    def end_session(self, member: Sharer, disconnected: bool = False) -> None:
         """It fetches no more."""
-        member.end_session()
+        member.end_session(disconnected)
         if not member.epoch:
             self.remove(member)
 

@@ -4,7 +4,7 @@
                          │  ▲
          connection lost │  │ OPEN_CONSUMER with its token, within resume_ms
                          ▼  │
-                      detached ── resume_ms pass ──> gone: its leases are given back, no attempt counted
+                      detached ── resume_ms pass ──> gone: its leases are given back, and the attempt counts
 
 The broker's consumer (``BatchConsumer``) knows what is lent to whom; this
 module only carries.  A RECEIVE is one wait for the broker.  Credit is a wait
@@ -242,17 +242,25 @@ class Lobby:
         """Its connection is lost: keep it for a while."""
         consumer.detach()
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(self.resume_ms / 1000, self.close, consumer, _nobody)
+        timer = loop.call_later(self.resume_ms / 1000, self._give_up, consumer)
         self._timers[consumer.token] = timer
 
     def close(self, consumer: WireConsumer, then: Then) -> None:
         """Give back what it holds, and forget it."""
+        self._forget(consumer)
+        self._broker.start(consumer.inner.close(), then)
+
+    def _give_up(self, consumer: WireConsumer) -> None:
+        """Its client did not come back in time."""
+        self._forget(consumer)
+        self._broker.start(consumer.inner.disconnect(), _nobody)
+
+    def _forget(self, consumer: WireConsumer) -> None:
         self._consumers.pop(consumer.token, None)
         timer = self._timers.pop(consumer.token, None)
         if timer is not None:
             timer.cancel()
         consumer.owner = None
-        self._broker.start(consumer.inner.close(), then)
 
     def close_all(self) -> None:
         """The server is about to end: nobody can come back."""

@@ -26,9 +26,9 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.api.operations import ConsumerOperations
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.driver import Running
+from penstock.broker.operations import LocalConsumer
 from penstock.config import GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicExists, TopicNotFound
 from penstock.frontends.native.connection import Connection
@@ -61,6 +61,7 @@ class KQueueShared:
         self.broker = broker
         self.doors = doors
         self.held: dict[str, tuple[Subscription, ReceivedMessage]] = {}
+        self.stopping = False  # The server ends, and its connections with it.
 
 
 class KQueueSession:
@@ -111,10 +112,14 @@ class KQueueSession:
         self.pause()
 
     def lost(self) -> None:
-        """What was not acknowledged goes back at once."""
+        """What was not acknowledged goes back at once.
+
+        The attempt counts, unless it is the server that ends: the protocol has no way to say goodbye, so a
+        client that closes its connection cannot be told from one that died of a message.
+        """
         self._gone = True
         for subscription in self._subscriptions.values():
-            subscription.close()
+            subscription.close(disconnected=not self.shared.stopping)
         self._subscriptions.clear()
 
     def ended(self, subscription: "Subscription") -> None:
@@ -160,7 +165,7 @@ class KQueueSession:
             work = self._operations.consumer(topic, group, None, IN_FLIGHT_MAX, options, received)
             broker.start(work, opened)
 
-        def opened(consumer: ConsumerOperations, error: BaseException | None) -> None:
+        def opened(consumer: LocalConsumer, error: BaseException | None) -> None:
             if error is not None:
                 self._fail(error)
                 return
@@ -210,7 +215,7 @@ class KQueueSession:
 class Subscription:
     """One SUB: a consumer of the broker, whose messages are pushed one by one."""
 
-    def __init__(self, session: KQueueSession, consumer: ConsumerOperations) -> None:
+    def __init__(self, session: KQueueSession, consumer: LocalConsumer) -> None:
         consumer.settler = self
         self._session = session
         self._consumer = consumer
@@ -285,13 +290,14 @@ class Subscription:
         self._forget(name)
         self._broker.start(self._consumer.ack([message], []), then)
 
-    def close(self) -> None:
-        """Give back what is held."""
+    def close(self, disconnected: bool = False) -> None:
+        """Give back what is held; the attempt counts if the connection was lost."""
         self.pause()
         self._closed = True
         for name in list(self._names):
             self._forget(name)
-        self._broker.start(self._consumer.close(), _nobody)
+        consumer = self._consumer
+        self._broker.start(consumer.disconnect() if disconnected else consumer.close(), _nobody)
 
 
 def unknown_command(opcode: int) -> str:

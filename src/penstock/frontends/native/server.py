@@ -69,12 +69,14 @@ class NativeListener:
 
     async def drain(self) -> None:
         """Answer what was read, close every connection, give back what consumers hold."""
+        self.kqueue.stopping = True
         await self.guests.drain()
         self._refusals.close()
         self.shared.lobby.close_all()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
+        self.kqueue.stopping = True
         self.guests.abort()
         self._refusals.close()
         self.shared.lobby.close_all()

@@ -12,7 +12,7 @@ timeout.
 
 import asyncio
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from penstock.aio import AsyncConsumer
 from penstock.broker.aio import EmbeddedAsyncBroker
@@ -26,6 +26,9 @@ from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.text import errors
 from penstock.frontends.text.commands import NotThisProtocol, Refused, Session, answer, is_publish
+
+if TYPE_CHECKING:
+    from penstock.broker.operations import LocalConsumer
 
 TOGETHER_MAX: Final = 64  # Lines that are taken at a time, if so many have arrived.
 PUSH_MESSAGES: Final = 16  # Taken at a time for a client that reads; all it costs if it stops reading.
@@ -45,6 +48,7 @@ class TextListener(LineListener):
         doors: Doors | None = None,
     ) -> None:
         super().__init__(connections)
+        self._broker = broker
         self._doors = doors or Doors(broker)
         self._limits = limits
         self._defaults = defaults
@@ -75,6 +79,7 @@ class TextListener(LineListener):
             visits: list[Visit] = []
 
             def end(why: PenstockError) -> None:
+                session.ended = True
                 connection.write(self.refusal(why))
                 connection.end_input()
 
@@ -93,7 +98,14 @@ class TextListener(LineListener):
                 for task in tasks:
                     task.cancel()
                 for consumer in session.subscriptions.values():
-                    await consumer.close()
+                    await self._close(consumer, disconnected=not session.ended and not self._draining)
+
+    async def _close(self, consumer: AsyncConsumer, disconnected: bool) -> None:
+        """Give back what it holds; the attempt counts if the client has left without QUIT."""
+        if disconnected:
+            await self._broker.run(cast("LocalConsumer", consumer.operations).disconnect())
+        else:
+            await consumer.close()
 
     async def _answer_lines(self, connection: LineConnection, session: Session) -> None:
         """Do the lines in their order; also those of a client that does not wait for its answers."""

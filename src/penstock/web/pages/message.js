@@ -24,6 +24,7 @@ const EVENTS = {
   nacked: ["bad", "cross"],
   rejected: ["bad", "cross"],
   "timed out": ["bad", "pause"],
+  "connection lost": ["bad", "cross"],
   "dead-lettered": ["bad", "dead"],
   redriven: ["info", "up"],
   expired: ["warn", "clock"],
@@ -31,7 +32,7 @@ const EVENTS = {
   "group moved": ["quiet", "up"],
 };
 const SETTLED = ["acked", "committed", "dead-lettered", "expired", "skipped"];
-const FAILED = ["nacked", "rejected", "timed out"];
+const FAILED = ["nacked", "rejected", "timed out", "connection lost"];
 const AHEAD = ["due", "retained until"];
 const ID = /(\S+:\d+:s?\d+)/; // In what is told of an event.
 
