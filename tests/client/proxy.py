@@ -16,6 +16,8 @@ class Proxy:
         self._server = server_address(url)
         self._pairs: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
         self.swallow = False  # What the server answers next is lost, and the connection with it.
+        self.stays_away = False  # After that, nobody gets through until ``away`` is False again.
+        self.away = False  # New connections are closed at once.
         self.cuts = 0
         self._random: Random | None = None
         self._every = 0
@@ -49,6 +51,9 @@ class Proxy:
             await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.away:
+            writer.transport.abort()
+            return
         pair = (writer, writer)
         self._pairs.add(pair)
         with suppress(OSError):
@@ -68,6 +73,7 @@ class Proxy:
             while data := await reader.read(1 << 16):
                 if answers and self.swallow:
                     self.swallow = False
+                    self.away = self.stays_away
                     self.cuts += 1
                     self.cut()
                     return

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from penstock.delivery.dedup import BATCHES_KEPT, DUPLICATE, NEW, DedupWindow, ProducerTable
-from penstock.errors import ProducerFenced, SequenceOutOfOrder
+from penstock.errors import ProducerFenced, SequenceOutOfOrder, SequenceReused
 from penstock.wire.records import SEQUENCES
 
 WINDOW_MS = 50
@@ -78,6 +78,8 @@ class OneProducer(RuleBasedStateMachine):
             return self.table.check(9, self.epoch, sequence % SEQUENCES, count)
         except SequenceOutOfOrder:
             return "out of order"
+        except SequenceReused:
+            return "reused"
 
     def write(self, count: int) -> None:
         self.table.record(9, self.epoch, self.next % SEQUENCES, count, self.offset, 1_000)
@@ -95,7 +97,7 @@ class OneProducer(RuleBasedStateMachine):
     def send_again(self, back: int) -> None:
         if back < len(self.batches):
             sequence, count, offset = self.batches[-1 - back]
-            assert self.check(sequence, count) == (DUPLICATE, offset if back < BATCHES_KEPT else -1)
+            assert self.check(sequence, count) == ((DUPLICATE, offset) if back < BATCHES_KEPT else "reused")
             assert self.table.check_internal(9, sequence % SEQUENCES, count) == DUPLICATE
 
     @rule(gap=st.integers(1, 5), count=st.integers(1, 4))

@@ -12,6 +12,7 @@ from penstock.errors import (
     PartitionNotFound,
     ProducerFenced,
     ProducerUnknown,
+    SequenceReused,
     TransactionNotOpen,
 )
 from penstock.groups.commits import Commit
@@ -279,14 +280,49 @@ def test_a_name_and_a_timeout_have_their_limits(broker: TestBroker, name: str, t
         Producer(broker, name, timeout_ms)
 
 
-def test_a_batch_that_comes_again_after_the_end_is_known(broker: TestBroker) -> None:
+def test_a_batch_that_comes_again_in_its_transaction_is_answered_with_its_place(broker: TestBroker) -> None:
     producer = Producer(broker)
     first = producer.write("orders", b"a")
-    producer.commit()
+    producer.append("orders", b"b")
 
     again = broker.append("orders", 0, batch([b"a"], producer.id, producer.epoch, 0))
 
     assert (again.duplicate, again.offset) == (True, first.offset)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("value", [b"a", b"other"])
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_number_of_a_transaction_that_has_ended_is_no_repeat(
+    commit: bool, value: bytes, anew: bool
+) -> None:
+    """To answer it as one would lose a message: what it would be a repeat of does not count here."""
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", files=disk, clock=clock)
+    broker.create_topic("orders", partitions=2)
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    producer.end(commit)
+    if anew:
+        disk.kill()
+        producer.broker = broker = TestBroker.open("data", files=disk, clock=clock)
+    producer.enlist("orders")
+
+    with pytest.raises(SequenceReused, match="has ended"):
+        broker.append("orders", 0, batch([value], producer.id, producer.epoch, 0))
+
+    producer.append("orders", b"next")
+    producer.commit()
+    assert committed(broker, "orders") == [b"a"] * commit + [b"next"]
+
+
+def test_a_number_of_the_open_transaction_under_other_records_is_no_repeat(broker: TestBroker) -> None:
+    """It is a late batch of the transaction before, which was taken for one of this."""
+    producer = Producer(broker)
+    producer.write("orders", b"late")
+
+    with pytest.raises(SequenceReused, match="other records"):
+        broker.append("orders", 0, batch([b"wanted"], producer.id, producer.epoch, 0))
 
 
 # Time.

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock.delivery.dedup import DUPLICATE, NEW, PRODUCER_EXPIRY_MS, DedupWindow, ProducerTable
-from penstock.errors import ProducerFenced, SequenceOutOfOrder
+from penstock.errors import ProducerFenced, SequenceOutOfOrder, SequenceReused
 from penstock.wire.records import SEQUENCES
 
 
@@ -130,17 +130,28 @@ def test_a_batch_sent_again_is_a_duplicate_with_its_offset() -> None:
     assert table.check(7, 0, 5, 2) == (DUPLICATE, 117)
 
 
-def test_of_older_batches_only_the_sequence_is_known() -> None:
+def test_a_batch_older_than_those_kept_is_refused() -> None:
+    """No client retries more than five, so its number was used again for something else."""
     table = table_with(*[(number, 1, 100 + number) for number in range(6)])
 
-    assert table.check(7, 0, 0, 1) == (DUPLICATE, -1)
+    with pytest.raises(SequenceReused):
+        table.check(7, 0, 0, 1)
     assert table.check(7, 0, 1, 1) == (DUPLICATE, 101)
 
 
-def test_a_part_of_an_old_batch_is_a_duplicate_too() -> None:
+@pytest.mark.parametrize(("base_sequence", "count"), [(3, 4), (0, 1), (0, 4), (6, 4)])
+def test_old_numbers_in_other_batches_are_refused(base_sequence: int, count: int) -> None:
     table = table_with((0, 5, 100), (5, 5, 117))
 
-    assert table.check(7, 0, 3, 4) == (DUPLICATE, -1)
+    with pytest.raises(SequenceReused) as caught:
+        table.check(7, 0, base_sequence, count)
+    assert caught.value.facts["sequence"] == base_sequence
+
+
+def test_a_batch_that_was_written_in_parts_is_known_by_the_last_of_them() -> None:
+    table = table_with((0, 5, 100), (9, 1, 117))
+
+    assert table.check(7, 0, 5, 5) == (DUPLICATE, 117)
 
 
 @pytest.mark.parametrize(("base_sequence", "count"), [(11, 1), (10 + SEQUENCES // 4, 1), (8, 5)])
@@ -178,7 +189,8 @@ def test_sequences_wrap_to_zero() -> None:
     table = table_with((SEQUENCES - 3, 5, 100))
 
     assert table.check(7, 0, SEQUENCES - 3, 5) == (DUPLICATE, 100)
-    assert table.check(7, 0, SEQUENCES - 9, 2) == (DUPLICATE, -1)
+    with pytest.raises(SequenceReused):
+        table.check(7, 0, SEQUENCES - 9, 2)
     assert table.check(7, 0, 2, 1) == (NEW, -1)
     with pytest.raises(SequenceOutOfOrder):
         table.check(7, 0, 3, 1)

@@ -32,12 +32,15 @@ from penstock.broker.steps import Arrival, Durable, Steps
 from penstock.broker.wishes import Wish, part_id, wishes_of
 from penstock.delivery import dedup
 from penstock.errors import (
+    CorruptionError,
     InvalidBatch,
     InvalidValue,
     MessageTooLarge,
     MetadataStale,
+    OffsetOutOfRange,
     PenstockError,
     QueueFull,
+    SequenceReused,
 )
 from penstock.groups.transactions import check_write
 from penstock.log.transactions import IN_TRANSACTION
@@ -62,6 +65,7 @@ from penstock.wire.records import (
     seal_batch,
     stamp_batch,
 )
+from penstock.wire.repeats import is_repeat_of
 
 EXPIRES_AT: Final = "x-expires-at"
 # What a batch says about headers that only the broker adds: nobody else may say it.
@@ -193,6 +197,7 @@ class Publishing:
                 header.producer_id, header.producer_epoch, header.base_sequence, header.count
             )
             if verdict == dedup.DUPLICATE:
+                check_repeat(partition, header, first, data)
                 topic.duplicates += 1
                 return Receipt(topic.name, partition.number, first, header.max_timestamp, None, True)
             if header.attributes & TRANSACTIONAL:
@@ -526,6 +531,38 @@ def _is_repeat(partition: Partition, header: Header) -> bool:
         header.producer_id, header.producer_epoch, header.base_sequence, header.count
     )
     return verdict == dedup.DUPLICATE
+
+
+def check_repeat(partition: Partition, header: Header, first: int, data: bytes) -> None:
+    """Refuse a batch that only has the numbers of an earlier one: as a repeat its messages would be lost.
+
+    That happens: librdkafka drops what waits for its second try when a transaction is aborted, and gives
+    the numbers to the next transaction.
+    """
+    why = ""
+    opened = partition.log.transactions.open.get(header.producer_id, -1)
+    if header.attributes & TRANSACTIONAL and not 0 <= opened <= first:
+        why = "the transaction that had it has ended"
+    elif not _was_in_parts(partition, data):
+        why = _difference(partition, first, data)
+    if why:
+        raise SequenceReused(producer_id=header.producer_id, sequence=header.base_sequence, why=why)
+
+
+def _was_in_parts(partition: Partition, data: bytes) -> bool:
+    """Whether a batch was not written as it is, but as the messages that its headers describe."""
+    if not partition.topic.settings.kafka_headers:
+        return False
+    return wishes_of(decode_batch(data), partition.number) is not None
+
+
+def _difference(partition: Partition, first: int, data: bytes) -> str:
+    """Why the batch at ``first`` is not what was sent again; empty if it is."""
+    try:
+        stored, _ = partition.log.fetch_all(first, len(data), partition.log.end)
+        return "" if is_repeat_of(stored, data) else "the batch that had it has other records"
+    except (OffsetOutOfRange, CorruptionError, InvalidBatch):
+        return "the batch that had it is gone"
 
 
 def _numbers(told: Header, span: int) -> tuple[int, int, int]:

@@ -8,8 +8,8 @@ producer puts on its batches, per partition, by Kafka's rules:
                                next sequence: 50
 
       50, 5 records   -> NEW
-      45, 5 records   -> DUPLICATE, at 117        (a retry after a lost answer)
-      10, 5 records   -> DUPLICATE, at -1         (older than the batches kept)
+      45, 5 records   -> DUPLICATE, at 117        (a retry after a lost answer, if the records are the same)
+      10, 5 records   -> SequenceReused           (older than the batches kept: no client retries that)
       52, 5 records   -> SequenceOutOfOrder       (50 and 51 are missing)
       epoch -1        -> ProducerFenced           (a newer epoch has written)
 
@@ -22,6 +22,9 @@ Invariants:
         ``ids_max`` made it go early (counted in ``forgotten_early``)
     D2  a sequence number is accepted once per epoch
 
+Whether a duplicate is one is for the caller to say, who has the bytes of both (``wire/repeats.py``): clients
+exist that use the numbers of an aborted batch again.
+
 Cost: DedupWindow is O(1) a call, also in the worst case: forgetting is spread
 over the calls.  An id costs its text (49 bytes + 1 for each ASCII character)
 and about 90 more, in all some 180 bytes for a UUID.  ProducerTable is O(1) a
@@ -32,7 +35,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from penstock.errors import ProducerFenced, SequenceOutOfOrder
+from penstock.errors import ProducerFenced, SequenceOutOfOrder, SequenceReused
 from penstock.wire.records import SEQUENCES
 
 FORGET_STEP: Final = 4  # Ids forgotten a call at most: more than the one it adds, so the window drains.
@@ -148,7 +151,7 @@ class ProducerTable:
         return len(self._producers)
 
     def check(self, producer_id: int, epoch: int, base_sequence: int, count: int) -> tuple[int, int]:
-        """(NEW, -1), or (DUPLICATE, base offset of the first one, -1 if it is not kept).
+        """(NEW, -1), or (DUPLICATE, base offset of the first one, -1 if none of it is in the log).
 
         A producer that is not known may start anywhere: its state may have
         expired, or been deleted with the log.  A new epoch starts at 0.
@@ -160,9 +163,14 @@ class ProducerTable:
         if epoch > producer.epoch:
             expected = 0
         else:
-            offset = self._find(producer, base_sequence, count)
-            if offset >= 0 or _is_old(producer.last_sequence, _last_of(base_sequence, count)):
-                return DUPLICATE, offset
+            last = _last_of(base_sequence, count)
+            for batch_base, batch_last, base_offset in reversed(producer.batches):
+                # One that was written in parts is known by the last of them.
+                if batch_last == last and (last - batch_base) % SEQUENCES < count:
+                    return DUPLICATE, base_offset
+            if _is_old(producer.last_sequence, last):
+                why = "it is none of the last batches"
+                raise SequenceReused(producer_id=producer_id, sequence=base_sequence, why=why)
             expected = (producer.last_sequence + 1) % SEQUENCES
         if base_sequence != expected:
             raise SequenceOutOfOrder(producer_id=producer_id, sequence=base_sequence, expected=expected)
@@ -255,13 +263,6 @@ class ProducerTable:
     def _check_epoch(self, producer_id: int, epoch: int, producer: Producer) -> None:
         if epoch < producer.epoch:
             raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=producer.epoch)
-
-    def _find(self, producer: Producer, base_sequence: int, count: int) -> int:
-        last = _last_of(base_sequence, count)
-        for batch_base, batch_last, base_offset in reversed(producer.batches):
-            if batch_base == base_sequence and batch_last == last:
-                return base_offset
-        return -1
 
 
 def _last_of(base_sequence: int, count: int) -> int:

@@ -25,6 +25,7 @@
     │   ├── ReceiptUnknown        RECEIPT_UNKNOWN
     │   ├── ProducerFenced        PRODUCER_FENCED          producers
     │   ├── SequenceOutOfOrder    SEQUENCE_OUT_OF_ORDER
+    │   ├── SequenceReused        SEQUENCE_REUSED
     │   ├── ProducerUnknown       PRODUCER_UNKNOWN
     │   ├── TransactionNotOpen    TRANSACTION_NOT_OPEN
     │   ├── DirectoryInUse        DIRECTORY_IN_USE         startup
@@ -122,7 +123,13 @@ from penstock.errors.messages import (
     MessageTooLarge,
     UnknownPriority,
 )
-from penstock.errors.producers import ProducerFenced, ProducerUnknown, SequenceOutOfOrder, TransactionNotOpen
+from penstock.errors.producers import (
+    ProducerFenced,
+    ProducerUnknown,
+    SequenceOutOfOrder,
+    SequenceReused,
+    TransactionNotOpen,
+)
 from penstock.errors.requests import (
     FrameTooLarge,
     MediaTypeUnsupported,
@@ -220,6 +227,7 @@ __all__ = [
     "RestoreRefused",
     "RouteNotFound",
     "SequenceOutOfOrder",
+    "SequenceReused",
     "ServerUnreachable",
     "ShuttingDown",
     "StagedMissing",

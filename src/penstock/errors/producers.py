@@ -33,6 +33,24 @@ class SequenceOutOfOrder(RequestError):
         super().__init__(producer_id=producer_id, sequence=sequence, expected=expected)
 
 
+class SequenceReused(RequestError):
+    """A producer used sequence numbers again for something else than it had sent under them before.
+
+    Cause: the batch that had these numbers belongs to a transaction that has ended, is too old to be
+    compared, or has other records. Nothing was written: to answer it as a repeat would lose its messages.
+    Do: abort the transaction and take a new epoch, which clients of Kafka do by themselves; or start a
+    new producer. Then send the messages again.
+    """
+
+    code = "SEQUENCE_REUSED"
+    sentence = (
+        "producer {producer_id} used sequence {sequence} again: {why}; take a new epoch, and send it again"
+    )
+
+    def __init__(self, *, producer_id: int, sequence: int, why: str) -> None:
+        super().__init__(producer_id=producer_id, sequence=sequence, why=why)
+
+
 class ProducerUnknown(RequestError):
     """A producer speaks of a transaction, and no transactional id has that producer id.
 
