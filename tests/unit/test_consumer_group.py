@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.groups.beats import JOIN, LEAVE, LEAVE_FOR_NOW, Beat, Beaten, Topics
-from penstock.groups.consumers import BEAT_MS, MEMBERS_MAX, SESSION_MS, SOON_MS, ConsumerGroup
-from penstock.groups.patterns import is_safe
+from penstock.groups.consumers import BEAT_MS, MEMBERS_MAX, PATTERNS_MAX, SESSION_MS, SOON_MS, ConsumerGroup
+from penstock.groups.patterns import Tried
 from penstock.groups.rounds import Committer
 from penstock.groups.uniform import Place, ranges, uniform
 from penstock.wire.kafka.codes import Code
@@ -372,14 +372,51 @@ def test_a_topic_that_nobody_reads_is_nobodys() -> None:
 # Patterns.
 
 
-@pytest.mark.parametrize("pattern", ["orders", "orders-.*", "^(eu|us)-[a-z]+$", r"\w+\.v\d{1,2}", "a?b?", ""])
-def test_patterns_that_people_write_are_fine(pattern: str) -> None:
-    assert is_safe(pattern)
+def by_pattern(group: ConsumerGroup, name: str, pattern: str) -> Told:
+    return Told(group, name, "none", pattern=pattern)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["(a+)+", "(a*)*b", "(.*a){9}", ".*.*.*.*x", r"(a)\1", "(?=a)", "(?<!a)b", "(", "a" * 1001, "a**"],
-)
-def test_patterns_that_might_take_long_are_refused(pattern: str) -> None:
-    assert not is_safe(pattern)
+def test_a_pattern_that_is_none_is_refused_with_the_reason() -> None:
+    answer = by_pattern(ConsumerGroup(), "x", "(a").say()
+
+    assert answer.error == Code.INVALID_REGULAR_EXPRESSION
+    assert "missing )" in answer.why
+
+
+def test_topics_that_come_and_go_are_matched_by_the_patterns_that_members_have() -> None:
+    group = ConsumerGroup()
+    member = by_pattern(group, "x", "[ac]")
+    member.say()
+    assert {topic for topic, _ in member.owned} == {A}
+
+    member.topics = {"b": (B, 2), "c": (b"c" * 16, 1)}
+    member.say()
+    member.say()
+
+    assert {topic for topic, _ in member.owned} == {b"c" * 16}
+
+
+def test_what_was_tried_elsewhere_is_not_matched_again() -> None:
+    group = ConsumerGroup()
+    assert group.unmatched("a|b", TOPICS) == {"a|b": ["a", "b"]}
+    assert group.unmatched("(", TOPICS) == {}  # It is refused, and not matched.
+    claimed = Tried({"a|b": []})
+    claimed._tried, claimed._found = {"a|b": {"a", "b"}}, {"a|b": {"b"}}
+
+    told = Beat(member="x", epoch=JOIN, rebalance_timeout_ms=1, pattern="a|b", owned=frozenset())
+    answer = group.heartbeat(told, TOPICS, 0, claimed)
+
+    assert answer.assignment == frozenset({(B, 0), (B, 1)})
+    assert group.unmatched(None, TOPICS) == {}
+    assert group.unmatched(None, {**TOPICS, "aa": (b"c" * 16, 1)}) == {"a|b": ["aa"]}
+
+
+def test_a_group_has_so_many_patterns_and_no_more() -> None:
+    group = ConsumerGroup()
+    for number in range(PATTERNS_MAX):
+        assert not by_pattern(group, f"m{number}", f"a{number}").say().error
+
+    assert by_pattern(group, "more", "b").say().error == Code.INVALID_REGULAR_EXPRESSION
+    assert not by_pattern(group, "same", "a0").say().error
+    group.leave("m1", None, 0)
+    assert not by_pattern(group, "more", "b").say().error

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.at_once import now
+from penstock.broker.steps import Aside
 from penstock.errors import Closed, GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, TopicNotFound
 from penstock.groups.beats import JOIN, Beat, Beaten
 from penstock.groups.commits import Commit
@@ -252,6 +254,19 @@ async def test_no_queue_group_is_made_on_a_topic_that_members_of_that_name_read(
     if pattern is not None:  # It matches, though the members have not heard of it yet.
         with pytest.raises(GroupKindMismatch):
             await broker.create_group("ordinary", "workers")
+
+
+async def test_topics_are_matched_in_a_thread_and_only_once(broker: AsyncTestBroker) -> None:
+    asked = Beat(member="m", epoch=JOIN, rebalance_timeout_ms=60_000, pattern="ord.*", owned=frozenset())
+    beating = broker.operations.beat_group("workers", asked)
+    assert isinstance(next(beating), Aside)
+    beating.close()
+
+    joined = await broker.run(broker.operations.beat_group("workers", asked))
+    again = Beat(member="m", epoch=joined.epoch, pattern="ord.*")
+    assert now(broker.operations.beat_group("workers", again)).error == Code.NONE  # It does not wait.
+    await broker.create_topic("ordinary")
+    assert isinstance(next(broker.operations.beat_group("workers", again)), Aside)
 
 
 # Generations.

@@ -22,21 +22,22 @@ meeting waits for an answer of its own, so a member that comes wakes nobody else
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Commits, check_group_id
-from penstock.broker.readers import covers, joins_for, readers
+from penstock.broker.readers import joins_for, readers
 from penstock.broker.state import MemberGroup, State
-from penstock.broker.steps import Arrival, Steps
+from penstock.broker.steps import Arrival, Steps, aside
 from penstock.config import Kind
 from penstock.errors import Closed, Overloaded
 from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
 from penstock.groups.consumers import BEAT_MS, SESSION_MS, ConsumerGroup
-from penstock.groups.patterns import is_safe
+from penstock.groups.patterns import NOTHING_TRIED, Tried, problem_of
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
 from penstock.wire.kafka.codes import Code
 
@@ -90,13 +91,27 @@ class Coordination:
             return Code.UNKNOWN_MEMBER_ID
         return group.machine.heartbeat(member, instance, generation, self._now())
 
-    def beat(self, name: str, told: Beat) -> Beaten:
-        """Join, stay in or leave a group in which the broker assigns."""
+    def beat(self, name: str, told: Beat) -> Steps[Beaten]:
+        """Join, stay in or leave a group in which the broker assigns; waits only while topics are matched."""
+        work = self._unmatched(name, told)
+        tried = (yield from aside(partial(Tried, work))) if work else NOTHING_TRIED
+        return self._beat(name, told, tried)
+
+    def _unmatched(self, name: str, told: Beat) -> dict[str, list[str]]:
+        """By pattern: the names of topics that have to be matched for a heartbeat."""
+        group = self._state.member_groups.get(name)
+        if group is not None and isinstance(group.machine, ConsumerGroup):
+            return group.machine.unmatched(told.pattern, self._topics())
+        if not told.pattern or problem_of(told.pattern):
+            return {}
+        return {told.pattern: list(self._topics())}
+
+    def _beat(self, name: str, told: Beat, tried: Tried) -> Beaten:
         if told.epoch == JOIN and not told.member:
             told = replace(told, member=str(self._new_id()))  # An old client, which has none of its own.
         if told.epoch != JOIN and name not in self._state.member_groups:
             return Beaten(Code.UNKNOWN_MEMBER_ID, told.member, why="join again")
-        if self._beats_for_lent(name, told):
+        if self._beats_for_lent(name, told, tried):
             why = "there is a queue group, or a share group, of that name; take another"
             return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
         group = self._open(name, ConsumerGroup)
@@ -106,7 +121,7 @@ class Coordination:
         said = self._state.group_configs.get(name)
         group.machine.session_ms = (said and said.consumer_session_ms) or SESSION_MS
         group.machine.beat_ms = (said and said.consumer_heartbeat_ms) or BEAT_MS
-        answer = group.machine.heartbeat(told, self._topics(), self._now())
+        answer = group.machine.heartbeat(told, self._topics(), self._now(), tried)
         self._look_again(group)
         return answer
 
@@ -154,12 +169,22 @@ class Coordination:
             return True
         return name not in self._state.member_groups and self._is_at_work(name)
 
-    def _beats_for_lent(self, name: str, told: Beat) -> bool:
+    def _beats_for_lent(self, name: str, told: Beat, tried: Tried) -> bool:
         """The same for a heartbeat, if it says what is read."""
         if told.topics is None and told.pattern is None:
             return False
-        pattern = told.pattern if told.pattern and is_safe(told.pattern) else ""  # Else it is refused anyway.
-        return self._is_lent(name, lambda topic: covers(told.topics or (), pattern, topic))
+        named, matches = told.topics or frozenset(), self._matches(name, told.pattern, tried)
+        return self._is_lent(name, lambda topic: topic in named or matches(topic))
+
+    def _matches(self, name: str, pattern: str | None, tried: Tried) -> Callable[[str], bool]:
+        """Tells whether topics match a heartbeat's pattern, which is matched already, as a rule."""
+        if not pattern or problem_of(pattern):  # The latter is refused by the group.
+            return lambda _: False
+        group = self._state.member_groups.get(name)
+        known = group.machine.matched(pattern) if group and isinstance(group.machine, ConsumerGroup) else None
+        if known is not None:
+            return frozenset(known).__contains__
+        return lambda topic: tried.matches(pattern, topic)
 
     def _is_at_work(self, name: str) -> bool:
         return any(self._state.topics[topic].groups[name].consumers for topic in self.topics(name, "queue"))

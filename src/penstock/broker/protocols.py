@@ -7,16 +7,18 @@ of ``operations.py``, of which they are a part, they decide nothing.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
 from penstock.broker.partitions import At, Chunk, Layout, Position
-from penstock.broker.steps import Steps
+from penstock.broker.steps import Steps, aside
 from penstock.config import GroupOptions
 from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig, GroupRules
+from penstock.groups.patterns import matching
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
 from penstock.groups.transactions import ANYBODY, ActiveProducer, Claim, TransactionState
 from penstock.wire.kafka.codes import Code
@@ -127,10 +129,12 @@ class ProtocolOperations:
         """What is known of a transactional id."""
         return self._core.transactions.describe(transactional_id)
 
-    @at_once
-    def transactional_ids(self) -> list[str]:
-        """All of them."""
-        return self._core.transactions.names()
+    def transactional_ids(self, pattern: str) -> Steps[list[str]]:
+        """Those that match a regular expression, which is valid; all of them if it is empty."""
+        names = self._core.transactions.names()
+        if pattern:
+            names = yield from aside(partial(matching, pattern, names))
+        return names
 
     @at_once
     def active_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
@@ -161,8 +165,7 @@ class ProtocolOperations:
         """Say where a group has come, as one of its members."""
         return self._core.coordination.commit(topic, group, commits, by)
 
-    @at_once
-    def beat_group(self, group: str, told: Beat) -> Beaten:
+    def beat_group(self, group: str, told: Beat) -> Steps[Beaten]:
         """Join, stay in or leave a group in which the broker assigns."""
         return self._core.coordination.beat(group, told)
 

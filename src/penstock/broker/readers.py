@@ -4,8 +4,6 @@ In the newer protocol members say so to the broker.  In the classic one they say
 other, in bytes whose beginning is known (``wire/kafka/subscriptions.py``).
 """
 
-import re
-from collections.abc import Iterable
 from typing import Final
 
 from penstock.broker.state import MemberGroup
@@ -34,14 +32,7 @@ def readers(group: MemberGroup) -> dict[str, list[str]]:
 def reads(group: MemberGroup, topic: str) -> bool:
     """Whether a member has subscribed to a topic, also to one that has just come."""
     machine = group.machine
-    if isinstance(machine, ConsumerGroup):
-        return any(covers(member.topics, member.pattern, topic) for member in machine.describe())
-    return topic in readers(group)
-
-
-def covers(topics: Iterable[str], pattern: str, topic: str) -> bool:
-    """Whether a subscription by names, or by a pattern that is safe, is one to this topic."""
-    return topic in topics or (pattern != "" and re.fullmatch(pattern, topic) is not None)
+    return machine.covers(topic) if isinstance(machine, ConsumerGroup) else topic in readers(group)
 
 
 def joins_for(told: Joining) -> set[str]:

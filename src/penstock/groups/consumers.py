@@ -28,11 +28,11 @@ assignor costs; memory O(partitions + members).
 Left out: persistence; after a restart members are unknown and join again, at a later epoch.  Racks.
 """
 
-import re
+from collections.abc import Iterable
 from typing import Final
 
 from penstock.groups.beats import JOIN, LEAVE, LEAVE_FOR_NOW, Beat, Beaten, ConsumerState, Topics
-from penstock.groups.patterns import is_safe
+from penstock.groups.patterns import NOTHING_TRIED, Tried, compiled, problem_of
 from penstock.groups.rounds import Committer
 from penstock.groups.uniform import Place, Shares, ranges, uniform
 from penstock.wire.kafka.codes import Code
@@ -41,6 +41,7 @@ SESSION_MS: Final = 45_000  # As Kafka's.
 BEAT_MS: Final = 2_000  # A change is heard of after this; Kafka's five seconds are long in a test.
 SOON_MS: Final = 200  # For a member that waits for what others have not given up yet.
 MEMBERS_MAX: Final = 10_000
+PATTERNS_MAX: Final = 20  # Different regular expressions in one group; a new topic is matched against each.
 ASSIGNORS: Final = ("uniform", "range")
 
 
@@ -76,6 +77,7 @@ class ConsumerGroup:
         self._target: Shares = {}
         self._owners: dict[Place, str] = {}
         self._topics: Topics = {}  # All that there are, as they were when the group looked last.
+        self._matched: dict[str, list[str]] = {}  # Of these, what each pattern matches.
         self._read: dict[str, tuple[bytes, int]] = {}  # Of these, what members read.
         self._now_ms = 0
 
@@ -102,7 +104,7 @@ class ConsumerGroup:
 
     # What members say.
 
-    def heartbeat(self, told: Beat, topics: Topics, now_ms: int) -> Beaten:
+    def heartbeat(self, told: Beat, topics: Topics, now_ms: int, tried: Tried = NOTHING_TRIED) -> Beaten:
         """Join, stay, or leave; ``topics`` are all there are, another object when they have changed."""
         self._now_ms = max(self._now_ms, now_ms)
         if told.epoch in (LEAVE, LEAVE_FOR_NOW):
@@ -114,8 +116,10 @@ class ConsumerGroup:
         member = self._members[told.member]
         changed |= self._update(member, told)
         if topics is not self._topics:
-            self._topics = topics
+            self._match(self._patterns(), topics, tried)
             changed |= self._read != self._reading()
+        elif member.pattern and member.pattern not in self._matched:
+            self._match({member.pattern}, topics, tried)
         if changed:
             self._retarget()
         return self._go_on(member, told)
@@ -184,11 +188,8 @@ class ConsumerGroup:
         code = Code.NONE
         if told.assignor and told.assignor not in ASSIGNORS:
             code, why = Code.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(ASSIGNORS)}"
-        elif told.pattern and not is_safe(told.pattern):
-            code, why = (
-                Code.INVALID_REGULAR_EXPRESSION,
-                "it is none, or might take long",
-            )
+        elif told.pattern and (problem := self._problem_of(told.pattern)):
+            code, why = Code.INVALID_REGULAR_EXPRESSION, problem
         elif told.epoch == JOIN:
             code, why = self._check_joining(told)
         elif member is None:
@@ -200,6 +201,12 @@ class ConsumerGroup:
         elif told.epoch != member.epoch and not _missed_the_last(told, member):
             code, why = Code.FENCED_MEMBER_EPOCH, f"it is at epoch {member.epoch}; join again"
         return Beaten(code, told.member, why=why) if code else None
+
+    def _problem_of(self, pattern: str) -> str:
+        """Why members may not subscribe to a pattern; empty if they may."""
+        if pattern not in self._matched and len(self._patterns()) >= PATTERNS_MAX:
+            return f"the group has {PATTERNS_MAX} different patterns, which is the limit"
+        return problem_of(pattern)
 
     def _check_joining(self, told: Beat) -> tuple[Code, str]:
         if (
@@ -274,12 +281,46 @@ class ConsumerGroup:
 
     # The target.
 
+    def unmatched(self, pattern: str | None, topics: Topics) -> dict[str, list[str]]:
+        """What a heartbeat with this pattern would have to match, by pattern: long work, for a thread."""
+        work = {}
+        for each in self._patterns() | ({pattern} if pattern else set()):
+            names = self._untried(each, topics)
+            if names and not problem_of(each):
+                work[each] = names
+        return work
+
+    def covers(self, topic: str) -> bool:
+        """Whether a member reads a topic, also one that has just come."""
+        if any(topic in member.topics for member in self._members.values()):
+            return True
+        if topic in self._topics:
+            return any(topic in names for names in self._matched.values())
+        return any(compiled(pattern)(topic) for pattern in self._patterns())
+
+    def matched(self, pattern: str) -> list[str] | None:
+        """The topics that match a pattern of members, as of the last look; None if nobody has it."""
+        return self._matched.get(pattern)
+
+    def _patterns(self) -> set[str]:
+        return {member.pattern for member in self._members.values()} - {""}
+
+    def _untried(self, pattern: str, topics: Topics) -> list[str]:
+        if pattern not in self._matched:
+            return list(topics)
+        return [] if topics is self._topics else [name for name in topics if name not in self._topics]
+
+    def _match(self, patterns: Iterable[str], topics: Topics, tried: Tried) -> None:
+        """Find what patterns match now; names that were there before are not matched again."""
+        for pattern in patterns:
+            kept = [name for name in self._matched.get(pattern, ()) if name in topics]
+            new = [name for name in self._untried(pattern, topics) if tried.matches(pattern, name)]
+            self._matched[pattern] = kept + new
+        self._topics = topics
+
     def _topics_read(self, member: Consumer) -> set[str]:
         read = {name for name in member.topics if name in self._topics}
-        if member.pattern:
-            matches = re.compile(member.pattern).fullmatch
-            read |= {name for name in self._topics if matches(name)}
-        return read
+        return read.union(self._matched[member.pattern]) if member.pattern else read
 
     def _reading(self) -> dict[str, tuple[bytes, int]]:
         """What there is of all the topics that members read."""
@@ -289,6 +330,8 @@ class ConsumerGroup:
     def _retarget(self) -> None:
         """A new epoch: share everything out again."""
         self.epoch += 1
+        used = self._patterns()
+        self._matched = {pattern: names for pattern, names in self._matched.items() if pattern in used}
         self._read = self._reading()
         reads = {
             member.identity: {self._read[name][0] for name in self._topics_read(member)}

@@ -11,7 +11,7 @@ from tests.frontends.kafka.raw import Raw
 from tests.frontends.kafka.test_groups import WAIT_S, Seen, Stream, Worker, assigned, member, places
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import consumer_groups, groups, offsets
+from penstock.wire.kafka.messages import consumer_groups, group_admin, groups, offsets
 
 
 def subscribed(kafka: Server, topic: str = "orders", **settings: Any) -> Consumer:
@@ -43,6 +43,37 @@ def test_topics_by_a_pattern_that_the_broker_matches(kafka: Server) -> None:
 
     assert values(receive(consumer, 2)) == [b"eu", b"us"]
     consumer.close()
+
+
+def test_several_patterns_that_librdkafka_joins_to_one(kafka: Server) -> None:
+    for name in ("abc", "xbx", "other"):
+        publish(kafka, [name.encode()], name)
+
+    consumer = member(kafka, group_protocol="consumer")
+    consumer.subscribe(["^.*a.*", "^.*b.*", "^.*c.*d.*e.*f.*"])
+
+    assert values(receive(consumer, 2)) == [b"abc", b"xbx"]
+    consumer.close()
+
+
+@pytest.mark.parametrize("pattern", ["(a|aa)*b", "(.|..)*[!]", "(a?b?){1000}c"])
+def test_a_hostile_pattern_stops_nobody(kafka: Server, pattern: str) -> None:
+    for number in range(20):
+        kafka.run(kafka.broker.create_topic("a" * 198 + f"{number:02}"))
+    beat = consumer_groups.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_regex=pattern,
+        topic_partitions=[],
+    )
+
+    with Raw(kafka) as raw, Raw(kafka) as other:
+        raw.send(beat, 1)
+        listed = other.ask(group_admin.ListGroupsRequest(), group_admin.ListGroupsResponse, 4)
+        assert listed.error_code == Code.NONE
+        assert raw.hear(consumer_groups.ConsumerGroupHeartbeatResponse).error_code == Code.NONE
 
 
 @pytest.mark.slow

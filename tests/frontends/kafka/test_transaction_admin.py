@@ -96,6 +96,18 @@ def test_transactions_are_listed_by_what_they_are(raw: Raw, version: int) -> Non
         assert listed(raw, transactional_id_pattern="(").error_code == Code.INVALID_REGULAR_EXPRESSION
 
 
+@pytest.mark.parametrize("pattern", ["(a|aa)*b", "(.|..)*[!]", "((a?){100}){9}x"])
+def test_a_hostile_pattern_stops_nobody(kafka: Server, raw: Raw, pattern: str) -> None:
+    for number in range(3):
+        named = producer(kafka, {"transactional.id": "a" * 197 + str(number)})
+        named.init_transactions(10)
+
+    answer = listed(raw, transactional_id_pattern=pattern)
+
+    assert (answer.error_code, answer.transaction_states) == (0, [])
+    assert len(names(listed(raw, transactional_id_pattern="(a|aa)*[0-9]"))) == 3
+
+
 @pytest.mark.usefixtures("underway")
 def test_producers_of_a_partition_are_told(kafka: Server, raw: Raw) -> None:
     plain = publish(kafka, [b"b"] * 20, settings={"enable.idempotence": True, "linger.ms": 50})

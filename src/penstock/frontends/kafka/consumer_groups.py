@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from penstock.broker.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import words_of
 from penstock.frontends.kafka.groups import group_code
 from penstock.groups.beats import Beat, Beaten, ConsumerState
@@ -30,13 +30,24 @@ from penstock.wire.kafka.messages.consumer_groups import (
 CONSUMER = 1  # The type of a member that speaks this protocol.
 
 
-def consumer_group_heartbeat(call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeatResponse:
+def consumer_group_heartbeat(call: Call[ConsumerGroupHeartbeatRequest]) -> Later:
     """Join, stay, or leave."""
+
+    def then(beaten: Beaten | None, error: BaseException | None) -> None:
+        if beaten is not None:
+            call.answer(_beaten(beaten))
+        elif isinstance(error, PenstockError):
+            call.answer(
+                ConsumerGroupHeartbeatResponse(error_code=group_code(error), error_message=words_of(error))
+            )
+        elif error is not None:
+            call.refuse(error)
+
     try:
-        beaten = now(call.operations.beat_group(call.request.group_id, _beat(call)))
+        call.start(call.operations.beat_group(call.request.group_id, _beat(call)), then)
     except PenstockError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=group_code(error), error_message=words_of(error))
-    return _beaten(beaten)
+        then(None, error)
+    return LATER
 
 
 def _beat(call: Call[ConsumerGroupHeartbeatRequest]) -> Beat:

@@ -3,14 +3,13 @@
 What a transaction is at is what the broker's ledger says, in Kafka's words.  Whoever may describe anything
 may look at a transactional id, whoever owns it; its topics are told to whoever may describe them."""
 
-import re
 from typing import Final
 
 from penstock.broker.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of, words_of
-from penstock.groups.patterns import is_safe
+from penstock.groups.patterns import problem_of
 from penstock.groups.transactions import ActiveProducer, TransactionState
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.transaction_admin import (
@@ -75,14 +74,13 @@ def _is_told(call: Call[DescribeTransactionsRequest], topic: str) -> bool:
     return True
 
 
-def list_transactions(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+async def list_transactions(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
     """All transactional ids, or those that are asked for."""
     request = call.request
-    pattern = request.transactional_id_pattern or ".*"
-    if not is_safe(pattern):
+    pattern = request.transactional_id_pattern or ""
+    if problem_of(pattern):
         return ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION)
-    matches = re.compile(pattern).fullmatch
-    names = [name for name in now(call.operations.transactional_ids()) if matches(name)]
+    names = await call.run(call.operations.transactional_ids(pattern))
     found = [now(call.operations.transaction(name)) for name in names]
     known_states = {*STATES.values(), *NEVER_HERE}
     return ListTransactionsResponse(

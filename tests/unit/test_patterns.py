@@ -1,0 +1,87 @@
+"""Regular expressions of clients: what is accepted, and how long a hostile one may take."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from penstock.groups.patterns import LENGTH_MAX, PatternError, Tried, compiled, matching, problem_of
+
+NAME = "a" * 200  # The longest that a topic may have.
+RUNS = 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("orders", "orders"),
+        ("orders-.*", "orders-eu"),
+        ("^(eu|us)-[a-z]+$", "us-east"),
+        (r"\w+\.v\d{1,2}", "orders.v12"),
+        ("^.*a.*|^.*b.*", "orders-b"),  # As librdkafka joins two patterns.
+        (".*a.*b.*c.*d.*e", "abcde"),
+        ("(?i)ORDERS", "orders"),
+        ("(?:a|b)+?", "abab"),
+        (r"\Qa.b\E", "a.b"),
+        (r"\p{L}+", "größe"),
+        ("", ""),
+    ],
+)
+def test_a_pattern_matches_whole_names(pattern: str, name: str) -> None:
+    assert compiled(pattern)(name)
+    assert not compiled(pattern)(name + "\n")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(a)\1", "(?=a)", "(?<!a)b", "(", "a**", "[z-a]", "a{1001}", "a" * (LENGTH_MAX + 1), "(.{500}){500}"],
+)
+def test_a_pattern_that_is_none_or_too_large_is_refused_with_the_reason(pattern: str) -> None:
+    with pytest.raises(PatternError):
+        compiled(pattern)
+    assert "pattern" in problem_of(pattern)
+
+
+def test_names_that_were_tried_are_known_and_others_are_matched() -> None:
+    tried = Tried({"a.*": ["ab", "ba"]})
+
+    assert [tried.matches("a.*", name) for name in ("ab", "ba", "abc", "c")] == [True, False, True, False]
+    assert tried.matches("b", "b")
+    assert matching("a.*", ["ab", "ba"]) == ["ab"]
+
+
+def fastest_s(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(RUNS):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a|aa)*b",
+        "(.|..)*[!]",
+        "(a+)+b",
+        "((a*)*)*b",
+        "(a|a?)+b",
+        ".*.*.*.*.*.*b",
+        "(.*a){20}b",
+        "(a?){100}a{100}b",
+        "|".join(["(a|aa)*b"] * 20),
+    ],
+)
+def test_a_hostile_pattern_takes_about_as_long_as_a_benign_one(pattern: str) -> None:
+    hostile, benign = compiled(pattern), compiled(".*orders.*")
+
+    # Python's re needs from milliseconds up to more than the age of the universe.
+    assert fastest_s(lambda: hostile(NAME)) < 200 * fastest_s(lambda: benign(NAME))
+
+
+@pytest.mark.parametrize("pattern", ["(a?b?){1000}c", "(.*){900}c", "(a{0,30}){0,30}b", ".*a.{800}c"])
+def test_the_largest_programs_take_milliseconds(pattern: str) -> None:
+    names = ["ab" * 100, NAME, "b" * 199 + "a"]
+
+    assert fastest_s(lambda: matching(pattern, names)) < 0.1
