@@ -15,6 +15,7 @@ from penstock.errors import InvalidValue
 from penstock.groups.consumers import BEAT_MS, SESSION_MS
 
 START: Final = "latest"  # Kafka's rule for a share group that is new.
+SHARE_ATTEMPTS: Final = 5  # Kafka's default of share.delivery.count.limit.
 
 # The least and the most; a lock and the attempts are those of any queue group.
 BOUNDS: Final = {
@@ -61,12 +62,11 @@ class GroupRules(msgspec.Struct, frozen=True, kw_only=True):
     share_session_ms: int = SESSION_MS
     share_heartbeat_ms: int = BEAT_MS
     share_lock_ms: int
-    share_attempts: int
+    share_attempts: int = SHARE_ATTEMPTS
     share_start: str = START
 
 
 def with_usual(said: GroupConfig, usual: GroupSettings) -> GroupRules:
     """What counts, if new groups are as usual."""
     named = {name: value for name, value in msgspec.structs.asdict(said).items() if value is not None}
-    of_queue = {"share_lock_ms": usual.visibility_timeout_ms, "share_attempts": usual.max_attempts}
-    return GroupRules(**{**of_queue, **named})
+    return GroupRules(**{"share_lock_ms": usual.visibility_timeout_ms, **named})

@@ -26,6 +26,7 @@ from penstock.frontends.kafka import (
     scram_admin,
     share,
     share_groups,
+    share_offsets,
     topics,
     transaction_admin,
     transactions,
@@ -34,7 +35,7 @@ from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
-    offsets, consumer_groups, share_groups, share, acknowledgements, transactions,
+    offsets, consumer_groups, share_groups, share_offsets, share, acknowledgements, transactions,
     transaction_admin, acls, scram_admin, quotas,
 )  # fmt: skip
 

@@ -173,11 +173,12 @@ class Sharer:
     def _wishes(self) -> GroupOptions:
         """What operators have said about a group that is new on a topic."""
         said, rules = now(self.operations.group_config(self.group))
-        wishes: GroupOptions = {"start": start_of(rules.share_start, self._wall_ms())}
+        wishes: GroupOptions = {
+            "start": start_of(rules.share_start, self._wall_ms()),
+            "max_attempts": rules.share_attempts,
+        }
         if said.share_lock_ms is not None:
             wishes["visibility_timeout"] = f"{said.share_lock_ms}ms"
-        if said.share_attempts is not None:
-            wishes["max_attempts"] = said.share_attempts
         return wishes
 
     @property

@@ -1,0 +1,161 @@
+"""Start offsets of share groups (KIP-932): to describe, alter and delete them."""
+
+from typing import Annotated, ClassVar
+
+from penstock.wire.kafka.fields import NO_UUID, Int16, Int32, Int64, Message, Part, String, Uuid, Versions
+
+
+class DescribeShareGroupOffsetsRequestTopic(Part):
+    """The topics to describe offsets for, or null for all topic-partitions."""
+
+    topic_name: String = ""
+    partitions: list[Int32] = []
+
+
+class DescribeShareGroupOffsetsRequestGroup(Part):
+    """The groups to describe offsets for."""
+
+    group_id: String = ""
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = []
+
+
+class DescribeShareGroupOffsetsRequest(Message):
+    """DescribeShareGroupOffsets: request."""
+
+    KEY: ClassVar = 90
+    VERSIONS: ClassVar = (0, 1)
+    FLEXIBLE: ClassVar = 0
+
+    groups: list[DescribeShareGroupOffsetsRequestGroup] = []
+
+
+class DescribeShareGroupOffsetsResponsePartition(Part):
+    """The results for each partition."""
+
+    partition_index: Int32 = 0
+    start_offset: Int64 = 0
+    leader_epoch: Int32 = 0
+    lag: Annotated[Int64, Versions(1)] = -1
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class DescribeShareGroupOffsetsResponseTopic(Part):
+    """The results for each topic."""
+
+    topic_name: String = ""
+    topic_id: Uuid = NO_UUID
+    partitions: list[DescribeShareGroupOffsetsResponsePartition] = []
+
+
+class DescribeShareGroupOffsetsResponseGroup(Part):
+    """The results for each group."""
+
+    group_id: String = ""
+    topics: list[DescribeShareGroupOffsetsResponseTopic] = []
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class DescribeShareGroupOffsetsResponse(Message):
+    """DescribeShareGroupOffsets: response."""
+
+    KEY: ClassVar = 90
+    VERSIONS: ClassVar = (0, 1)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribeShareGroupOffsetsResponseGroup] = []
+
+
+class AlterShareGroupOffsetsRequestPartition(Part):
+    """Each partition to alter offsets for."""
+
+    partition_index: Int32 = 0
+    start_offset: Int64 = 0
+
+
+class AlterShareGroupOffsetsRequestTopic(Part):
+    """The topics to alter offsets for."""
+
+    topic_name: String = ""
+    partitions: list[AlterShareGroupOffsetsRequestPartition] = []
+
+
+class AlterShareGroupOffsetsRequest(Message):
+    """AlterShareGroupOffsets: request."""
+
+    KEY: ClassVar = 91
+    VERSIONS: ClassVar = (0, 0)
+    FLEXIBLE: ClassVar = 0
+
+    group_id: String = ""
+    topics: list[AlterShareGroupOffsetsRequestTopic] = []
+
+
+class AlterShareGroupOffsetsResponsePartition(Part):
+    """The results for each partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class AlterShareGroupOffsetsResponseTopic(Part):
+    """The results for each topic."""
+
+    topic_name: String = ""
+    topic_id: Uuid = NO_UUID
+    partitions: list[AlterShareGroupOffsetsResponsePartition] = []
+
+
+class AlterShareGroupOffsetsResponse(Message):
+    """AlterShareGroupOffsets: response."""
+
+    KEY: ClassVar = 91
+    VERSIONS: ClassVar = (0, 0)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    responses: list[AlterShareGroupOffsetsResponseTopic] = []
+
+
+class DeleteShareGroupOffsetsRequestTopic(Part):
+    """The topics to delete offsets for."""
+
+    topic_name: String = ""
+
+
+class DeleteShareGroupOffsetsRequest(Message):
+    """DeleteShareGroupOffsets: request."""
+
+    KEY: ClassVar = 92
+    VERSIONS: ClassVar = (0, 0)
+    FLEXIBLE: ClassVar = 0
+
+    group_id: String = ""
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = []
+
+
+class DeleteShareGroupOffsetsResponseTopic(Part):
+    """The results for each topic."""
+
+    topic_name: String = ""
+    topic_id: Uuid = NO_UUID
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class DeleteShareGroupOffsetsResponse(Message):
+    """DeleteShareGroupOffsets: response."""
+
+    KEY: ClassVar = 92
+    VERSIONS: ClassVar = (0, 0)
+    FLEXIBLE: ClassVar = 0
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = []
