@@ -296,3 +296,52 @@ async def test_no_bytes_of_one_client_disturb_another(
     while http.listener.state.tasks:
         await asyncio.wait(http.listener.state.tasks)
     assert not caplog.records
+
+
+# Something that is no HTTP, behind requests that are.
+
+LISTED = b"GET /v1/topics HTTP/1.1\r\nhost: localhost\r\n\r\n"
+PUBLISHED = (
+    f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\n"
+    'content-type: application/json\r\ncontent-length: 12\r\n\r\n{"text":"a"}'
+).encode()
+SPOILED = (
+    f"POST {PUBLISH} HTTP/1.1\r\nhost: localhost\r\n"
+    "content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nZZZ\r\n"
+).encode()
+
+
+@pytest.mark.parametrize("requests", [[LISTED], [PUBLISHED], [LISTED, PUBLISHED, PUBLISHED, LISTED]])
+@pytest.mark.parametrize("garbage", [b"GARBAGE\r\n\r\n", b"\x16\x03\x01\x02\x00", SPOILED])
+async def test_requests_before_garbage_are_answered_and_nothing_is_logged(
+    http: Place, requests: list[bytes], garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = await http.browser()
+
+    browser.send(b"".join(requests) + garbage)
+    answers = [await browser.hear() for _ in requests]
+    refusal = await browser.hear()
+
+    assert [answer.status for answer in answers] == [200] * len(requests)
+    assert (refusal.status, refusal.code) == (400, "REQUEST_INVALID")
+    assert await browser.hear_end() == b""
+    assert await http.broker.depth("orders") == requests.count(PUBLISHED)
+    assert not caplog.records
+
+
+async def test_a_request_that_waits_is_answered_before_the_garbage_behind_it(
+    http: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = await http.browser()
+    body = b'{"wait": 60}'
+    head = f"POST {GROUP}/receive HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+
+    browser.send(head.encode() + body + b"GARBAGE\r\n\r\n")
+    while not http.listener.shared.consumers._waits:
+        await http.turn()
+    await http.broker.publish("orders", b"here")
+    answer, refusal = await browser.hear(), await browser.hear()
+
+    assert [len(answer.json["messages"]), refusal.status] == [1, 400]
+    assert not caplog.records

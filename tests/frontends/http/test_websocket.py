@@ -1,6 +1,7 @@
 """Messages pushed over a WebSocket, and answered on it: with a client of others, and byte by byte."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -464,6 +465,44 @@ async def test_a_socket_asked_for_behind_a_request_that_waits_is_cut(http: Place
 
 def masked(data: bytes, opcode: Opcode = Opcode.TEXT, *, fin: bool = True) -> bytes:
     return Frame(opcode, data, fin=fin).serialize(mask=True)
+
+
+EARLY = [
+    masked(b"", Opcode.CLOSE),
+    masked(b"", Opcode.PING),
+    masked(b'{"type": "credit", "messages": 1}'),
+    b"\x83\x80\x00\x00\x00\x00",
+    b"GARBAGE",
+]
+
+
+@pytest.mark.parametrize("early", EARLY, ids=["close", "ping", "text", "no opcode", "garbage"])
+@pytest.mark.parametrize("way", [None, *CUTS])
+async def test_frames_that_come_before_the_handshake_is_answered_wait_for_it(
+    early: bytes, way: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A password takes its time to check, so the frames are there before the answer."""
+    async with place(authentication=True) as http:
+        await http.broker.set_user("ada", "correct horse battery", [Grant(role="admin")])
+        login = b64encode(b"ada:correct horse battery").decode()
+        asked = f"GET {GROUP}/ws HTTP/1.1\r\nhost: localhost\r\n{HANDSHAKE}{KEY}"
+        asked += f"authorization: Basic {login}\r\n\r\n"
+        browser = await http.browser()
+        browser.send(asked.encode())
+        while not http.listener.state.tasks:
+            await http.turn()
+
+        browser.send(early)
+        if way is None:
+            assert (await browser.hear()).status == 101
+            await browser.close()
+        else:
+            cut(browser, way)
+        while http.listener.state.tasks:
+            await asyncio.wait(http.listener.state.tasks)
+
+        assert not caplog.records
+        assert not http.listener.shared.consumers._by_number
 
 
 @pytest.mark.parametrize(

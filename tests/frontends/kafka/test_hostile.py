@@ -1,6 +1,7 @@
 """What no client sends, and clients that do not read."""
 
 import asyncio
+import gc
 import socket
 import struct
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from tests.frontends.kafka.conftest import Server
 from tests.frontends.kafka.raw import Raw
 
 from penstock.frontends.kafka.apis import APIS
+from penstock.frontends.kafka.call import Api
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -205,6 +207,33 @@ def test_a_topic_that_is_deleted_ends_a_fetch_that_waits(kafka: Server) -> None:
         [topic] = raw.hear(FetchResponse).responses
 
     assert topic.partitions[0].error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def lose(kafka: Server, api: Api) -> None:
+    """Have the only connection lost in the same turn of the loop in which a request arrives."""
+    while not kafka.listener.guests.open:  # noqa: ASYNC110 - no event says so.
+        await asyncio.sleep(0)
+    [connection] = kafka.listener.guests.open
+    assert connection._transport is not None
+    connection._transport.abort()  # The loop says so to the connection in its next turn, before tasks begin.
+    version = api.offered[1]
+    begin = head(api.key, version) + b"\0" * (version >= api.flexible)
+    connection.data_received(framed(begin + b"".join(map(bytes, encode(api.request(), version)))))
+    while kafka.listener.guests.open:  # noqa: ASYNC110 - the same.
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: str(api.request.__name__))
+def test_a_request_whose_connection_is_lost_before_it_begins_is_dropped_without_a_warning(
+    kafka: Server, api: Api, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Warnings are errors here: a handler that is never awaited fails the test."""
+    host, _, port = kafka.address.rpartition(":")
+    with socket.create_connection((host, int(port)), 10):
+        kafka.run(lose(kafka, api))
+    gc.collect()
+
+    assert "never awaited" not in capfd.readouterr().err
 
 
 def test_frames_that_are_not_finished_have_a_limit_in_all(kafka: Server) -> None:

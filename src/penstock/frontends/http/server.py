@@ -131,6 +131,7 @@ class HttpConnection(HttpToolsProtocol):
         self._begun = False  # A request, in the piece that has just arrived.
         self._in_head = True  # Nothing of a request has arrived, or not all of its head.
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
+        self._unanswered = 0  # Requests whose answer is not complete.
         self._watch: asyncio.TimerHandle | None = None
         self._lost = Lost()
         self.logger = listener.logger
@@ -189,11 +190,20 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            self._unanswered += 1
 
     def send_400_response(self, msg: str) -> None:
         """The parser has given up: because of a limit, or because that is no HTTP."""
         self.refuse(self._refusal or RequestInvalid(part="head", why=msg.rstrip(".").lower()))
+
+    def on_response_complete(self) -> None:
+        self._unanswered -= 1
+        super().on_response_complete()
+        if self._refusal is not None and not self._unanswered:
+            self._end()
 
     # WebSockets.
 
@@ -213,12 +223,28 @@ class HttpConnection(HttpToolsProtocol):
     # Inside.
 
     def refuse(self, error: PenstockError) -> None:
-        """Say why, and close; what arrives from now on is not looked at."""
+        """Say why, and close, once the requests before are answered; nothing more is looked at."""
         self._refusal = error
         self._stop_watching()
+        cycle = self.cycle
+        if cycle is not None and cycle.more_body and not cycle.response_complete:
+            # The body of that very request is at fault.
+            if self.pipeline:
+                self.pipeline.popleft()  # It has not begun.
+            elif cycle.response_started:
+                self.transport.abort()  # An answer that was begun has no other end.
+                return
+            self._unanswered -= 1
+        if not self._unanswered:
+            self._end()
+
+    def _end(self) -> None:
+        """The last words, and the end."""
+        assert self._refusal is not None
+        self._unset_keepalive_if_required()
         if self.transport.is_closing():
             return
-        self.transport.write(whole_response(error))
+        self.transport.write(whole_response(self._refusal))
         if self.transport.can_write_eof():
             self.transport.write_eof()
             # A close with bytes unread would destroy the last words.

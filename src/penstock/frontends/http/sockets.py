@@ -5,6 +5,7 @@
 What is added to it:
 
     connections     the one that HTTP has counted stays counted, until the socket is gone
+    before it       what arrives before the handshake is answered is kept until then
     frames          a message has ``http_body_bytes_max``, in at most ``FRAGMENTS_MAX`` pieces, uncompressed
     silence         a client that does not answer a ping within ``PING_S`` is cut, whatever waits to be sent
     the end         the socket's task is told, answers what it has in hand, and closes
@@ -14,9 +15,10 @@ import asyncio
 import logging
 from base64 import b64decode
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from uvicorn.config import Config
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
@@ -71,6 +73,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._lost = Lost()
+        self._early = bytearray()  # Arrived before the handshake was answered.
         state = {"lost": self._lost}
         super().__init__(listener.config, listener.state, state, asyncio.get_running_loop())
         self.close_timeout = CLOSE_S
@@ -83,6 +86,11 @@ class SocketConnection(WebSocketsSansIOProtocol):
         self._listener.emptied.set()
 
     def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated and not self.handshake_complete:
+            # The library would take frames for what they are, and then refuse to complete the handshake.
+            self._early += data
+            self.transport.pause_reading()
+            return
         super().data_received(data)
         if not self.handshake_initiated:  # The head has come whole, and the library has limits of its own.
             why = "a WebSocket has a shorter head, with fewer headers"
@@ -92,6 +100,15 @@ class SocketConnection(WebSocketsSansIOProtocol):
     def handle_close(self, event: Frame) -> None:
         self._lost.closed = True
         super().handle_close(event)
+
+    async def send(self, message: Any) -> None:
+        if self.transport.is_closing():  # Else the library takes what follows for part of the handshake.
+            raise ClientDisconnected
+        await super().send(message)
+        if self._early and self.handshake_complete:
+            early, self._early = bytes(self._early), bytearray()
+            self.transport.resume_reading()
+            self.data_received(early)
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= FRAGMENTS_MAX:

@@ -20,12 +20,15 @@ class JoinedWrites:
         self._loop = loop
         self._held: list[bytes] = []
         self._held_bytes = 0
+        self._ended = False  # The other side was told that nothing follows.
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def write(self, data: bytes) -> None:
         """Hold it until the end of the turn."""
+        if self._ended:
+            return  # An answer to a request whose connection was refused meanwhile.
         if not self._held:
             self._loop.call_soon(self.flush)
         self._held.append(data)
@@ -43,7 +46,9 @@ class JoinedWrites:
     def write_eof(self) -> None:
         """Nothing follows what is held."""
         self.flush()
-        self._inner.write_eof()
+        self._ended = True
+        if not self._inner.is_closing():
+            self._inner.write_eof()
 
     def close(self) -> None:
         """Write what is held, and hang up."""

@@ -19,7 +19,7 @@ are not complete (of all connections), bytes that the client has not read.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final, Protocol, cast
 
 from penstock.errors import Closed, Overloaded, PenstockError, ProtocolViolation
@@ -262,9 +262,14 @@ class Connection(asyncio.Protocol):
         elif not isinstance(answer, Later):
             task = self._loop.create_task(self._await(call, answer))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda done: self._forget(done, answer))
             if call.api.waits:
                 call.hurry = task.cancel
+
+    def _forget(self, task: asyncio.Task[None], answer: Awaitable[Message]) -> None:
+        self._tasks.discard(task)
+        if isinstance(answer, Coroutine):
+            answer.close()  # A task that is cancelled before its first turn has never awaited it.
 
     async def _await(self, call: Call[Any], answer: Awaitable[Message]) -> None:
         try:
