@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.access import Grant
 from penstock.errors import Closed, DirectoryInUse, DirectoryUnusable, DiskFull, TopicNotFound
 from penstock.log.files import MemoryFiles
 from penstock.testing import AsyncTestBroker, TestBroker
@@ -498,3 +499,55 @@ def test_a_full_disk_refuses_a_publish_and_consumers_go_on() -> None:
         message.ack()
         assert broker.publish("orders", b"2").offset == 2
         assert broker.depth("orders", "default") == 2
+
+
+# Other users of the machine.
+
+
+def modes(directory: Path) -> dict[str, int]:
+    """Of all that is in a directory, and of itself."""
+    return {str(path): path.stat().st_mode & 0o777 for path in [directory, *directory.rglob("*")]}
+
+
+@pytest.mark.slow
+def test_everything_on_disk_is_for_its_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with penstock.open(str(tmp_path / "data")) as broker:
+            broker.create_topic("orders")
+            broker.publish("orders", b"a", delay="1h")
+            broker.consumer("orders", group="billing").receive()
+            broker.set_user("ada", "correct horse battery", [Grant(role="admin")])
+    finally:
+        os.umask(before)
+
+    found = modes(tmp_path / "data")
+    assert f"{tmp_path}/data/access.json" in found
+    assert [path for path, mode in found.items() if mode & 0o077] == []
+
+
+@pytest.mark.slow
+def test_what_older_versions_left_open_is_closed_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with penstock.open(str(tmp_path / "data")) as broker:
+        broker.set_user("ada", "correct horse battery", [Grant(role="admin")])
+    (tmp_path / "data").chmod(0o755)
+    (tmp_path / "data" / "access.json").chmod(0o644)
+
+    penstock.open(str(tmp_path / "data")).close()
+
+    assert {mode & 0o077 for mode in modes(tmp_path / "data").values()} == {0}
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert "was open to other users (mode 755); its mode is now 700" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_directory_that_is_not_only_ours_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    tmp_path.chmod(0o755)
+
+    penstock.open(str(tmp_path)).close()
+
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "topics").stat().st_mode & 0o777 == 0o700

@@ -21,10 +21,11 @@ from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State, Topic
 from penstock.config import TopicSettings
 from penstock.errors import DirectoryUnusable, InvalidValue, TopicExists
-from penstock.log.files import Lock
+from penstock.log.files import Lock, keep_private
 from penstock.types import check_name
 
 FORMAT_VERSION = 1
+SECRETS = ("access.json", "audit.log", "audit.log.1")  # Older versions left them readable for everybody.
 PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
 GENERATION_BLOCK = 1000  # Generations of Kafka's groups, too ...
 GENERATIONS_NEAR = 100  # ... and so many before the last is given, or groups would wait for the disk.
@@ -68,6 +69,7 @@ class Catalogue:
             raise
 
     def _load(self) -> list[Topic]:
+        self._keep_private()
         if self._files.exists(self._manifest_path):
             self._manifest = self._read_manifest()
         else:
@@ -83,6 +85,16 @@ class Catalogue:
             else:
                 topics.append(self._topic(name, self._read_topic(name)))
         return topics
+
+    def _keep_private(self) -> None:
+        """Neither messages nor password hashes are for other users of the machine."""
+        directory = self._state.directory
+        # A directory that held something else before is not only ours; what is made in it is private.
+        if self._files.exists(self._manifest_path) or self._files.list(directory) == ["LOCK"]:
+            keep_private(self._files, directory)
+        for name in SECRETS:
+            if self._files.exists(f"{directory}/{name}"):
+                keep_private(self._files, f"{directory}/{name}")
 
     def _read_manifest(self) -> Manifest:
         try:

@@ -34,8 +34,10 @@ Left out: memory maps, direct I/O (measured, not worth their trouble), Windows.
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn, Protocol
@@ -47,8 +49,13 @@ Part = bytes | bytearray | memoryview
 TEMPORARY: Final = (
     ".tmp"  # Ends the name of a file that is being written; what a crash leaves, recovery removes.
 )
+FILE_MODE: Final = 0o600  # Messages, password hashes, the audit log: nothing here is for other users.
+DIRECTORY_MODE: Final = 0o700
+OTHERS: Final = 0o077  # The bits of a mode that give access to others.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+logger = logging.getLogger("penstock")
 
 # fdatasync leaves out the time stamps, which nobody here reads; macOS lacks it.
 _sync_data: Final = getattr(os, "fdatasync", os.fsync)
@@ -146,6 +153,14 @@ class Files(Protocol):
         """Replace the whole of a small file, durably and in one step."""
         ...
 
+    def mode(self, path: str) -> int:
+        """The permission bits of a file or directory; 0 where there are none."""
+        ...
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Change them."""
+        ...
+
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``; ``DirectoryInUse`` if someone holds it."""
         ...
@@ -171,6 +186,21 @@ def replace_file(files: Files, path: str, data: bytes) -> None:
         file.close()
     files.rename(temporary, path)
     files.sync_directory(os.path.dirname(path))
+
+
+def keep_private(files: Files, path: str) -> None:
+    """Take a file or directory away from other users of the machine, and warn if they had access."""
+    mode = files.mode(path)
+    if not mode & OTHERS:
+        return
+    try:
+        files.set_mode(path, mode & ~OTHERS)
+    except PenstockError as error:  # It belongs to somebody else, such as the mount of a container.
+        logger.warning("%s is open to other users (mode %03o), and stays so: %s", path, mode, error)
+    else:
+        logger.warning(
+            "%s was open to other users (mode %03o); its mode is now %03o", path, mode, mode & ~OTHERS
+        )
 
 
 class SystemFile:
@@ -287,7 +317,7 @@ class SystemFiles:
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
         try:
-            return SystemFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644))
+            return SystemFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), FILE_MODE))
         except OSError as error:
             raise storage_error(path, error) from error
 
@@ -311,7 +341,7 @@ class SystemFiles:
         parent = os.path.dirname(os.path.abspath(path))
         self.make_directory(parent)
         try:
-            os.mkdir(path)
+            os.mkdir(path, DIRECTORY_MODE)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise DirectoryUnusable(directory=path, why="a file has that name") from None
@@ -370,11 +400,25 @@ class SystemFiles:
         """Replace the whole of a small file, durably and in one step."""
         replace_file(self, path, data)
 
+    def mode(self, path: str) -> int:
+        """The permission bits of a file or directory."""
+        try:
+            return stat.S_IMODE(os.stat(path).st_mode)
+        except OSError as error:
+            raise storage_error(path, error) from error
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Change them."""
+        try:
+            os.chmod(path, mode)
+        except OSError as error:
+            raise storage_error(path, error) from error
+
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``; ``DirectoryInUse`` if someone holds it."""
         directory = os.path.dirname(path)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             raise DirectoryUnusable(directory=directory, why=error.strerror or str(error)) from error
         try:
@@ -498,6 +542,13 @@ class MemoryFiles:
     def write_file(self, path: str, data: bytes) -> None:
         """Replace the whole of a small file."""
         self._contents[path] = bytearray(data)
+
+    def mode(self, path: str) -> int:  # noqa: ARG002 - memory has no users.
+        """Nobody else has access."""
+        return 0
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Nobody else has access."""
 
     def lock(self, path: str) -> Lock:
         """Take the lock ``path``; ``DirectoryInUse`` if someone holds it."""

@@ -148,6 +148,14 @@ class FaultyFiles:
         """See ``Files``; each of its parts can go wrong."""
         replace_file(self, path, data)
 
+    def mode(self, path: str) -> int:
+        """See ``Files``; cannot go wrong."""
+        return self.inner.mode(path)
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """See ``Files``; cannot go wrong."""
+        self.inner.set_mode(path, mode)
+
     def lock(self, path: str) -> Lock:
         """See ``Files``; cannot go wrong."""
         return self.inner.lock(path)
@@ -385,6 +393,13 @@ class CrashDisk:
     def write_file(self, path: str, data: bytes) -> None:
         """See ``Files``."""
         replace_file(self, path, data)
+
+    def mode(self, path: str) -> int:  # noqa: ARG002 - this disk has no users.
+        """See ``Files``."""
+        return 0
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """See ``Files``."""
 
     def lock(self, path: str) -> Lock:
         """See ``Files``."""

@@ -4,15 +4,19 @@ Every listener has it or none.  TLS 1.2 and later, with the ciphers that Python
 trusts; clients show a key or a password, not a certificate.
 """
 
+import logging
 import ssl
 from pathlib import Path
 from typing import Final
 
 from penstock.errors import InvalidConfiguration
 from penstock.frontends.config import TlsSettings
+from penstock.log.files import OTHERS, SystemFiles
 
 HANDSHAKE_S: Final = 10.0  # A stranger who does not finish it in time is cut off.
 SHUTDOWN_S: Final = 5.0  # For a client to say goodbye.
+
+logger = logging.getLogger("penstock")
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
@@ -25,6 +29,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext | None:
             Path(path).read_bytes()
         except OSError as error:
             raise _unusable(f"tls.{name} {path}: {str(error.strerror).lower()}") from None
+    mode = SystemFiles().mode(settings.key)
+    if mode & OTHERS:
+        logger.warning("tls.key %s can be read by other users (mode %03o): chmod 600", settings.key, mode)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
