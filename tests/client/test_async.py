@@ -50,6 +50,25 @@ async def test_a_publish_that_is_cancelled_is_published_all_the_same(server: Vir
         assert [message.value for message in await broker.read("orders")] == [b"x", b"y"]
 
 
+async def test_a_receive_that_waits_hears_of_a_rebalance_at_once(server: VirtualServer) -> None:
+    async with aio.connect(server.url) as broker, aio.connect(server.url) as elsewhere:
+        await broker.create_topic("wide", partitions=2)
+        await broker.publish_batch("wide", [Message(b"%d" % n, partition=n % 2) for n in range(4)])
+        first = await broker.consumer("wide", group="s", kind="stream", heartbeat=False)
+        await first.receive(10, wait="1s")
+        waiting = asyncio.ensure_future(first.receive(wait="1h"))
+
+        second = await elsewhere.consumer("wide", group="s", kind="stream", heartbeat=False)
+        again = await second.receive(10, wait="1h")  # It waits until the first has given up a partition.
+
+        assert sorted(first.assignment + second.assignment) == [0, 1]
+        assert {message.partition for message in again} == set(second.assignment)
+        await first.commit()  # While its receive waits.
+        await second.commit()
+        assert await broker.depth("wide", "s") == 0
+        waiting.cancel()
+
+
 async def test_a_batch_of_nothing_is_answered_with_nothing(server: VirtualServer) -> None:
     async with aio.connect(server.url) as broker:
         assert await broker.publish_batch("orders", []) == []

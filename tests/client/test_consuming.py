@@ -17,11 +17,12 @@ from penstock.errors import (
     GroupKindMismatch,
     InvalidValue,
     LeaseLost,
+    NotAssigned,
     TopicNotFound,
 )
 from penstock.message import Message
 from penstock.wire import native
-from penstock.wire.native_bodies import Extend, Nack, consumer_closed_frame, decode_body
+from penstock.wire.native_bodies import Extend, Nack, assigned_frame, consumer_closed_frame, decode_body
 
 
 def begin(work: Any) -> "asyncio.Task[Any]":
@@ -140,11 +141,10 @@ async def test_a_stream_goes_on_after_what_has_arrived() -> None:
     async with Scripted() as server, aio.connect(server.url) as broker:
         consumer = await opened(server, broker, "stream", (0, 1))
         receiving = begin(consumer.receive(100))
-        (await server.request()).received(delivery(b"a", b"b", lease=-1, partition=1, start=5))
-        beat = await server.request()
-        beat.ok([0, 1])
+        request = await server.request()
+        request.received(delivery(b"a", b"b", lease=-1, partition=1, start=5))
         await receiving
-        beat.cut()
+        request.cut()
 
         wish = (await server.request()).opened(resumed=True, kind="stream", assignment=[0, 1])
 
@@ -154,6 +154,56 @@ async def test_a_stream_goes_on_after_what_has_arrived() -> None:
         commit.done()
         await committing
         assert native.decode_commit(commit.body)[1] == [(1, 7)]
+
+
+async def test_a_commit_that_crosses_a_rebalance_leaves_out_what_was_revoked() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        consumer = await opened(server, broker, "stream", (0, 1))
+        receiving = begin(consumer.receive(100, wait="1s"))
+        request = await server.request()
+        request.received(delivery(b"a", lease=-1), delivery(b"b", lease=-1, partition=1))
+        await receiving
+
+        committing = begin(consumer.commit())
+        first = await server.request(native.COMMIT)
+        first.refuse(NotAssigned(group="default", member="m", partition=1))
+        (await server.request(native.HEARTBEAT)).ok([0])
+        second = await server.request(native.COMMIT)
+        second.done()
+        await committing
+
+        assert native.decode_commit(first.body)[1] == [(0, 1), (1, 1)]
+        assert native.decode_commit(second.body)[1] == [(0, 1)]
+
+
+async def test_a_commit_that_is_refused_though_nothing_was_revoked_is_an_error() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        consumer = await opened(server, broker, "stream", (0,))
+        receiving = begin(consumer.receive(100, wait="1s"))
+        (await server.request()).received(delivery(b"a", lease=-1))
+        await receiving
+
+        committing = begin(consumer.commit())
+        refused = NotAssigned(group="default", member="m", partition=0)
+        (await server.request(native.COMMIT)).refuse(refused)
+        (await server.request(native.HEARTBEAT)).ok([0])
+
+        with pytest.raises(NotAssigned):
+            await committing
+
+
+async def test_a_consumer_hears_of_its_partitions_while_it_waits() -> None:
+    async with Scripted() as server, aio.connect(server.url) as broker:
+        consumer = await opened(server, broker, "stream", ())
+        receiving = begin(consumer.receive(100, wait="1h"))
+        request = await server.request()
+
+        request.send(assigned_frame(1, [0, 2]))
+        request.send(assigned_frame(77, [5]))  # Of a consumer that is not there any more.
+        request.received(delivery(b"a", lease=-1))
+        await receiving
+
+        assert consumer.assignment == [0, 2]
 
 
 async def test_a_consumer_whose_topic_is_gone_says_so() -> None:
@@ -232,21 +282,6 @@ async def test_an_answer_in_the_turn_of_the_cancellation_is_kept() -> None:
             await receiving
 
         assert [message.value for message in await consumer.receive(5)] == [b"a"]
-
-
-async def test_a_stream_receive_that_is_cancelled_after_its_answer_keeps_it() -> None:
-    async with Scripted() as server, aio.connect(server.url) as broker:
-        consumer = await opened(server, broker, "stream", (0,))
-        receiving = begin(consumer.receive(5))
-        (await server.request()).received(delivery(b"a", b"b", lease=-1))
-        beat = await server.request(native.HEARTBEAT)
-        await asyncio.wait([receiving], timeout=0.05)  # It has its messages, and waits for the heartbeat.
-        receiving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await receiving
-        beat.ok([0])
-
-        assert [message.value for message in await consumer.receive(5)] == [b"a", b"b"]
 
 
 async def test_a_receive_beside_one_that_is_called_off_goes_on() -> None:

@@ -235,6 +235,7 @@ OVER_HTTP = "over HTTP"
 NOT_OVER_HTTP = {
     "test_an_ack_may_publish": "outputs of an ack",
     "test_a_stream_group_reads_in_order_and_commits": "stream groups",
+    "test_stream_consumers_that_wait_hear_of_a_rebalance_and_commit_what_is_left": "stream groups",
     "test_a_producer_is_idempotent": "idempotent producers; there is Idempotency-Key",
     "test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is": "record batches",
     "test_what_retention_deleted_is_put_back_for_a_group": "record batches",

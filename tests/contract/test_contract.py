@@ -358,6 +358,25 @@ def test_a_stream_group_reads_in_order_and_commits(broker: TestBroker) -> None:
     assert sorted(message.value for message in messages) == [b"%d" % n for n in range(6)]
 
 
+def test_stream_consumers_that_wait_hear_of_a_rebalance_and_commit_what_is_left(broker: TestBroker) -> None:
+    broker.create_topic("orders", partitions=2)
+    broker.publish_batch("orders", [Message(b"%d" % n, partition=n % 2) for n in range(6)])
+    first = broker.consumer("orders", group="s", kind="stream", consumer_id="a")
+    assert len(first.receive(10, wait="1s")) == 6
+    assert first.assignment == [0, 1]
+    second = broker.consumer("orders", group="s", kind="stream", consumer_id="b")
+
+    first.receive(wait="1s")
+    assert len(first.assignment) == 1
+    first.commit()  # Of the partition that it has kept.
+    again = second.receive(10, wait="1s")
+
+    assert sorted(first.assignment + second.assignment) == [0, 1]
+    assert {message.partition for message in again} == set(second.assignment)
+    second.commit()
+    assert broker.depth("orders", "s") == 0
+
+
 def test_a_producer_is_idempotent(broker: TestBroker) -> None:
     broker.create_topic("orders")
     producer = broker.producer(compression="zstd")

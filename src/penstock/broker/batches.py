@@ -13,6 +13,7 @@ may come back: it says what it still has (``keep``), and the rest, which was
 sent and never arrived, is given back without counting the attempt.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from penstock.broker.at_once import at_once
@@ -94,6 +95,10 @@ class BatchConsumer(BrokerConsumer):
         if self.kind == "stream":
             self._core.streams.heartbeat(self._state)
         return self.assignment
+
+    def tell_assignment(self, tell: Callable[[list[int]], None]) -> None:
+        """Stream groups: call this with the partitions when they change, before any message of them comes."""
+        self._state.on_assignment = tell
 
     @at_once
     def keep(self, leases: list[tuple[int, int]], positions: dict[int, int]) -> None:

@@ -140,6 +140,8 @@ class Consumer:
         self.wanted: frozenset[int] | None = None  # Queue groups: only these partitions; None: all.
         self.bytes_max = BYTES_MAX  # About so many at a time.
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
+        # Stream groups: called with the partitions when they have changed, before anything is read of them.
+        self.on_assignment: Callable[[list[int]], None] | None = None
 
 
 class Group:

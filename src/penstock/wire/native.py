@@ -66,6 +66,7 @@ OK: Final = 0x80
 ERROR: Final = 0x81
 DELIVERY: Final = 0x82
 CONSUMER_CLOSED: Final = 0x83
+ASSIGNED: Final = 0x84
 
 # How far a publish must be before it is answered.
 ACKS_NONE: Final = 0  # Not answered at all, unless it is refused.

@@ -22,7 +22,17 @@ import msgspec
 import penstock.errors as errors  # The module: "from penstock" would be the whole package.
 from penstock.config import TopicSettings
 from penstock.errors import PenstockError, ProtocolViolation, RequestError, UnavailableError
-from penstock.wire.native import CALL, CONSUMER_CLOSED, ERROR, OK, UNASKED, Run, decode_consumer, frame
+from penstock.wire.native import (
+    ASSIGNED,
+    CALL,
+    CONSUMER_CLOSED,
+    ERROR,
+    OK,
+    UNASKED,
+    Run,
+    decode_consumer,
+    frame,
+)
 
 T = TypeVar("T")
 
@@ -69,6 +79,7 @@ class OpenConsumer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     resume: bytes | None = None  # The token of the consumer that was.
     held: list[tuple[int, int]] = []  # Its partitions and leases that the client still works on.
     positions: dict[int, int] = {}  # Stream groups: by partition, the next offset the client expects.
+    assignments: bool = False  # Stream groups: have ASSIGNED sent whenever the partitions change.
 
 
 class OpenedConsumer(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,6 +254,16 @@ def consumer_closed_frame(consumer: int, error: PenstockError) -> bytes:
 def decode_consumer_closed(body: bytes) -> tuple[int, PenstockError]:
     """Which consumer, and why."""
     return decode_consumer(body), decode_error(body[_PAYLOAD_AT + 4 :])
+
+
+def assigned_frame(consumer: int, partitions: list[int]) -> bytes:
+    """A stream consumer works on these partitions from now on."""
+    return frame(ASSIGNED, UNASKED, consumer.to_bytes(4, "big") + msgspec.msgpack.encode(partitions))
+
+
+def decode_assigned(body: bytes) -> tuple[int, list[int]]:
+    """Which consumer, and its partitions."""
+    return decode_consumer(body), decode_body(body[4:], list[int])
 
 
 def ok_frame(correlation: int, value: Any) -> bytes:

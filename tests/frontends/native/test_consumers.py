@@ -24,6 +24,7 @@ from penstock.wire.native_bodies import (
     Extend,
     Nack,
     Reject,
+    decode_assigned,
     decode_body,
     decode_consumer_closed,
     encode_body,
@@ -306,6 +307,34 @@ async def test_a_stream_is_read_in_order_and_committed() -> None:
         await peer.ask(native.encode_commit(71, opened.consumer, [(0, 2)]))
 
         assert (await peer.call("describe_group", topic="orders", group="g")).lag == 1
+
+
+@both_loops
+async def test_a_receive_that_waits_is_told_of_a_rebalance_before_it_is_answered() -> None:
+    async with serving() as place:
+        peer = await with_topic(place)
+        await peer.call("create_topic", name="wide", options={"partitions": 2})
+        one = (await peer.open("wide", options={"kind": "stream"}, assignments=True)).consumer
+        peer.send(native.encode_receive(500, one, 10, 60_000))
+        assert await told(peer) == (one, [0, 1])
+        other = await place.client()
+        two = (await other.open("wide", options={"kind": "stream"})).consumer  # It does not ask to be told.
+
+        first, [kept] = await told(peer)
+        await other.publish("wide", b"a", partition=1 - kept)
+        [batch] = await other.receive(two, wait_ms=4000)
+
+        assert (first, batch.partition) == (one, 1 - kept)
+        await other.publish("wide", b"b", partition=kept)
+        opcode, body = await peer.frame()
+        assert (opcode, values(native.decode_received(body))) == (native.OK, [b"b"])
+
+
+async def told(peer: Peer) -> tuple[int, list[int]]:
+    """The assignment that comes next."""
+    opcode, body = await peer.frame()
+    assert opcode == native.ASSIGNED
+    return decode_assigned(body)
 
 
 @both_loops

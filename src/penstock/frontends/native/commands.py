@@ -237,7 +237,10 @@ def open_consumer(session: Session, correlation: int, body: bytes) -> None:
         )
 
     def made(_: int, inner: BatchConsumer) -> bytes:
-        return opened(WireConsumer(session.broker, inner, told.topic, told.group), False)
+        consumer = WireConsumer(session.broker, inner, told.topic, told.group)
+        if told.assignments:
+            consumer.tell_assignment()
+        return opened(consumer, False)
 
     if found is not None:
         session.start(

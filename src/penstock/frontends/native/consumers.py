@@ -85,6 +85,10 @@ class Owner(Protocol):
         """The broker has closed it."""
         ...
 
+    def assigned(self, consumer: "WireConsumer", partitions: list[int]) -> None:
+        """Stream groups: it works on these partitions from now on."""
+        ...
+
     def give_away(self, consumer: "WireConsumer") -> None:
         """The client has come back for it on another connection."""
         ...
@@ -164,6 +168,14 @@ class WireConsumer:
         if self._credit > 0:
             # In a turn of its own: a full backlog must not keep everybody else waiting.
             asyncio.get_running_loop().call_soon(self._push_on)
+
+    def tell_assignment(self) -> None:
+        """Stream groups: the client wants to be told when its partitions change."""
+        self.inner.tell_assignment(self._assigned)
+
+    def _assigned(self, partitions: list[int]) -> None:
+        if self.owner is not None:  # Else the client is told when it comes back.
+            self.owner.assigned(self, partitions)
 
     # Life.
 

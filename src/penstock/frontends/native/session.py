@@ -21,7 +21,7 @@ from penstock.frontends.native.consumers import Lobby, WireConsumer
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import Identity
 from penstock.wire import native
-from penstock.wire.native_bodies import consumer_closed_frame, error_frame
+from penstock.wire.native_bodies import assigned_frame, consumer_closed_frame, error_frame
 
 CONSUMERS_MAX: Final = 1000  # Of one connection.
 CONSUMERS_IN_ALL_MAX: Final = 100_000  # With those whose client may come back.
@@ -217,6 +217,10 @@ class Session:
     def push(self, consumer: WireConsumer, batches: Any) -> None:
         """Send what was not asked for."""
         self.connection.push(native.encode_delivery(consumer.number, batches))
+
+    def assigned(self, consumer: WireConsumer, partitions: list[int]) -> None:
+        """Tell which partitions a stream consumer works on; what it is sent of them comes behind."""
+        self.connection.send(assigned_frame(consumer.number, partitions))
 
     def consumer_failed(self, consumer: WireConsumer, error: BaseException) -> None:
         """The broker has closed it: its group or its topic is gone."""
