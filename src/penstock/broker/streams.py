@@ -62,7 +62,8 @@ class Streams:
         group = consumer.group
         now_ms = self._state.clock.steady_ms()
         group.maybe_sample(now_ms)
-        assignment = group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
+        before = frozenset(consumer.positions)
+        assignment = group.coordinator.heartbeat(consumer.identity, before, now_ms)
         if assignment is None:
             consumer.positions.clear()
             group.coordinator.join(consumer.identity, now_ms)
@@ -76,6 +77,8 @@ class Streams:
         if revoked:
             group.coordinator.heartbeat(consumer.identity, frozenset(consumer.positions), now_ms)
             group.topic.wake()  # Somebody else may begin with them.
+        if consumer.on_assignment is not None and before != consumer.positions.keys():
+            consumer.on_assignment(sorted(consumer.positions))
         self._set_alarm(group)
 
     def _committed(self, group: Group, number: int) -> int:

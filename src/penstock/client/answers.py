@@ -11,7 +11,14 @@ from penstock.calls import wire_message
 from penstock.client.holdings import wire_runs
 from penstock.client.receiver import Receiver
 from penstock.config import PARTITIONS_MAX
-from penstock.errors import AlreadySettled, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
+from penstock.errors import (
+    AlreadySettled,
+    GroupKindMismatch,
+    InvalidValue,
+    LeaseLost,
+    NotAssigned,
+    PenstockError,
+)
 from penstock.failure import describe_error
 from penstock.message import LeaseRun, Message, check_held, lease_runs, refused, unanswer
 from penstock.placing import dedup_bytes, placed
@@ -151,7 +158,15 @@ class Answers:
         self._receiver.check_open()
         if not self._receiver.stream:
             raise GroupKindMismatch(operation="commit", kind="queue", group=self._receiver.group)
-        await self._commit(dict(self._receiver.read))
+        while True:
+            offsets = dict(self._receiver.read)
+            try:
+                return await self._commit(offsets)
+            except NotAssigned:
+                # A rebalance came in between: hear what is left, and leave out what is not.
+                await self._receiver.beat_stream()
+                if self._receiver.read.keys() >= offsets.keys():
+                    raise
 
     async def _commit_messages(self, messages: list[Any]) -> None:
         offsets: dict[int, int] = {}

@@ -209,6 +209,7 @@ class RemoteOperations:
             consumer_id=consumer_id,
             max_in_flight=max_in_flight,
             options=encodable("options", dict(options)),
+            assignments=True,
         )
         receiver = Receiver(self.session, wish, wrap, prefetch, heartbeat)
         await receiver.open()

@@ -4,6 +4,7 @@
     prefetch=N ── CREDIT ──> DELIVERY, DELIVERY ... ──> buffer ──> receive, or a loop, takes from it
     heartbeat ── every third of the visibility timeout: EXTEND what the program still works on
                  (stream groups: HEARTBEAT, every third of the session timeout)
+    ASSIGNED ──> the partitions of a stream consumer, as soon as they change; messages of them come behind
     ack, nack, reject, extend, commit ──> answers.py
 
 When the connection is lost, the consumer is resumed on the next one: it says
@@ -164,9 +165,11 @@ class Receiver:
             self._buffer.clear()
             self._sent.clear()
         self._take(opened)
-        if self.stream and not opened.resumed:  # What the program has read before can still be committed.
+        if self.stream and opened.resumed:
+            self.own(opened.assignment)
+        elif self.stream:  # What the program has read before can still be committed.
             body = await ask(lambda correlation: encode_consumer(HEARTBEAT, correlation, self.number))
-            self._own(decode_body(body, list[int]))
+            self.own(decode_body(body, list[int]))
 
     def resumed(self) -> None:
         """The new connection is in use; what the old one was allowed to push is forgotten."""
@@ -228,11 +231,7 @@ class Receiver:
         until = self._loop.time() + wait_ms / 1000
         while True:
             called_off = self._called_off
-            beat = self.session.own(self.beat()) if self.stream and not wait_ms else None
-            body = await self._ask_for(limit, wait_ms)
-            if beat is not None:
-                await self._before_handing_over(beat, body)
-            batches = decode_received(body)
+            batches = decode_received(await self._ask_for(limit, wait_ms))
             if batches or called_off == self._called_off:
                 messages = self._messages(batches[0]) if batches else []
                 for batch in batches[1:]:
@@ -257,14 +256,6 @@ class Receiver:
             if sent and not self.closed:
                 self._called_off += 1
                 self.session.send(encode_receive(UNASKED, self.number, 0, 0))
-            raise
-
-    async def _before_handing_over(self, beat: "asyncio.Task[None]", body: bytes) -> None:
-        """Wait for a heartbeat that was sent behind the receive; its answer is on its way."""
-        try:
-            await asyncio.wait([beat])
-        except asyncio.CancelledError:
-            self._keep_late(body)
             raise
 
     def _keep_late(self, body: bytes) -> None:
@@ -398,9 +389,9 @@ class Receiver:
             lambda correlation: encode_consumer(HEARTBEAT, correlation, self.current()),
             changes=False,
         )
-        self._own(decode_body(body, list[int]))
+        self.own(decode_body(body, list[int]))
 
-    def _own(self, assignment: list[int]) -> None:
+    def own(self, assignment: list[int]) -> None:
         """These partitions are the consumer's; what it has of others is for others."""
         self._assignment = assignment
         owned = set(assignment)
@@ -410,3 +401,4 @@ class Receiver:
         if any(message.partition not in owned for message in self._buffer):
             self._buffer = deque(message for message in self._buffer if message.partition in owned)
             self.ask_for_more()
+        self._late = [late for late in self._late if late[1].partition in owned]

@@ -47,6 +47,7 @@ from penstock.errors import (
     UnavailableError,
 )
 from penstock.wire.native import (
+    ASSIGNED,
     CONSUMER_CLOSED,
     DELIVERY,
     ERROR,
@@ -57,6 +58,7 @@ from penstock.wire.native import (
 from penstock.wire.native_bodies import (
     Hello,
     Welcome,
+    decode_assigned,
     decode_body,
     decode_consumer_closed,
     decode_error_frame,
@@ -87,6 +89,9 @@ class Resumable(Protocol):
 
     def take_push(self, body: bytes) -> None:
         """The server has sent messages by itself."""
+
+    def own(self, assignment: list[int]) -> None:
+        """Stream groups: these partitions are the consumer's from now on."""
 
     def end(self, error: PenstockError) -> None:
         """The server has closed the consumer."""
@@ -400,6 +405,11 @@ class Session:
             consumer = self._numbered.get(decode_consumer(body))
             if consumer is not None:  # Else it was closed while this was on its way.
                 consumer.take_push(body)
+        elif opcode == ASSIGNED:
+            number, partitions = decode_assigned(body)
+            consumer = self._numbered.get(number)
+            if consumer is not None:
+                consumer.own(partitions)
         elif opcode == CONSUMER_CLOSED:
             number, error = decode_consumer_closed(body)
             consumer = self._numbered.get(number)
