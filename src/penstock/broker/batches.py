@@ -73,10 +73,15 @@ class BatchConsumer(BrokerConsumer):
         """Queue groups: receive records, not the batches they lie in; for who writes them in another way."""
         self._state.takes_records = True
 
-    def want(self, partitions: frozenset[int], bytes_max: int) -> None:
-        """Queue groups: receive from these partitions only, and about so many bytes at a time."""
+    def want(self, partitions: frozenset[int], bytes_max: int, one_at_least: bool) -> None:
+        """Queue groups: receive from these partitions only, and so many bytes of batches at most.
+
+        With ``one_at_least`` one message comes even if it is larger; else nobody could ever get it.
+        """
         self._state.wanted = partitions
         self._state.bytes_max = bytes_max
+        self._state.bytes_exact = True
+        self._state.one_at_least = one_at_least
 
     @at_once
     def unsettled(self, partition: int, leases: list[int]) -> list[Run]:

@@ -70,13 +70,14 @@ def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None
 class Haul:
     """What one call of a consumer has got so far, and what there is room for."""
 
-    __slots__ = ("bytes_left", "messages", "published_ms", "room")
+    __slots__ = ("bytes_left", "full", "messages", "published_ms", "room")
 
     def __init__(self, limit: int, bytes_max: int) -> None:
         self.messages: list[Any] = []
         self.published_ms = 0  # The oldest of what was added last.
         self.room = limit  # In messages.
         self.bytes_left = bytes_max
+        self.full = False  # What comes next would not fit.
 
 
 class Leases:
@@ -105,7 +106,7 @@ class Leases:
                 if not haul.messages:
                     raise
                 break  # What was taken before is handed over; the damage is there at the next call.
-            if haul.room <= 0 or haul.bytes_left <= 0:
+            if haul.full or haul.room <= 0 or haul.bytes_left <= 0:
                 break
         consumer.turn += 1
         return haul.messages
@@ -114,7 +115,7 @@ class Leases:
         """Add messages of one partition."""
         journal_of(member).make_room()
         average_bytes = member.partition.log.average_bytes if haul.room > 1 else 1
-        while haul.room > 0 and haul.bytes_left > 0 and self.looks_left > 0:
+        while haul.room > 0 and haul.bytes_left > 0 and self.looks_left > 0 and not haul.full:
             room = min(haul.room, haul.bytes_left // average_bytes + 1)
             lease = self._lease(member, consumer, room, now_ms)
             if lease is None:
@@ -124,7 +125,7 @@ class Leases:
                 self.looks_left -= 1
                 continue  # All of it had expired, or is not for this group.
             haul.room -= count
-            haul.bytes_left -= average_bytes * count
+            haul.bytes_left -= len(haul.messages[-1].data) if consumer.bytes_exact else average_bytes * count
             consumer.in_flight += count
             waited_ms = self._state.clock.wall_ms() - haul.published_ms
             consumer.group.handed_out(count, lease.attempt, waited_ms)
@@ -137,7 +138,7 @@ class Leases:
         plain_topic = partition.topic.settings.ttl_ms is None and member.gate is None
         if consumer.takes_batches and not consumer.takes_records and plain_topic:
             data = self._batches(partition, lease)
-            if data:
+            if data and (not consumer.bytes_exact or len(data) <= haul.bytes_left):
                 haul.messages.append(lent(partition.number, lease, data))
                 haul.published_ms = published_ms(data)
                 return lease.end - lease.start
@@ -147,6 +148,8 @@ class Leases:
         haul.published_ms = records[0].timestamp
         if consumer.takes_records:
             haul.messages.append(lent(partition.number, lease, b"", records))
+        elif consumer.bytes_exact:
+            return self._hand_over_fitting(member, consumer, lease, records, haul, now_ms)
         elif consumer.takes_batches:
             haul.messages.append(lent(partition.number, lease, encode_records(records)))
         else:
@@ -156,6 +159,37 @@ class Leases:
             )  # fmt: skip
             haul.messages += consumer.wrap(delivery, records)
         return len(records)
+
+    def _hand_over_fitting(
+        self, member: GroupPartition, consumer: Consumer, lease: Lease, records: list[Record], haul: "Haul",
+        now_ms: int,
+    ) -> int:  # fmt: skip
+        """Add the first records that there is room for, and give back the others; return how many were added.
+
+        The attempt of what is given back does not count, and it is the next to go out.
+        """
+        least = 1 if consumer.one_at_least and not haul.messages else 0
+        count = len(records)
+        data = encode_records(records)
+        while len(data) > haul.bytes_left and count > least:
+            count = max(min(count - 1, count * haul.bytes_left // len(data)), least)
+            data = encode_records(records[:count]) if count > 0 else b""
+        if count == len(records):
+            haul.messages.append(lent(member.partition.number, lease, data))
+            return count
+        cut = records[count].offset
+        for start, end in lease.unsettled():
+            if end > cut:
+                self.take_back(
+                    member, lease, max(start, cut), end, lease.attempt, now_ms, events.RELEASED, now_ms
+                )
+        if count > 0:
+            batch = lent(member.partition.number, lease, data)
+            batch.end = cut
+            haul.messages.append(batch)
+        haul.full = True
+        member.partition.topic.wake()  # Others may have room for it.
+        return count
 
     def _batches(self, partition: Partition, lease: Lease) -> bytes:
         """The lease's batches as they lie in the log; empty if its records have to be looked at."""

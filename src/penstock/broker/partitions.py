@@ -67,14 +67,16 @@ class Partitions:
         return Layout(topic=name, id=topic.id, partitions=len(topic.partitions), settings=topic.settings)
 
     def read(self, name: str, number: int, offset: int, max_bytes: int, committed: bool) -> Chunk:
-        """Whole batches from the one that holds ``offset`` on; nothing at the end.
+        """Whole batches from the one that holds ``offset`` on; nothing at the end, or with 0 bytes.
 
+        The first batch may be larger than ``max_bytes``.
         ``committed``: up to the first transaction that is open, and with those that were aborted.
         """
-        check_fetch(number, offset, max_bytes)
+        check_fetch(number, offset, max(max_bytes, 1))
         log = self._state.topic(name).partition(number).log
         upto = log.high if committed else log.safe
-        if upto < offset <= log.safe:  # It was there already, in the middle of what is still open.
+        undecided = upto < offset <= log.safe  # It was there already, in the middle of what is still open.
+        if undecided or (max_bytes == 0 and log.start <= offset <= upto):
             batches, following = b"", offset
         else:
             batches, following = log.fetch_all(

@@ -138,7 +138,9 @@ class Consumer:
         self.takes_batches = False  # It is handed record batches, not messages: a front end's.
         self.takes_records = False  # Queue groups: then these as they are, and no bytes of them.
         self.wanted: frozenset[int] | None = None  # Queue groups: only these partitions; None: all.
-        self.bytes_max = BYTES_MAX  # About so many at a time.
+        self.bytes_max = BYTES_MAX  # About so many at a time ...
+        self.bytes_exact = False  # ... or never more: see ``BatchConsumer.want``.
+        self.one_at_least = True  # But one message, however large.
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
         # Stream groups: called with the partitions when they have changed, before anything is read of them.
         self.on_assignment: Callable[[list[int]], None] | None = None

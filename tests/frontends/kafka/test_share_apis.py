@@ -328,9 +328,49 @@ def test_a_fetch_takes_no_more_records_or_bytes_than_it_asks_for(kafka: Server, 
         small = lines(fetch(raw, 1, orders, max_bytes=5000))
 
     assert few == [(0, 9, 1)]
-    [(first, last, _)] = small
-    assert first == 10
-    assert 0 < last - first < 10
+    assert small == [(10, 13, 1)]
+
+
+@pytest.mark.parametrize(("max_bytes", "count"), [(0, 1), (10, 1), (1500, 1), (2500, 2), (1_000_000, 3)])
+def test_bytes_are_counted_exactly_and_one_record_comes_in_any_case(
+    kafka: Server, orders: bytes, max_bytes: int, count: int
+) -> None:
+    for _ in range(3):  # Each in a batch of its own.
+        publish(kafka, [b"x" * 1000])
+    with Raw(kafka) as raw:
+        beat(raw, 0, "orders")
+        got = fetch(raw, 0, orders, max_bytes=max_bytes, wait_ms=WAIT_MS)
+        rest = fetch(raw, 1, orders)
+        assert group(kafka).in_flight == 3
+
+    assert lines(got) == [(0, count - 1, 1)]
+    size = len(got.responses[0].partitions[0].records or b"")
+    assert size <= max_bytes or count == 1
+    again = [offset for first, last, attempt in lines(rest) for offset in range(first, last + attempt)]
+    assert again == list(range(count, 3))  # At once, and as if it had not been taken.
+
+
+def test_what_does_not_fit_beside_another_topic_comes_with_the_next_fetch(
+    kafka: Server, orders: bytes
+) -> None:
+    returns = made(kafka, "returns")
+    publish(kafka, [b"x" * 1000], "orders")
+    publish(kafka, [b"y" * 1000], "returns")
+    with Raw(kafka) as raw:
+        beat(raw, 0, "orders", "returns")
+        got = []
+        for epoch in range(2):
+            asked = fetching(epoch, orders, max_bytes=1500)
+            asked.topics.append(
+                share.FetchTopic(topic_id=returns, partitions=[share.FetchPartition(partition_index=0)])
+            )
+            got.append(raw.ask(asked, share.ShareFetchResponse, 1))
+
+    assert [lines(each) for each in got] == [[(0, 0, 1)], [(0, 0, 1)]]
+    taken = {
+        topic.topic_id for each in got for topic in each.responses if topic.partitions[0].acquired_records
+    }
+    assert taken == {orders, returns}
 
 
 def test_the_records_of_several_leases_are_in_order_and_there_once(kafka: Server, orders: bytes) -> None:

@@ -8,6 +8,9 @@ All of it happens on the loop, and nothing comes between a look that finds nothi
 wait: no arrival is missed.  Records are bytes of the log, on their way to the socket as they are.  A
 request that comes behind ends the wait (``hurry``), because its answer would have to wait, too.
 
+The answer has ``max_bytes`` of records at most, and of a partition ``partition_max_bytes``.  Only the first
+batch of the first partition that has one may be larger, or nobody could ever read it (KIP-74).
+
 Fetch sessions are not kept: a client that asks for one is told 0, and says each time what it wants.
 """
 
@@ -29,6 +32,7 @@ from penstock.wire.kafka.messages.fetch import (
     PartitionData,
 )
 
+FETCH_BYTES_MAX = 55 * 1024 * 1024  # Of records in one answer, whatever a client asks for; as Kafka's.
 READ_COMMITTED = 1
 IDS_SINCE = 13  # From this version on a topic is named by its id.
 
@@ -42,6 +46,8 @@ class Fetch:
         self._deadline_ms = call.shared.clock.steady_ms() + max(call.request.max_wait_ms, 0)
         self._waits: list[Any] = []
         self._left = 0  # Bytes that the answer has room for.
+        self._begun = False  # There are records in it ...
+        self._full = False  # ... and more that do not fit.
         self._hurried = False
         self._answered = False
 
@@ -49,7 +55,8 @@ class Fetch:
         """Answer if there is enough, or wait for more."""
         if self._answered:
             return
-        self._left = self._request.max_bytes
+        self._left = min(self._request.max_bytes, FETCH_BYTES_MAX)
+        self._begun = self._full = False
         topics = [self._topic(topic) for topic in self._request.topics]
         if self._hurried or self._is_enough(topics) or not self._wait(topics):
             self._answered = True
@@ -80,25 +87,29 @@ class Fetch:
                 partition_index=number, error_code=Code.UNKNOWN_LEADER_EPOCH, high_watermark=-1
             )
         committed = self._request.isolation_level == READ_COMMITTED
-        most = max(min(asked.partition_max_bytes, self._left), 1)
+        most = max(min(asked.partition_max_bytes, self._left), 0 if self._begun else 1)
         try:
             chunk = now(self._call.operations.read_records(name, number, asked.fetch_offset, most, committed))
         except PenstockError as error:
             return _refused(number, error)
-        return self._filled(number, chunk, committed)
+        return self._filled(asked, chunk, most, committed)
 
-    def _filled(self, number: int, chunk: Chunk, committed: bool) -> PartitionData:
+    def _filled(self, asked: FetchPartition, chunk: Chunk, most: int, committed: bool) -> PartitionData:
         data = PartitionData(
-            partition_index=number,
+            partition_index=asked.partition,
             high_watermark=chunk.safe,
             last_stable_offset=chunk.stable,
             log_start_offset=chunk.start,
             aborted_transactions=None,
             records=b"",
         )
-        if self._left > 0:  # Else the answer is full: this partition has its turn in the next one.
+        fits = len(chunk.batches) <= most or not self._begun
+        if chunk.batches and fits:
+            self._begun = True
             self._left -= len(chunk.batches)
             data.records = chunk.batches
+        elif chunk.batches or (most == 0 and asked.fetch_offset < chunk.safe):
+            self._full = True  # This partition has its turn in the next answer.
         if committed:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=producer_id, first_offset=first)
@@ -113,7 +124,7 @@ class Fetch:
                 if partition.error_code:
                     return True
                 size += len(partition.records or b"")
-        return size >= self._request.min_bytes
+        return self._full or size >= min(self._request.min_bytes, self._request.max_bytes)
 
     # Waiting.
 

@@ -2,10 +2,10 @@
 
     ShareFetch ──> session ──> answers it carries ──> what is there ──> else wait ──> records, who holds them
 
-A fetch takes what the queue groups of its topics lend to its member: up to its records and about its
-bytes.  If there is nothing, it waits on all the topics, and the first that has something ends it.  So does
-a request that comes behind (``hurry``), because its answer would have to wait, too.  The wait is the
-broker's own, which looks and waits in one step: no arrival is missed.
+A fetch takes what the queue groups of its topics lend to its member: up to its records and its bytes, or
+one record that is larger, as in Kafka.  If there is nothing, it waits on all the topics, and the first that
+has something ends it.  So does a request that comes behind (``hurry``), because its answer would have to
+wait, too.  The wait is the broker's own, which looks and waits in one step: no arrival is missed.
 
 What was lent and cannot be sent, because the connection or the session is gone, is given back, and the
 attempt does not count.
@@ -50,7 +50,7 @@ class ShareFetch:
         self._call = call
         self._request = call.request
         self._records_left = call.request.max_records
-        self._bytes_left = call.request.max_bytes
+        self._bytes_left = max(call.request.max_bytes, 1)  # One record comes in any case.
         self._told: dict[tuple[bytes, int], ShareFetchResponsePartitionData] = {}
         self._got: list[tuple[Share, list[LeasedBatch]]] = []
         self._waits: dict[Share, Running | None] = {}
@@ -158,7 +158,7 @@ class ShareFetch:
         return share
 
     async def _look(self, share: Share, take: Any) -> None:
-        share.consumer.want(share.wanted, self._bytes_left)
+        share.consumer.want(share.wanted, self._bytes_left, not self._got)
         try:
             batches = await self._call.run(share.consumer.receive(self._records_left, 0))
         except PenstockError as error:
@@ -167,13 +167,19 @@ class ShareFetch:
             take(share, batches)
 
     def _take(self, member: Sharer, session: ShareSession, share: Share, batches: list[LeasedBatch]) -> None:
-        if self._over or member.session is not session:
+        if self._over or member.session is not session or not self._fits(batches):
             share.release_others()
         elif batches:
             share.take(batches)
             self._got.append((share, batches))
-            self._records_left -= sum(batch.end - batch.start for batch in batches)
-            self._bytes_left -= sum(len(batch.data) for batch in batches)
+            records, size = _extent(batches)
+            self._records_left -= records
+            self._bytes_left -= size
+
+    def _fits(self, batches: list[LeasedBatch]) -> bool:
+        """Whether there is room: waits on several topics may end together, and each may fill the answer."""
+        records, size = _extent(batches)
+        return not self._got or (records <= self._records_left and size <= self._bytes_left)
 
     # Waiting.
 
@@ -240,6 +246,11 @@ class ShareFetch:
             topic = topics.setdefault(topic_id, ShareFetchableTopicResponse(topic_id=topic_id, partitions=[]))
             topic.partitions.append(told)
         return ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values()))
+
+
+def _extent(batches: list[LeasedBatch]) -> tuple[int, int]:
+    """Records and bytes."""
+    return sum(batch.end - batch.start for batch in batches), sum(len(batch.data) for batch in batches)
 
 
 def _start(batch: LeasedBatch) -> int:
