@@ -224,7 +224,11 @@ def entries(options: str, settings: str) -> Iterator[tuple[str, str, str, str, s
 
 
 # Settings of a broker that a server decides by itself, or has under another name.
-IN_A_SERVER = {"close_timeout_ms": "`server.stop_timeout`", "consumers_elsewhere": "always `True`"}
+IN_A_SERVER = {
+    "close_timeout_ms": "`server.stop_timeout`",
+    "consumers_elsewhere": "always `True`",
+    "kafka_configs": "for each topic",
+}
 
 
 def elsewhere(field: str, server: Setting | None) -> str:

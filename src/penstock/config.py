@@ -33,6 +33,8 @@ Start = Literal["earliest", "latest"] | int | datetime
 MEMORY = ":memory:"  # In the place of a directory.
 DAY_MS = 24 * 3600 * 1000
 PARTITIONS_MAX = 10_000  # Of any topic.
+STORED_MAX = 100  # Settings of Kafka's that are only stored ...
+STORED_LENGTH_MAX = 4096  # ... and characters of each.
 DEAD_LETTER_SUFFIX = ".dlq"
 ARCHIVE_GROUP = "archive"  # The stream group whose commits say how much of a topic is in the lake.
 
@@ -72,6 +74,8 @@ class TopicOptions(TypedDict, total=False):
     delay_max: Duration
     scheduled_max: int
     kafka_headers: bool
+    append_time: bool
+    kafka_configs: dict[str, str]
 
 
 class GroupOptions(TypedDict, total=False):
@@ -135,6 +139,10 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     scheduled_max: int = 10_000_000
     # Headers of Kafka's clients count: x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id.
     kafka_headers: bool = False
+    # Records of Kafka's clients get the broker's time, as all others do (LogAppendTime).
+    append_time: bool = False
+    # Settings of Kafka's that are only stored for its clients, by their names.
+    kafka_configs: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, PARTITIONS_MAX)
@@ -150,6 +158,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _one_of("compression", self.compression)
         _one_of("retention_applies", self.retention_applies)
         _one_of("depth_policy", self.depth_policy)
+        _check_stored(self.kafka_configs)
         if self.dead_letter_topic:
             check_name("dead letter topic", self.dead_letter_topic)
 
@@ -310,6 +319,17 @@ def _between(name: str, value: int | None, low: int, high: int | None) -> None:
         shown = duration_text if name.endswith("_ms") else str
         limit = f"at least {shown(low)}" if high is None else f"from {shown(low)} to {shown(high)}"
         raise InvalidValue(name=name, value=value, why=f"it must be {limit}")
+
+
+def _check_stored(configs: dict[str, str]) -> None:
+    texts = [*configs, *configs.values()]
+    if len(configs) > STORED_MAX or not all(isinstance(text, str) for text in texts):
+        why = f"it must be up to {STORED_MAX} texts, by name"
+        raise InvalidValue(name="kafka_configs", value=len(configs), why=why)
+    if any(len(text) > STORED_LENGTH_MAX for text in texts):
+        raise InvalidValue(
+            name="kafka_configs", value=len(configs), why=f"a text has {STORED_LENGTH_MAX} characters at most"
+        )
 
 
 def _one_of(name: str, value: str) -> None:

@@ -19,6 +19,7 @@ from penstock.broker.core import Core
 from penstock.broker.measuring import Family
 from penstock.broker.producers import ProducerSteps
 from penstock.broker.protocols import ProtocolOperations
+from penstock.broker.publishing import Appended
 from penstock.broker.scram import Scram
 from penstock.broker.steps import Steps
 from penstock.broker.tracing import parse_id
@@ -163,7 +164,7 @@ class LocalOperations(ProtocolOperations):
 
     def append_records(
         self, topic: str, batches: list[tuple[int, bytes]], wait: bool
-    ) -> Steps[list[Receipt | PenstockError]]:
+    ) -> Steps[list[Appended | PenstockError]]:
         """Take batches of another protocol, each for a partition; see ``Publishing.append_records``."""
         return self._core.publishing.append_records(topic, batches, wait)
 

@@ -49,6 +49,7 @@ from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_byt
 from penstock.schedule.schedule import Schedule
 from penstock.types import duration_ms
 from penstock.wire.records import (
+    APPEND_TIME,
     CONTROL,
     DEDUP,
     EXPIRES,
@@ -86,6 +87,22 @@ class Prepared:
         self.attributes = 0
         self.due_ms = -1
         self.dedup_id: str | None = None
+
+
+class Appended(Receipt):
+    """What clients of another protocol are told of a batch."""
+
+    def __init__(self, receipt: Receipt, log_start: int, append_ms: int) -> None:
+        super().__init__(
+            receipt.topic,
+            receipt.partition,
+            receipt.offset,
+            receipt.timestamp,
+            receipt.schedule_id,
+            receipt.duplicate,
+        )
+        self.log_start = log_start  # The first offset that the partition has.
+        self.append_ms = append_ms  # The time that all its records got from the log; -1: they have their own.
 
 
 class Publishing:
@@ -164,9 +181,17 @@ class Publishing:
 
     def append_records(
         self, name: Any, batches: list[tuple[int, bytes]], wait: bool
-    ) -> Steps[list[Receipt | PenstockError]]:
-        """The same for whoever knows nothing of the topic's settings; the records keep their times."""
-        return (yield from self._append_all(self._state.topic(name), batches, wait, True))
+    ) -> Steps[list[Appended | PenstockError]]:
+        """The same for whoever knows nothing of the topic's settings.
+
+        The records keep their times, unless the topic gives them its own.
+        """
+        topic = self._state.topic(name)
+        answers = yield from self._append_all(topic, batches, wait, True)
+        return [
+            _appended(topic.partitions[answer.partition], answer) if isinstance(answer, Receipt) else answer
+            for answer in answers
+        ]
 
     def _append_all(
         self, topic: Topic, batches: list[tuple[int, bytes]], wait: bool, own_times: bool
@@ -207,6 +232,7 @@ class Publishing:
             if wishes is not None:
                 return self._append_wishes(partition, header, wishes)
         batch = bytearray(data)
+        own_times = own_times and not topic.settings.append_time
         if not own_times or header.max_timestamp < 0 or header.attributes & OURS:
             self._stamp(partition, batch, OURS)
         offset, timestamp = self._append_foreign(partition, header, batch)
@@ -341,9 +367,7 @@ class Publishing:
         timestamp = max(log.last_timestamp, now_ms)
         builder = BatchBuilder()
         builder.add(item.key, item.value, item.headers)
-        offset = log.append(
-            builder.build(timestamp, timestamp, item.attributes | CODECS[topic.settings.compression])
-        )
+        offset = log.append(builder.build(timestamp, timestamp, item.attributes | batch_attributes(topic)))
         if item.dedup_id is not None:
             partition.dedup_last = offset
             topic.dedup.add(item.dedup_id, partition.number, offset, timestamp, False)
@@ -355,7 +379,7 @@ class Publishing:
     ) -> list[Receipt]:
         """Values that want nothing special: most of what is published in batches, and the quick way."""
         timestamp = max(now_ms, partition.log.last_timestamp)
-        attributes = CODECS[topic.settings.compression]
+        attributes = batch_attributes(topic)
         offset = partition.log.append(encode_values(values, timestamp, attributes))
         self.appended(partition, len(values))
         return receipts_from(topic.name, partition.number, offset, timestamp, len(values))
@@ -366,7 +390,7 @@ class Publishing:
         topic, log = partition.topic, partition.log
         timestamp = max(now_ms, log.last_timestamp)
         builder = BatchBuilder()
-        attributes = CODECS[topic.settings.compression]
+        attributes = batch_attributes(topic)
         for item in items:
             builder.add(item.key, item.value, item.headers)
             attributes |= item.attributes
@@ -409,7 +433,7 @@ class Publishing:
 
     def append_staged(self, partition: Partition, batch: bytearray, own_times: bool) -> None:
         """Append a batch that was numbered by its intent, under the times it has or the log's."""
-        if own_times:
+        if own_times and not partition.topic.settings.append_time:
             seal_batch(batch)
         else:
             self._stamp(partition, batch)
@@ -521,6 +545,28 @@ class Publishing:
             stamped = bytearray(batch)
             self._stamp(target, stamped)
             self._append_foreign(target, header, stamped)
+
+
+def batch_attributes(topic: Topic) -> int:
+    """What a batch says that is made here for a topic: its codec, and whose time its records have."""
+    codec = CODECS[topic.settings.compression]
+    return codec | APPEND_TIME if topic.settings.append_time else codec
+
+
+def _appended(partition: Partition, receipt: Receipt) -> Appended:
+    append_ms = -1
+    if partition.topic.settings.append_time and receipt.offset is not None:
+        append_ms = _stored_ms(partition, receipt.offset) if receipt.duplicate else receipt.timestamp
+    return Appended(receipt, partition.log.start, append_ms)
+
+
+def _stored_ms(partition: Partition, offset: int) -> int:
+    """The time of a batch that was written before; -1 if it cannot be read any more."""
+    try:
+        stored, _ = partition.log.fetch_all(offset, 1, partition.log.end)
+        return read_header(stored).max_timestamp
+    except PenstockError:
+        return -1
 
 
 def _is_repeat(partition: Partition, header: Header) -> bool:

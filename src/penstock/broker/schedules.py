@@ -25,7 +25,7 @@ from penstock.message import Message, StoredMessage
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
 from penstock.types import LANE_NAMES, Duration, Instant, whole_number
-from penstock.wire.records import DEDUP, SCHEDULED, BatchBuilder, lane_of
+from penstock.wire.records import APPEND_TIME, DEDUP, SCHEDULED, BatchBuilder, lane_of
 
 SCHEDULE_ID: Final = "x-schedule-id"
 FIRE_MAX: Final = (
@@ -78,7 +78,7 @@ class Schedules:
         log = partition.log
         timestamp = max(wall_ms, log.last_timestamp)
         builder = BatchBuilder()
-        attributes = SCHEDULED
+        attributes = SCHEDULED | APPEND_TIME if partition.topic.settings.append_time else SCHEDULED
         for entry in due:
             headers = [*entry.headers, (SCHEDULE_ID, str(entry.number).encode())]
             if entry.cron is not None:  # Its dedup id is the schedule's, not that of every message.

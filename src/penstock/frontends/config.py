@@ -186,6 +186,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertised: str = AUTO
     # A topic that a client asks for is made if it is not there, where the client does not forbid it.
     auto_create_topics: bool = True
+    # Accept a replication factor, and min.insync.replicas, above 1; there is one replica all the same.
+    accept_replication: bool = False
 
     def __post_init__(self) -> None:
         if self.advertised != AUTO and not address("advertised", self.advertised):

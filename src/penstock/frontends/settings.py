@@ -36,9 +36,10 @@ FLAGS: Final = {
     "security.insecure": "--insecure",
 }
 # Of the broker, these are not for the file: they have sections or settings of their own here.
-ELSEWHERE: Final = frozenset(
-    {"broker.lake", "broker.consumers_elsewhere", "broker.topic", "broker.group", "broker.close_timeout_ms"}
-)
+ELSEWHERE: Final = frozenset({
+    "broker.lake", "broker.consumers_elsewhere", "broker.topic", "broker.group", "broker.close_timeout_ms",
+    "topic.kafka_configs",
+})  # fmt: skip
 BOOLEANS: Final = {
     "true": True, "yes": True, "on": True, "1": True,
     "false": False, "no": False, "off": False, "0": False,

@@ -16,7 +16,8 @@ from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.group_configs import GROUP_CONFIGS, alter_group, told_group_configs
 from penstock.frontends.kafka.groups import group_code
 from penstock.frontends.kafka.session import NODE
-from penstock.frontends.kafka.topic_configs import BOOLEAN, CONFIGS, INT, LIST, LONG, STRING, options_of
+from penstock.frontends.kafka.stored_configs import BOOLEAN, INT, LIST, LONG, STRING
+from penstock.frontends.kafka.topic_configs import CONFIGS, options_of
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.configs import (
     AlterConfigsRequest,
@@ -46,7 +47,6 @@ OF_FILE: Final = 4
 OF_DEFAULT: Final = 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
 KINDS: Final = frozenset({TOPIC, BROKER, LOGGERS, METRICS, GROUP})
-CHANGEABLE: Final = tuple(name for name, config in CONFIGS.items() if config.write is not None)
 
 
 def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[DescribeConfigsResourceResult]:
@@ -54,12 +54,12 @@ def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[Descr
     told = []
     for name, config in sorted(CONFIGS.items()):
         value, default = config.read(settings), config.read(defaults)
-        source = OF_DEFAULT if value == default else OF_TOPIC
+        is_default = value == default and name not in settings.kafka_configs
+        source = OF_DEFAULT if is_default else OF_TOPIC
         told.append(
             DescribeConfigsResourceResult(
                 name=name,
                 value=value,
-                read_only=config.write is None,
                 config_source=source,
                 config_type=config.kind,
                 documentation=config.words,
@@ -135,7 +135,7 @@ async def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse
     answers = []
     for asked in call.request.resources:
         kind, name = asked.resource_type, asked.resource_name
-        wanted = dict.fromkeys(GROUP_CONFIGS if kind == GROUP else CHANGEABLE)
+        wanted = dict.fromkeys(GROUP_CONFIGS if kind == GROUP else CONFIGS)
         wanted |= {config.name: config.value for config in asked.configs}
         code, words = await _altered(call, kind, name, wanted, call.request.validate_only)
         answers.append(AlterConfigsResourceResponse(code, words, asked.resource_type, asked.resource_name))
@@ -196,8 +196,9 @@ async def _altered(
         if kind != TOPIC:
             why = "topics and groups have settings that can be changed"
             raise InvalidValue(name="resource", value=name, why=why)
-        now(call.operations.layout(name))
-        options = options_of(wanted, call.shared.defaults)
+        before = now(call.operations.layout(name)).settings.kafka_configs
+        replication = call.shared.settings.accept_replication
+        options = options_of(wanted, call.shared.defaults, before, replication)
         if not validate_only:
             now(call.operations.alter_topic(name, options))
     except PenstockError as error:

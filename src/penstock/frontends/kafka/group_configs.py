@@ -14,7 +14,7 @@ from penstock.broker.at_once import now
 from penstock.errors import InvalidValue
 from penstock.frontends.kafka.call import Call
 from penstock.frontends.kafka.starts import start_of
-from penstock.frontends.kafka.topic_configs import INT, STRING
+from penstock.frontends.kafka.stored_configs import INT, STRING
 from penstock.groups.configs import BOUNDS
 from penstock.wire.kafka.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 

@@ -1,8 +1,9 @@
 """Writing records: Produce.
 
-A batch is appended as it is, with the times it has: nothing of it is decoded, its checksum is compared, its
-numbers (producer, epoch, sequence) are the broker's to check.  Requests of one connection begin in their
-order and do not wait for each other's sync, so a producer with several in flight pays for one sync.
+A batch is appended as it is, with the times it has, or with that of the log if the topic wants it
+(LogAppendTime).  Its checksum is compared, and its numbers (producer, epoch, sequence) are the broker's to
+check.  Requests of one connection begin in their order and do not wait for each other's sync, so a producer
+with several in flight pays for one sync.
 
     acks 0       not answered; a refusal ends the connection, which is how a client hears of it
     acks 1, -1   answered when it is as durable as the topic promises: with one broker, both are the same
@@ -12,10 +13,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+from penstock.broker.at_once import now
+from penstock.broker.publishing import Appended
 from penstock.errors import InvalidValue, Overloaded, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import code_of, words_of
-from penstock.message import Receipt
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.leaders import NO_LEADER
 from penstock.wire.kafka.messages.produce import (
@@ -37,7 +39,7 @@ AHEAD_MS_MAX: Final = (
 )
 _unpack_head: Final[Callable[[bytes | memoryview, int], tuple[int, int]]] = Struct(">b18xq").unpack_from
 
-Answers = list[Receipt | PenstockError]
+Answers = list[Appended | PenstockError]
 Batches = list[tuple[int, bytes]]  # Each for a partition.
 
 
@@ -96,6 +98,8 @@ class TopicWrite:
         name: str | None = asked.name if call.version < IDS_SINCE else call.session.names.get(asked.topic_id)
         for partition in asked.partition_data:
             code = Code.UNKNOWN_TOPIC_ID if name is None else _complaint(partition, now_ms)
+            if code == Code.INVALID_TIMESTAMP and _gives_its_own_time(call, name or ""):
+                code = Code.NONE
             if code:
                 self._refuse(partition.index, code, None)
             else:
@@ -114,10 +118,14 @@ class TopicWrite:
         """The broker has written them, or not."""
         for index, (number, _) in enumerate(self._sound):
             one = error if answers is None else answers[index]
-            if isinstance(one, Receipt):
+            if isinstance(one, Appended):
                 self._answers.append(
                     PartitionProduceResponse(
-                        index=number, base_offset=one.offset or 0, current_leader=NO_LEADER
+                        index=number,
+                        base_offset=one.offset or 0,
+                        log_append_time_ms=one.append_ms,
+                        log_start_offset=one.log_start,
+                        current_leader=NO_LEADER,
                     )
                 )
             else:
@@ -176,6 +184,14 @@ def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
     if magic != MAGIC:
         return Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
     return Code.INVALID_TIMESTAMP if newest_ms > now_ms + AHEAD_MS_MAX else Code.NONE
+
+
+def _gives_its_own_time(call: Call[ProduceRequest], name: str) -> bool:
+    """Whether the times of records do not matter, because the topic's log gives them others."""
+    try:
+        return now(call.operations.layout(name)).settings.append_time
+    except PenstockError:
+        return False
 
 
 APIS = (

@@ -2,22 +2,38 @@
 
     retention.ms = 604800000        retention_ms          -1 is no limit
     cleanup.policy = compact        compact; retention is stored, and applies only with compact,delete
-    message.timestamp.type          fixed: there is one value, and setting another is refused
+    message.timestamp.type          append_time
+    segment.ms                      stored, and not used (``stored_configs.py``)
 
-``CONFIGS`` is the one table.  What is not in it is refused by its name, so that nobody relies on what is
-not there."""
+``CONFIGS`` is the one table.  What is not in it is refused by its name: it is none of Kafka's.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 import msgspec
 
 from penstock.config import TopicOptions, TopicSettings, settings_with
 from penstock.errors import InvalidValue
+from penstock.frontends.kafka.stored_configs import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    STORED,
+    STRING,
+    flag,
+    stored_with,
+    told,
+    whole,
+)
 
-BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7  # Kafka's types.
 CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 AS_IT_COMES: Final = ("producer", "uncompressed")
+TIMESTAMPS: Final = ("CreateTime", "LogAppendTime")
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -26,7 +42,7 @@ class Config(msgspec.Struct, frozen=True):
     kind: int
     words: str
     read: Callable[[TopicSettings], str]
-    write: Callable[[str], Mapping[str, Any]] | None = None  # None: it is as it is.
+    write: Callable[[str], Mapping[str, Any]] | None = None  # None: it is only stored.
 
 
 def _limit(name: str, text: str) -> int | None:
@@ -36,10 +52,7 @@ def _limit(name: str, text: str) -> int | None:
 
 
 def _number(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidValue(name=name, value=text, why="it is a number") from None
+    return whole(name, text, -1, LONG_MAX)
 
 
 def _duration(name: str, text: str) -> str | None:
@@ -68,18 +81,18 @@ def _compression(text: str) -> dict[str, Any]:
     return {"compression": text if text in CODECS else "none"}
 
 
-def _flag(name: str, text: str) -> bool:
-    if text not in ("true", "false"):
-        raise InvalidValue(name=name, value=text, why="use true or false")
-    return text == "true"
-
-
-def _fixed(kind: int, value: str, words: str) -> Config:
-    return Config(kind, words, lambda _: value)
+def _timestamps(text: str) -> dict[str, Any]:
+    if text not in TIMESTAMPS:
+        raise InvalidValue(name="message.timestamp.type", value=text, why=f"use {' or '.join(TIMESTAMPS)}")
+    return {"append_time": text == TIMESTAMPS[1]}
 
 
 def _shown(limit: int | None) -> str:
     return "-1" if limit is None else str(limit)
+
+
+def _stored(name: str, settings: TopicSettings) -> str:
+    return told(settings.kafka_configs, name)
 
 
 CONFIGS: Final[dict[str, Config]] = {
@@ -104,13 +117,17 @@ CONFIGS: Final[dict[str, Config]] = {
         lambda settings: str(settings.message_bytes_max),
         lambda text: {"message_bytes_max": _number("max.message.bytes", text)},
     ),
-    "message.timestamp.type": _fixed(STRING, "CreateTime", "Records keep the times of their producers."),
-    "min.insync.replicas": _fixed(INT, "1", "There is one broker."),
+    "message.timestamp.type": Config(
+        STRING,
+        "Whether records keep the times of their producers, or get that of the broker.",
+        lambda settings: TIMESTAMPS[settings.append_time],
+        _timestamps,
+    ),
     "penstock.headers": Config(
         BOOLEAN,
         "The headers x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id count.",
         lambda settings: str(settings.kafka_headers).lower(),
-        lambda text: {"kafka_headers": _flag("penstock.headers", text)},
+        lambda text: {"kafka_headers": flag("penstock.headers", text)},
     ),
     "retention.bytes": Config(
         LONG,
@@ -130,24 +147,35 @@ CONFIGS: Final[dict[str, Config]] = {
         lambda settings: str(settings.segment_bytes),
         lambda text: {"segment_bytes": _number("segment.bytes", text)},
     ),
-    "unclean.leader.election.enable": _fixed(BOOLEAN, "false", "There is one broker."),
 }
+CONFIGS.update(
+    (name, Config(stored.kind, "Stored, and not used by Penstock.", partial(_stored, name)))
+    for name, stored in STORED.items()
+)
 
 
-def options_of(wanted: Mapping[str, str | None], defaults: TopicSettings) -> TopicOptions:
-    """What Kafka's settings are in ours; None is the default."""
+def options_of(
+    wanted: Mapping[str, str | None],
+    defaults: TopicSettings,
+    before: Mapping[str, str] = MappingProxyType({}),
+    replication: bool = False,
+) -> TopicOptions:
+    """What Kafka's settings are in ours; None is the default.
+
+    ``before`` is what was stored for the topic, ``replication`` whether settings that need more brokers are
+    accepted.
+    """
     options: dict[str, Any] = {}
     for name, text in wanted.items():
         config = CONFIGS.get(name)
         if config is None:
             known = ", ".join(CONFIGS)
             raise InvalidValue(name="config", value=name, why=f"there is no such setting; there are {known}")
-        value = config.read(defaults) if text is None else text
         if config.write is not None:
-            options |= config.write(value)
-        elif value != config.read(defaults):
-            why = f"here it is {config.read(defaults)}, and stays"
-            raise InvalidValue(name=name, value=value, why=why)
+            options |= config.write(config.read(defaults) if text is None else text.strip())
+    stored = stored_with(before, wanted, replication)
+    if stored != before:
+        options["kafka_configs"] = stored
     checked = cast("TopicOptions", options)
     settings_with(defaults, checked)  # Refuses what is out of its bounds.
     return checked

@@ -71,16 +71,17 @@ def _created(call: Call[CreateTopicsRequest], wanted: CreatableTopic, count: int
 
 
 def _options(call: Call[CreateTopicsRequest], wanted: CreatableTopic) -> TopicOptions:
-    if wanted.replication_factor not in (1, BY_DEFAULT):
-        raise InvalidValue(
-            name="replication factor", value=wanted.replication_factor, why="there is one broker"
-        )
+    replication = call.shared.settings.accept_replication
+    factor = wanted.replication_factor
+    if factor not in (1, BY_DEFAULT) and not (replication and factor > 1):
+        why = "there is one broker; kafka.accept_replication allows more, and keeps one replica"
+        raise InvalidValue(name="replication factor", value=factor, why=why)
     partitions = wanted.num_partitions
     if wanted.assignments:
         _check_assignments([each.broker_ids for each in wanted.assignments])
         partitions = len(wanted.assignments)
     told = {config.name: config.value for config in wanted.configs}
-    options = options_of(told, call.shared.defaults)
+    options = options_of(told, call.shared.defaults, replication=replication)
     if partitions != BY_DEFAULT:
         options["partitions"] = partitions
     return options
