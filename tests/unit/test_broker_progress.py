@@ -347,22 +347,23 @@ def test_a_group_is_judged_through_its_life(penstock: TestBroker) -> None:
     assert verdict(penstock) == "draining: 500 messages wait; 0/s come, 50.0/s are acked"
     assert info(penstock).drain_seconds == 10
 
-    for _ in range(10):
-        penstock.publish_batch("orders", [b"x"] * 100)
-        consumer.ack(consumer.receive(50))
-        penstock.advance("1s")
-    assert verdict(penstock).startswith("falling behind: 1,000 messages wait; 100/s come")
-    assert info(penstock).drain_seconds is None
+    for word, left in (("working", "1,000"), ("falling behind", "1,500")):
+        for _ in range(10):
+            penstock.publish_batch("orders", [b"x"] * 100)
+            consumer.ack(consumer.receive(50))
+            penstock.advance("1s")
+        assert verdict(penstock).startswith(f"{word}: {left} messages wait; 100/s come")
+        assert info(penstock).drain_seconds is None
 
-    consumer.ack(consumer.receive(999))
+    consumer.ack(consumer.receive(1499))
     assert verdict(penstock).startswith("keeping up: 1 message waits;")
     consumer.receive()[0].nack(error=KeyError("price"))
     penstock.advance("12s")
     assert verdict(penstock) == (
-        "blocked: orders:0:1999 failed once (KeyError: 'price'), and comes again in 60 min; "
+        "blocked: orders:0:2999 failed once (KeyError: 'price'), and comes again in 60 min; "
         "all else is settled"
     )
-    assert info(penstock).verdict.message == "orders:0:1999"
+    assert info(penstock).verdict.message == "orders:0:2999"
 
     penstock.purge("orders", "default")
     assert verdict(penstock) == "idle: nothing waits"
@@ -463,3 +464,23 @@ def test_a_message_that_came_after_a_long_silence_is_no_stall(penstock: TestBrok
     assert verdict(penstock) == "keeping up: 1 message came within the last second"
     penstock.advance("5s")
     assert verdict(penstock) == "working: 1 message waits"
+
+
+def test_a_reader_that_commits_from_outside_now_and_then_is_no_trouble(penstock: TestBroker) -> None:
+    """As the archive does: it is no member, and commits what it has copied every few seconds, or minutes."""
+    penstock.create_topic("orders")
+    words = set()
+    for second in range(100):
+        penstock.publish_batch("orders", [b"x"] * 10)
+        if second % 7 == 0:
+            penstock.commit_offsets("orders", "archive", {0: 10 * (second + 1)})
+        words.add(info(penstock, "archive").verdict.word)
+        penstock.advance("1s")
+    penstock.commit_offsets("orders", "archive", {0: 1000})
+    penstock.advance("10m")  # Nothing comes, so nothing is committed.
+    penstock.publish("orders", b"x")
+    words.add(info(penstock, "archive").verdict.word)
+
+    assert words == {"keeping up"}
+    penstock.advance("61s")
+    assert verdict(penstock, "archive") == "no consumers: 1 message waits, and nobody consumes"

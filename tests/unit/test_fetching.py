@@ -325,4 +325,8 @@ def test_a_reader_from_outside_is_somebody_as_long_as_it_commits(broker: TestBro
 
     assert broker.describe_group("orders", "query").verdict.word == "keeping up"
     broker.advance("1m")
+    assert (
+        broker.describe_group("orders", "query").verdict.word == "keeping up"
+    )  # Its next batch may be near.
+    broker.advance("1s")
     assert broker.describe_group("orders", "query").verdict.word == "no consumers"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.verdict import Standing, drain_seconds, judge
-from penstock.info import GroupRates, Unacked, Verdict
+from penstock.broker.verdict import Standing, drain_seconds, judge, judge_pipeline
+from penstock.info import GroupInfo, GroupRates, PipelineRun, Unacked, Verdict
 
 QUIET = GroupRates(published=0, delivered=0, acked=0, failed=0, dead_lettered=0)
 
@@ -41,7 +41,7 @@ def word(**values: Any) -> str:
     return verdict(**values).word
 
 
-# Rows 1 to 3.
+# Rows 1, 2 and 4.
 
 
 def test_a_group_with_nothing_left_is_idle_or_keeping_up() -> None:
@@ -67,7 +67,7 @@ def test_that_nobody_is_there_is_said_before_what_failed() -> None:
     assert word(consumers=0, rates=rates(failed=3), oldest=unacked(failures=5, behind=3)) == "no consumers"
 
 
-# Row 4: a key of an ordered group.
+# Row 7: a key of an ordered group.
 
 
 def test_a_key_whose_first_message_fails_again_and_again_is_blocked() -> None:
@@ -105,7 +105,7 @@ def test_a_message_that_fails_again_and_again_blocks_only_those_behind_it() -> N
     assert word(oldest=unacked(failures=2, behind=0), **flowing) == "keeping up"
 
 
-# Rows 6 and 8: what is left.
+# Rows 9 and 11: what is left.
 
 
 def test_the_last_message_that_fails_is_in_the_way() -> None:
@@ -166,7 +166,7 @@ def test_what_is_due_now_has_no_time_to_wait() -> None:
     assert verdict(lag=1, waiting=1, oldest=oldest).text == "orders:0:7 failed once; all else is settled"
 
 
-# Row 7.
+# Row 10.
 
 
 def test_a_group_that_only_fails_is_failing() -> None:
@@ -193,7 +193,7 @@ def test_a_long_error_is_cut() -> None:
     assert verdict(rates=rates(failed=1), oldest=oldest).text.endswith(": " + "x" * 60)
 
 
-# Rows 9 and 10, and 5: what has just come.
+# Rows 12 and 13, and 8: what has just come.
 
 
 def test_consumers_that_take_nothing_are_stalled_after_ten_seconds() -> None:
@@ -228,7 +228,7 @@ def test_what_has_just_come_is_no_backlog() -> None:
     assert word(lag=3, lag_seconds=0.9, rates=rates(dead_lettered=1)) == "failing"
 
 
-# Rows 11 to 13.
+# Rows 14 to 17.
 
 
 @pytest.mark.parametrize(
@@ -292,3 +292,82 @@ def test_times_are_said_as_a_person_would(seconds: float, text: str) -> None:
         f"comes again in {text};"
         in verdict(lag=1, waiting=1, oldest=unacked(failures=1, due_seconds=seconds)).text
     )
+
+
+def test_a_group_whose_oldest_message_is_young_is_not_falling_behind() -> None:
+    growing = {"lag": 1000, "rates": rates(published=100, acked=50)}
+
+    assert word(lag_seconds=10, **growing) == "working"
+    assert word(lag_seconds=10.1, **growing) == "falling behind"
+
+
+# Rows 3 to 6: readers that commit in batches.
+
+
+def test_a_reader_that_commits_in_batches_is_judged_by_age() -> None:
+    between = {"batches": True, "rates": rates(published=100)}  # Two commits, more than a window apart.
+
+    assert str(verdict(lag_seconds=60, **between)) == "keeping up: 10 messages wait for the next batch"
+    assert word(lag_seconds=60, consumers=0, **between) == "keeping up"
+    assert str(verdict(lag_seconds=61, **between)) == (
+        "falling behind: 10 messages wait, the oldest for 61 s; 100/s come, 0/s are acked"
+    )
+    assert word(lag_seconds=61, batches=True, rates=rates(published=100, acked=500)) == "draining"
+    assert word(lag_seconds=61, batches=True, rates=rates(published=100, acked=100)) == "falling behind"
+    assert word(lag_seconds=61, consumers=0, **between) == "no consumers"
+
+
+def info(**values: Any) -> GroupInfo:
+    usual = {
+        "topic": "orders", "group": "archive", "kind": "stream", "lag": 10, "lag_seconds": 61,
+        "verdict": Verdict(word="no consumers", text=""), "drain_seconds": None, "in_flight": 0,
+        "waiting_retry": 0, "oldest_unacked": None, "rates": QUIET, "consumers": [], "lost": 0,
+        "delivered": 0, "acked": 0, "nacked": 0, "timed_out": 0, "dead_lettered": 0, "expired": 0,
+        "partitions": [],
+    }  # fmt: skip
+    return GroupInfo(**{**usual, **values})
+
+
+WAIT = "10 messages wait, the oldest for"
+
+
+@pytest.mark.parametrize(
+    ("state", "group", "expected"),
+    [
+        (
+            "running",
+            {"lag_seconds": 60},
+            "keeping up: 10 messages wait for the next batch of the pipeline nightly",
+        ),
+        (
+            "starting",
+            {"lag_seconds": 60},
+            "keeping up: 10 messages wait for the next batch of the pipeline nightly",
+        ),
+        (
+            "running",
+            {},
+            f"falling behind: {WAIT} 61 s; the pipeline nightly is running; 0/s come, 0/s are acked",
+        ),
+        (
+            "running",
+            {"rates": rates(acked=3)},
+            f"draining: {WAIT} 61 s; the pipeline nightly is running; 0/s come, 3.0/s are acked",
+        ),
+        ("failed", {"lag_seconds": 5}, f"failing: {WAIT} 5 s; the pipeline nightly has failed"),
+        ("lost", {}, f"stalled: {WAIT} 61 s; the pipeline nightly no longer reports"),
+        ("stopped", {}, f"idle: {WAIT} 61 s; the pipeline nightly is stopped"),
+        ("done", {}, f"idle: {WAIT} 61 s; the pipeline nightly is done"),
+    ],
+)
+def test_the_group_of_a_pipeline_is_judged_by_age_and_by_its_run(
+    state: str, group: dict[str, Any], expected: str
+) -> None:
+    run = PipelineRun(
+        name="nightly", pipeline="archive", run="1", state="running", host="here", pid=1, master="local",
+        started_ms=0, updated_ms=0,
+    )  # fmt: skip
+
+    assert str(judge_pipeline(info(**group), run, state)) == expected
+    empty = info(lag=0, verdict=Verdict(word="idle", text="nothing waits"))
+    assert judge_pipeline(empty, run, state) is empty.verdict

@@ -78,16 +78,18 @@ class Progress:
             self._age_seconds(member.partition, lag.floor) if lag.lag else 0.0
             for member, lag in zip(members, lags, strict=True)
         )
+        consumers = len(group.consumers) + len(self._kafka(group))
         return Standing(
             lag=sum(lag.lag for lag in lags),
             lag_seconds=lag_seconds,
             in_flight=sum(_in_hand(group, member) for member in members),
             waiting=sum(lag.waiting_retry for lag in lags),
-            consumers=len(group.consumers) + len(self._kafka(group)) or self._has_reader(group),
+            consumers=consumers or self._has_reader(group),
             rates=self._rates(group),
             oldest=self._oldest(group, members),
             quiet_seconds=min(self._quiet_ms(group) / 1000, lag_seconds),
             visibility_seconds=group.settings.visibility_timeout_ms / 1000,
+            batches=consumers == 0 and group.reader_ms >= 0,
         )
 
     def _kafka(self, group: Group) -> list[str]:

@@ -7,39 +7,59 @@ neither in hand nor waiting for their next attempt or for their key.
        word            when
     1  idle            nothing is left, and nothing came or went of late
     2  keeping up      nothing is left
-    3  no consumers    nobody is there
-    4  blocked         the oldest has failed twice or more, others with its key wait behind it, and
+    3  keeping up      the reader commits in batches, and the oldest message is at most a minute old
+    4  no consumers    nobody is there
+    5  draining        the reader commits in batches, and more goes than comes
+    6  falling behind  the reader commits in batches
+    7  blocked         the oldest has failed twice or more, others with its key wait behind it, and
                        beside them there is no more than a second's work
 
        and if nothing was acked of late:
-    5  keeping up      all that is left came within the last second, and nothing became a dead letter
-    6  blocked         all that is left is the oldest with those behind it, and it has failed, or
+    8  keeping up      all that is left came within the last second, and nothing became a dead letter
+    9  blocked         all that is left is the oldest with those behind it, and it has failed, or
                        somebody has it and has not answered for a visibility timeout
-    7  failing         some failed, or became dead letters
-    8  blocked         all that is left waits for its next attempt
-    9  stalled         nothing was acked for a visibility timeout, or for ten seconds with nothing in hand
-   10  working         else
+   10  failing         some failed, or became dead letters
+   11  blocked         all that is left waits for its next attempt
+   12  stalled         nothing was acked for a visibility timeout, or for ten seconds with nothing in hand
+   13  working         else
 
        and if something was:
-   11  keeping up      no more than a second's work is left, or as much comes as goes, to a tenth
-   12  draining        more goes than comes
-   13  falling behind  more comes than goes
+   14  keeping up      no more than a second's work is left, or as much comes as goes, to a tenth
+   15  draining        more goes than comes
+   16  falling behind  more comes than goes, and the oldest message is more than ten seconds old
+   17  working         more comes than goes, but not for long
 
 *Of late* is the window of the rates, ten seconds (``rates.py``).  A row's limits
 are the constants below.
+
+A reader that *commits in batches* keeps its own place and commits it from outside, as a
+Spark stream does: it is no member of the group, and between two commits nothing seems
+to happen, so rates and members say little about it, and its age decides.  If it is a
+pipeline that reports its state, ``judge_pipeline`` takes that into account.
 """
 
 from typing import Final
 
 import msgspec
 
-from penstock.info import GroupRates, Unacked, Verdict
+from penstock.info import (
+    PIPELINE_LIVE,
+    PIPELINE_LOST,
+    GroupInfo,
+    GroupRates,
+    GroupState,
+    PipelineRun,
+    Unacked,
+    Verdict,
+)
 
 AGAIN: Final = 2  # Failures of a message that fails again and again.
 MOMENT_SECONDS: Final = 1.0  # Work for so long is no backlog.
 IDLE_HANDS_SECONDS: Final = 10.0  # Consumers with nothing in hand should have asked for something by then.
 ERROR_LENGTH: Final = 60  # Characters of an error in a verdict, which is one line.
 BALANCE: Final = 0.1  # Rates that differ by less are equal.
+BATCH_SECONDS: Final = 60.0  # A message that waits for its batch for so long is not late.
+BEHIND_SECONDS: Final = 10.0  # A group whose oldest message is younger is not falling behind.
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +74,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     oldest: Unacked | None
     quiet_seconds: float  # How long consumers are there and have not acked.
     visibility_seconds: float
+    batches: bool = False  # Its reader is no member, and commits many messages at a time.
 
     @property
     def fresh(self) -> int:
@@ -81,8 +102,10 @@ def judge(standing: Standing) -> Verdict:
     """The verdict; the table is at the top."""
     if standing.lag == 0:
         return _all_done(standing)
+    if standing.batches:
+        return _in_batches(standing)
     if standing.consumers == 0:
-        return Verdict(word="no consumers", text=f"{_wait(standing.lag)}, and nobody consumes")
+        return _alone(standing)
     oldest = standing.oldest
     if (
         oldest is not None
@@ -96,11 +119,37 @@ def judge(standing: Standing) -> Verdict:
     return _still(standing)
 
 
+def judge_pipeline(group: GroupInfo | GroupState, run: PipelineRun, state: str) -> Verdict:
+    """The verdict on a group of a pipeline, by the age of what waits and by the state of its last run."""
+    if group.lag == 0:
+        return group.verdict
+    waits = f"{_wait(group.lag)}, the oldest for {duration(group.lag_seconds)}"
+    if state == "failed":
+        return Verdict(word="failing", text=f"{waits}; the pipeline {run.name} has failed")
+    if state == PIPELINE_LOST:
+        return Verdict(word="stalled", text=f"{waits}; the pipeline {run.name} no longer reports")
+    if state not in PIPELINE_LIVE:
+        return Verdict(word="idle", text=f"{waits}; the pipeline {run.name} is {state}")
+    if group.lag_seconds <= BATCH_SECONDS:
+        return Verdict(
+            word="keeping up", text=f"{_wait(group.lag)} for the next batch of the pipeline {run.name}"
+        )
+    behind = group.rates.acked <= group.rates.published
+    return Verdict(
+        word="falling behind" if behind else "draining",
+        text=f"{waits}; the pipeline {run.name} is {state}; {_flow(group.rates)}",
+    )
+
+
 def drain_seconds(standing: Standing) -> float | None:
     """How long until nothing is left, if it goes on as it did of late; None if it does not get there."""
     if standing.lag == 0:
         return 0.0
     return standing.lag / standing.net_rate if standing.net_rate > 0 else None
+
+
+def _alone(standing: Standing) -> Verdict:
+    return Verdict(word="no consumers", text=f"{_wait(standing.lag)}, and nobody consumes")
 
 
 def _all_done(standing: Standing) -> Verdict:
@@ -134,7 +183,20 @@ def _flowing(standing: Standing) -> Verdict:
         text += f"; {standing.oldest.id} has failed {_times(standing.oldest.failures)}"
     if net == 0 or standing.lag <= standing.settled_rate * MOMENT_SECONDS:
         return Verdict(word="keeping up", text=text)
-    return Verdict(word="draining" if net > 0 else "falling behind", text=text)
+    if net > 0:
+        return Verdict(word="draining", text=text)
+    late = standing.lag_seconds > BEHIND_SECONDS
+    return Verdict(word="falling behind" if late else "working", text=text)
+
+
+def _in_batches(standing: Standing) -> Verdict:
+    """The reader commits in batches."""
+    if standing.lag_seconds <= BATCH_SECONDS:
+        return Verdict(word="keeping up", text=f"{_wait(standing.lag)} for the next batch")
+    if standing.consumers == 0:  # It has not committed for a session timeout.
+        return _alone(standing)
+    text = f"{_wait(standing.lag)}, the oldest for {duration(standing.lag_seconds)}; {_flow(standing.rates)}"
+    return Verdict(word="draining" if standing.net_rate > 0 else "falling behind", text=text)
 
 
 def _blocked(standing: Standing, oldest: Unacked) -> Verdict:
@@ -152,7 +214,7 @@ def _story(oldest: Unacked) -> str:
         story += f" ({_short(oldest.error)})"
     if oldest.consumer is not None:
         return f"{story}, and {oldest.consumer} has it now"
-    return f"{story}, and comes again in {_duration(oldest.due_seconds)}" if oldest.due_seconds else story
+    return f"{story}, and comes again in {duration(oldest.due_seconds)}" if oldest.due_seconds else story
 
 
 def _beside(standing: Standing, oldest: Unacked) -> str:
@@ -174,7 +236,7 @@ def _failing(standing: Standing) -> Verdict:
 
 def _stalled(standing: Standing) -> Verdict:
     there = f"{_count(standing.consumers, 'consumer')} {'is' if standing.consumers == 1 else 'are'} there"
-    text = f"{_left(standing)}, {there}, and nothing was acked for {_duration(standing.quiet_seconds)}"
+    text = f"{_left(standing)}, {there}, and nothing was acked for {duration(standing.quiet_seconds)}"
     if standing.oldest is not None and standing.oldest.consumer is not None:
         text += f"; {standing.oldest.consumer} has {standing.oldest.id}"
     return Verdict(word="stalled", text=text)
@@ -225,7 +287,7 @@ def _short(error: str) -> str:
     return line if len(line) <= ERROR_LENGTH else line[: ERROR_LENGTH - 1] + "…"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """As a person says it, rounded: 800 ms, 12 s, 5 min, 3 h, 4 d."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"

@@ -51,7 +51,7 @@ class Shared:
         doors.ended.append(self.consumers.forget)
         self.receipts = Receipts()
         self.reports = Reports(broker)
-        self.watch = Watch(broker, doors)
+        self.watch = Watch(broker, doors, self.reports)
 
 
 class Call:

@@ -4,18 +4,12 @@ from typing import Final
 
 import msgspec
 
+from penstock.frontends.http.alerts import Alert, GroupLine, alerts
 from penstock.frontends.http.call import Call
-from penstock.info import BrokerInfo, GroupState, TopicState
+from penstock.info import BrokerInfo, TopicState
 
 AGAIN_MS: Final = 2000  # How soon it is worth asking again ...
 PAUSES: Final = 200  # ... and at least so many times what it took: a page costs less than a percent.
-
-
-class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A group, and since when it is as it is."""
-
-    state: GroupState
-    since_ms: int | None  # None: not for long.
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +22,7 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
     latency_most: float  # ... and of 99 in 100.
     topics: list[TopicState]
     groups: list[GroupLine]
+    alerts: list[Alert]  # Groups that need attention, the worst first.
 
 
 class OfWhat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,9 +50,10 @@ class History(msgspec.Struct, frozen=True):
 async def overview(call: Call) -> Glance:
     """The broker, and every topic and group that you may see in a line, with its verdict."""
     found = await call.run(call.operations.overview())
+    await call.run(call.shared.reports.refresh())
     broker = await call.run(call.operations.stats())
     watch = call.shared.watch
-    groups = [GroupLine(state=group, since_ms=watch.since_ms(group)) for group in found.groups]
+    groups = [watch.line(group) for group in call.shared.reports.judged_all(found).groups]
     half, most = watch.latency(found)
     return Glance(
         now_ms=watch.now_ms(),
@@ -67,6 +63,7 @@ async def overview(call: Call) -> Glance:
         latency_most=most,
         topics=found.topics,
         groups=groups,
+        alerts=alerts(groups),
     )
 
 

@@ -16,11 +16,14 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError
+from penstock.frontends.http.alerts import GroupLine
+from penstock.frontends.http.reports import Reports
 from penstock.frontends.security.doors import Doors
 from penstock.histogram import quantile
 from penstock.info import GroupState, Overview
@@ -49,6 +52,14 @@ Waits = tuple[list[int], list[int]]  # Of a histogram: counts and sums.
 NO_WAITS: Final[Waits] = ([], [])
 
 
+class Word(NamedTuple):
+    """The verdict on a group, as it was seen."""
+
+    word: str
+    since_ms: int
+    looks: int  # How many in a row have found it.
+
+
 class Series:
     """Rows of numbers, of which the oldest are forgotten."""
 
@@ -68,19 +79,27 @@ class Series:
 class Watch:
     """Looks at a broker now and then; ``start`` it, and ``stop`` it."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, clock: Clock | None = None) -> None:
+    def __init__(
+        self, broker: EmbeddedAsyncBroker, doors: Doors, reports: Reports, clock: Clock | None = None
+    ) -> None:
         self._broker = broker
         self._doors = doors
+        self._reports = reports
         self._clock = clock or SystemClock()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._words: dict[tuple[str, str], tuple[str, int]] = {}
+        self._words: dict[tuple[str, str], Word] = {}
         self._series: dict[Place, Series] = {}
         self._looks = 0
 
     def start(self) -> None:
         """Look, and again after a pause."""
-        self._broker.start(self._doors.overview(), self._looked)
+        self._broker.start(self._look(), self._looked)
+
+    def _look(self) -> Work[Overview]:
+        found = yield from self._doors.overview()
+        yield from self._reports.refresh()
+        return self._reports.judged_all(found)
 
     def stop(self) -> None:
         """No more looks."""
@@ -103,10 +122,17 @@ class Watch:
         """The time of day."""
         return self._clock.wall_ms()
 
-    def since_ms(self, group: GroupState) -> int | None:
-        """Since when the group has its verdict; None if it has changed after the last look."""
-        word, since_ms = self._words.get((group.topic, group.group), ("", 0))
-        return since_ms if word == group.verdict.word else None
+    def line(self, group: GroupState) -> GroupLine:
+        """The group, with what is known of its verdict from earlier looks."""
+        known = self._words.get((group.topic, group.group))
+        if known is not None and known.word != group.verdict.word:
+            known = None  # It has changed after the last look.
+        return GroupLine(
+            state=group,
+            since_ms=known.since_ms if known else None,
+            looks=known.looks if known else 0,
+            pipeline=self._reports.owner(group),
+        )
 
     def latency(self, overview: Overview) -> tuple[float, float]:
         """How long half and nearly all messages waited for their first delivery, since the last look."""
@@ -125,9 +151,10 @@ class Watch:
         before = self._words
         self._words = {}
         for group in overview.groups:
-            word, since_ms = before.get((group.topic, group.group), ("", now_ms))
-            same = word == group.verdict.word
-            self._words[group.topic, group.group] = group.verdict.word, since_ms if same else now_ms
+            word, known = group.verdict.word, before.get((group.topic, group.group))
+            if known is None or known.word != word:
+                known = Word(word, now_ms, 0)
+            self._words[group.topic, group.group] = known._replace(looks=known.looks + 1)
         rows = {place: (row, waited) for place, row, waited in _rows(overview)}
         everything = rows.pop((None, None))
         self._add((None, None), now_ms, *everything, overview.waited_ms, HOUR_MS // LOOK_MS)
