@@ -176,6 +176,10 @@ async def test_a_topic_is_made_and_deleted(http: Place, page: Page) -> None:
 
 
 async def test_what_the_server_refuses_is_told_with_its_sentence(http: Place, page: Page) -> None:
-    await page.goto(f"{http.url}#/topics/nothing")
+    await page.goto(f"{http.url}#/topics/orders")
+    await page.get_by_label("Value").fill("x")
+    await page.get_by_text("Headers, priority, delay").click()
+    await page.get_by_role("spinbutton", name="Partition").last.fill("9")
+    await page.get_by_role("button", name="Publish").click()
 
-    await expect(page.get_by_role("alert")).to_contain_text("there is no topic 'nothing'")
+    await expect(page.get_by_role("alert")).to_contain_text("topic 'orders' has partitions 0 to 1, not 9")

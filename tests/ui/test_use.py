@@ -87,7 +87,7 @@ async def test_all_of_it_is_done_with_the_keyboard(http: Place, page: Page) -> N
     await expect(focused).to_have_attribute("name", "to")
     await page.keyboard.type("orders")
     await expect(focused).to_have_value("orders")
-    await page.get_by_label("Go to a topic or a message id").press("Enter")
+    await page.get_by_role("combobox", name="Search").press("Enter")
     await expect(page.get_by_role("heading", name="orders")).to_be_focused()
     await page.get_by_label("Value").focus()
     await page.keyboard.type("by hand")
@@ -103,7 +103,7 @@ async def test_all_of_it_is_done_with_the_keyboard(http: Place, page: Page) -> N
     await expect(page.get_by_role("tab", name="Groups")).to_be_focused()
     await page.get_by_role("heading", name="orders").focus()
     await press("?")
-    await expect(page.get_by_role("dialog")).to_contain_text("go to a topic or a message")
+    await expect(page.get_by_role("dialog")).to_contain_text("search topics, groups, pages and message ids")
     await press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
 

@@ -2,11 +2,18 @@
 
 let guard = null; // Of the session; shown with every request that changes something.
 
+// What to do is written for programs; somebody in a browser does something else.
+const TODO = {
+  TOPIC_NOT_FOUND: "It may have been deleted. Topics can be created on the page Topics.",
+  GROUP_NOT_FOUND: "It may have been deleted. A group is created by its first consumer.",
+  VALUE_INVALID: "",
+};
+
 export class Problem extends Error {
   constructor(told) {
-    super(told.detail);
+    super(told.code in TODO ? told.detail.replace(/; (create it first|a group is created) .*$/, ".") : told.detail);
     this.code = told.code;
-    this.todo = told.do;
+    this.todo = TODO[told.code] ?? told.do;
     this.status = told.status;
   }
 }

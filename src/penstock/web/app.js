@@ -16,13 +16,16 @@ import { deadLettersPage } from "./pages/dead_letters.js";
 import { groupPage } from "./pages/group.js";
 import { loginPage } from "./pages/login.js";
 import { messagePage } from "./pages/message.js";
+import { Missing } from "./pages/missing.js";
 import { overviewPage } from "./pages/overview.js";
 import { pipelinesPage } from "./pages/pipelines.js";
 import { schedulesPage } from "./pages/schedules.js";
 import { topicPage } from "./pages/topic.js";
 import { topicsPage } from "./pages/topics.js";
+import { Search } from "./search.js";
 import { PAGES, listen, showKeys, typing } from "./shortcuts.js";
-import { button, empty, hash, heading, problemNote } from "./widgets.js";
+import { button, empty, heading, problemNote } from "./widgets.js";
+import { both, choose, isUtc, zoneName } from "./zone.js";
 
 const EVERY_MIN_MS = 2000;
 const PAUSES = 5; // At least so many times as long as the answers took ...
@@ -38,8 +41,11 @@ const ROUTES = [
   [/^pipelines$/, pipelinesPage],
 ];
 
+const GONE = new Set(["TOPIC_NOT_FOUND", "GROUP_NOT_FOUND", "PARTITION_NOT_FOUND", "OFFSET_OUT_OF_RANGE"]);
+
 const app = {
   page: null,
+  missing: null, // In the place of the page, if what it is about does not exist.
   visitor: null,
   problem: null,
   updated: null,
@@ -47,6 +53,7 @@ const app = {
   timer: null,
   turn: 0,
 };
+const search = new Search(redraw);
 
 // Finding the page.
 
@@ -66,7 +73,7 @@ function find() {
 
 async function open() {
   app.page = find();
-  app.problem = null;
+  app.problem = app.missing = null;
   app.updated = null;
   document.title = `${app.page.title} · Penstock`;
   redraw();
@@ -84,13 +91,17 @@ async function refresh() {
   try {
     await page.refresh();
     if (turn !== app.turn) return;
-    app.problem = null;
+    app.problem = app.missing = null;
     app.updated = Date.now();
   } catch (problem) {
     if (turn !== app.turn) return;
     if (!(problem instanceof Problem)) throw problem;
     if (problem.status === 401) return askWho();
     app.problem = problem;
+    if (isMissing(problem, page.about)) {
+      app.missing ??= new Missing(page.about, { redraw, refresh });
+      app.missing.look();
+    }
   }
   redraw();
   if (!app.paused && !document.hidden)
@@ -99,6 +110,10 @@ async function refresh() {
       Math.max(page.every, EVERY_MIN_MS, (performance.now() - began) * (page.dear ? PAUSES_DEAR : PAUSES)),
     );
 }
+
+// A message is missing also if its id is none.
+const isMissing = ({ code }, about) =>
+  about && (GONE.has(code) || (about.what === "message" && code === "VALUE_INVALID"));
 
 async function askWho() {
   app.visitor = await who();
@@ -143,20 +158,7 @@ function sidebar() {
       h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
       "Penstock",
     ),
-    h(
-      "form",
-      { class: "jump", role: "search", onsubmit: jump },
-      icon("search"),
-      h("input", {
-        name: "to",
-        id: "jump",
-        placeholder: "Topic or message id",
-        "aria-label": "Go to a topic or a message id",
-        autocomplete: "off",
-        spellcheck: "false",
-      }),
-      h("kbd", null, "/"),
-    ),
+    search.view(),
     h(
       "nav",
       { "aria-label": "Pages" },
@@ -167,6 +169,7 @@ function sidebar() {
     h(
       "div",
       { class: "foot" },
+      zones(),
       freshness(),
       visitor(),
       h(
@@ -181,14 +184,16 @@ function sidebar() {
 }
 
 function freshness() {
-  const stale = app.problem !== null;
+  const stale = app.problem !== null && app.problem.status === 0; // An answer that refuses is an answer.
   const words = stale
     ? "No answer"
     : app.paused
       ? "Paused"
       : app.updated
         ? `Live, ${clock(app.updated)}`
-        : "Loading";
+        : app.problem
+          ? "Live"
+          : "Loading";
   return h(
     "button",
     {
@@ -200,6 +205,34 @@ function freshness() {
     },
     icon(app.paused ? "pause" : stale ? "cross" : "good"),
     words,
+  );
+}
+
+// In which zone all times are told: named here, and nowhere else.
+function zones() {
+  const option = (value, text, chosen) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(chosen),
+        onclick: () => {
+          choose(value);
+          redraw();
+        },
+      },
+      text,
+    );
+  return h(
+    "div",
+    { class: "zones", title: both(Date.now()) },
+    h(
+      "div",
+      { class: "switch", role: "group", "aria-label": "Time zone" },
+      option("local", "Local", !isUtc()),
+      option("utc", "UTC", isUtc()),
+    ),
+    h("small", null, isUtc() ? "all times in UTC" : zoneName()),
   );
 }
 
@@ -215,6 +248,7 @@ function visitor() {
 
 function main() {
   const loading = app.updated === null && !app.problem;
+  if (app.missing) return h("main", { id: "main", key: "main" }, app.missing.view());
   return h(
     "main",
     { id: "main", key: "main" },
@@ -228,16 +262,6 @@ function main() {
 }
 
 // What a person does.
-
-function jump(event) {
-  event.preventDefault();
-  const input = event.currentTarget.elements.to;
-  const to = input.value.trim();
-  if (!to) return;
-  input.value = "";
-  input.blur();
-  location.hash = /^.+:\d+:s?\d+$/.test(to) ? hash("messages", to) : hash("topics", to);
-}
 
 function pause() {
   app.paused = !app.paused;
@@ -258,7 +282,7 @@ addEventListener("hashchange", () => {
   if (typing(document.activeElement)) return; // Somebody was quicker, by "/".
   document.getElementById("title")?.focus({ preventScroll: true });
 });
-listen({ ready: loggedIn, refresh, pause });
+listen({ ready: loggedIn, refresh, pause, find: () => search.focus() });
 document.addEventListener("visibilitychange", () =>
   document.hidden ? clearTimeout(app.timer) : !app.paused && app.page && refresh(),
 );

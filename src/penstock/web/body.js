@@ -41,6 +41,19 @@ export function isJson(text) {
   }
 }
 
+// What a text that somebody writes is, in words; only what looks like JSON is told not to be.
+export function jsonHint(text) {
+  if (!text.trim()) return { tone: "", words: "" };
+  try {
+    JSON.parse(text);
+    return { tone: "good", words: "JSON valid" };
+  } catch (error) {
+    if (!/^\s*[[{"]/.test(text)) return { tone: "", words: "text" };
+    const why = error.message.replace(/^JSON\.parse: /, "").replace(/ in JSON| \(line .*\)/g, "");
+    return { tone: "warn", words: `JSON not valid: ${why}. It would be published as text.` };
+  }
+}
+
 // By its tokens, and not parsed and written again: numbers keep all their digits, and keys their order.
 function setJson(text) {
   const found = [];

@@ -3,15 +3,19 @@
 
 import { h } from "./dom.js";
 import { clock } from "./format.js";
+import { ticks, timeTicks } from "./scale.js";
+import { both } from "./zone.js";
 
 const LEFT = 52;
+const RIGHT = 8;
 const BOTTOM = 18;
 const TOP = 8;
 const widths = new Map(); // By chart: what there is room for.
 const hovered = new Map(); // By chart: where the pointer is, from 0 to 1.
 
 // The charts of a page: as much of the last hour as there is, in steps that a person thinks in.
-// lines: { name, values, tone }, each value at its time; format: how a value is written.
+// lines: { name, values, tone }, each value at its time; unit: what is measured (scale.js); format: how a
+// value is written where there is room.
 export function charts({ times }, redraw, list) {
   const seen = (times[times.length - 1] - times[0]) / 60_000 || 0;
   const minutes = [5, 15, 30, 60].find((each) => seen <= each) ?? 60;
@@ -22,13 +26,14 @@ export function charts({ times }, redraw, list) {
   );
 }
 
-function chart({ id, title, times, lines, format, redraw, minutes, height = 150 }) {
+function chart({ id, title, times, lines, unit, format, redraw, minutes, height = 150 }) {
   const now = times.length ? times[times.length - 1] : Date.now();
   const from = now - minutes * 60_000;
   const first = Math.max(0, times.findIndex((time) => time >= from) - 1);
   const width = widths.get(id) ?? 560;
-  const top = niceTop(Math.max(0, ...lines.flatMap((line) => line.values.slice(first))));
-  const x = (time) => LEFT + (Math.max(time - from, 0) / (now - from)) * (width - LEFT - 8);
+  const marks = ticks(Math.max(0, ...lines.flatMap((line) => line.values.slice(first))), unit);
+  const top = marks[marks.length - 1];
+  const x = (time) => LEFT + (Math.max(time - from, 0) / (now - from)) * (width - LEFT - RIGHT);
   const y = (value) => TOP + (1 - value / top) * (height - TOP - BOTTOM);
   const at = pointed(id, times, from, now);
   const shown = at ?? times.length - 1;
@@ -40,7 +45,7 @@ function chart({ id, title, times, lines, format, redraw, minutes, height = 150 
       null,
       h("span", { class: "chart-title" }, title),
       legend(lines, shown, format),
-      h("time", null, at === null ? "" : clock(times[at])),
+      h("time", { title: at === null ? false : both(times[at]) }, at === null ? "" : clock(times[at])),
     ),
     h(
       "svg",
@@ -56,7 +61,7 @@ function chart({ id, title, times, lines, format, redraw, minutes, height = 150 
           redraw();
         },
       },
-      grid(top, y, width, format),
+      grid(marks, y, width, unit.tick),
       timeAxis(from, now, x, width, height),
       lines.map((line, number) => [
         number === 0 && h("path", { class: `area ${line.tone}`, d: area(line, times, first, x, y) }),
@@ -104,33 +109,26 @@ function legend(lines, shown, format) {
   );
 }
 
-function grid(top, y, width, format) {
-  return [0, 0.5, 1].map((part) => [
-    h("line", {
-      class: part ? "grid" : "axis",
-      x1: LEFT,
-      x2: width - 8,
-      y1: y(top * part),
-      y2: y(top * part),
-    }),
-    h("text", { class: "tick", x: LEFT - 8, y: y(top * part) + 4, "text-anchor": "end" }, format(top * part)),
+function grid(values, y, width, tick) {
+  return values.map((value) => [
+    h("line", { class: value ? "grid" : "axis", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
+    h("text", { class: "tick", x: LEFT - 8, y: y(value) + 4, "text-anchor": "end" }, tick(value)),
   ]);
 }
 
 function timeAxis(from, now, x, width, height) {
-  const step = (now - from) / 4;
-  return (width < 320 ? [0, 2, 4] : [0, 1, 2, 3, 4]).map((part) =>
-    h(
-      "text",
-      {
-        class: "tick",
-        x: x(from + step * part),
-        y: height - 3,
-        "text-anchor": part === 0 ? "start" : part === 4 ? "end" : "middle",
-      },
-      clock(from + step * part).slice(0, 5),
-    ),
-  );
+  return timeTicks(from, now, width - LEFT - RIGHT)
+    .filter((time) => x(time) >= LEFT + 4 && x(time) <= width - RIGHT - 12)
+    .map((time) => [
+      h("line", {
+        class: "axis",
+        x1: x(time),
+        x2: x(time),
+        y1: height - BOTTOM,
+        y2: height - BOTTOM + 3,
+      }),
+      h("text", { class: "tick", x: x(time), y: height - 3, "text-anchor": "middle" }, clock(time).slice(0, 5)),
+    ]);
 }
 
 function points(line, times, first, x, y) {
@@ -151,16 +149,9 @@ function area(line, times, first, x, y) {
   return `M${x(times[first]).toFixed(1)} ${y(0)}L${found.join("L")}L${x(times[times.length - 1]).toFixed(1)} ${y(0)}Z`;
 }
 
-// The least of 1, 2, 4, 6, 8 times a power of ten that is not below.
-function niceTop(most) {
-  if (most <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(most));
-  return [1, 2, 4, 6, 8, 10].find((each) => each * power >= most) * power;
-}
-
 function hover(event, id, width, redraw) {
   const left = event.currentTarget.getBoundingClientRect().left;
-  hovered.set(id, Math.min(Math.max((event.clientX - left - LEFT) / (width - LEFT - 8), 0), 1));
+  hovered.set(id, Math.min(Math.max((event.clientX - left - LEFT) / (width - LEFT - RIGHT), 0), 1));
   redraw();
 }
 

@@ -1,5 +1,8 @@
 // Numbers, sizes, spans of time and times, as people read them.
 
+import { written } from "./zone.js";
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 // 950, 9,421, 12.4 k, 3.07 M
@@ -55,30 +58,33 @@ export function span(seconds) {
   return `${Math.round(seconds / 86_400)} d`;
 }
 
+// How long messages waited; 0 says that there were none.
+export const latency = (seconds) => (seconds ? span(seconds) : "–");
+
 export const spanMs = (milliseconds) => (milliseconds === null ? "for ever" : span(milliseconds / 1000));
 
-// 12:03:04 today, Nov 16 12:03 otherwise.
+// Times, in the zone that was chosen (zone.js): 12:03:04 today, Nov 16 12:03 otherwise.
 export function time(milliseconds) {
-  const then = new Date(milliseconds);
-  const today = then.toDateString() === new Date().toDateString();
-  return today ? clock(milliseconds) : `${day(then)} ${clock(milliseconds).slice(0, 5)}`;
+  return isToday(milliseconds)
+    ? clock(milliseconds)
+    : `${day(milliseconds)} ${clock(milliseconds).slice(0, 5)}`;
 }
 
-export function clock(milliseconds) {
-  return new Date(milliseconds).toTimeString().slice(0, 8);
+export const clock = (milliseconds) => written(milliseconds).slice(11, 19);
+export const clockMs = (milliseconds) => written(milliseconds).slice(11);
+
+// 12:03:04.005 today, Nov 16 12:03:04.005 otherwise.
+export function timeMs(milliseconds) {
+  return isToday(milliseconds) ? clockMs(milliseconds) : `${day(milliseconds)} ${clockMs(milliseconds)}`;
 }
 
-export function clockMs(milliseconds) {
-  return `${clock(milliseconds)}.${String(new Date(milliseconds).getMilliseconds()).padStart(3, "0")}`;
+export function day(milliseconds) {
+  const [year, month, date] = written(milliseconds).slice(0, 10).split("-");
+  const thisYear = written(Date.now()).startsWith(year);
+  return `${MONTHS[month - 1]} ${Number(date)}${thisYear ? "" : ` ${year}`}`;
 }
 
-export function day(then) {
-  return then.toLocaleDateString("en-US", { month: "short", day: "numeric" });
-}
-
-export function full(milliseconds) {
-  return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", " UTC");
-}
+const isToday = (milliseconds) => written(milliseconds).slice(0, 10) === written(Date.now()).slice(0, 10);
 
 export function ago(milliseconds, now = Date.now()) {
   const seconds = (now - milliseconds) / 1000;

@@ -40,7 +40,18 @@ export class Glance {
     this.every = this.told.again_ms;
     const groups = this.told.groups.map((line) => line.state);
     const sum = (rows, name) => rows.reduce((total, row) => total + row[name], 0);
-    this.history.add(this.told.now_ms, {
+    const measured = {
+      published: sum(this.told.topics, "rate"),
+      acked: sum(
+        groups.map((group) => group.rates),
+        "acked",
+      ),
+      failed: sum(
+        groups.map((group) => group.rates),
+        "failed",
+      ),
+    };
+    const row = {
       published: sum(this.told.topics, "published"),
       delivered: sum(groups, "delivered"),
       acked: sum(groups, "acked"),
@@ -50,7 +61,8 @@ export class Glance {
       oldest_seconds: groups.reduce((most, group) => Math.max(most, group.lag_seconds), 0),
       latency_half: this.told.latency_half,
       latency_most: this.told.latency_most,
-    });
+    };
+    this.history.add(this.told.now_ms, row, measured);
   }
 }
 
@@ -58,23 +70,33 @@ export class History {
   constructor(told) {
     this.times = told.times_ms;
     for (const name of NAMES) this[name] = told[name];
+    this.measured = this.times.map(() => ({}));
   }
 
   static async of(topic, group) {
     return new History(await get("/v1/history" + query({ topic, group })));
   }
 
-  add(time, row) {
+  // measured: rates by the server's own measure, by name.
+  add(time, row, measured = {}) {
     if (this.times.length && time <= this.times[this.times.length - 1]) return;
     this.times.push(time);
+    this.measured.push(measured);
     for (const name of NAMES) this[name].push(row[name] ?? 0);
     while (this.times[0] < time - KEPT_MS) {
       this.times.shift();
+      this.measured.shift();
       for (const name of NAMES) this[name].shift();
     }
   }
 
+  // By the server's own measure where it is known, so that a chart ends at the number that stands beside it.
   rate(name) {
-    return rates(this.times, this[name]);
+    const counted = rates(this.times, this[name]);
+    return counted.map((value, at) => this.measured[at][name] ?? value);
+  }
+
+  lastRate(name) {
+    return this.rate(name).at(-1) ?? 0;
   }
 }

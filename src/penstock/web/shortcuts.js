@@ -15,7 +15,7 @@ let leading = false; // "g" was pressed, and the next key names a page.
 
 export function showKeys() {
   const keys = [
-    ["/", "go to a topic or a message"],
+    ["/", "search topics, groups, pages and message ids; also Ctrl K"],
     ...PAGES.map((page) => [`g ${page.key}`, page.name.toLowerCase()]),
     ["r", "refresh now"],
     ["space", "pause, when nothing has the focus"],
@@ -42,13 +42,18 @@ export function showKeys() {
 export const typing = (element) => Boolean(element?.closest?.("input, textarea, select, dialog"));
 
 // ready: whether there are pages to go to.
-export function listen({ ready, refresh, pause }) {
+export function listen({ ready, refresh, pause, find }) {
   addEventListener("keydown", (event) => {
+    if (event.key === "k" && (event.ctrlKey || event.metaKey) && ready() && !document.querySelector("dialog")) {
+      event.preventDefault();
+      find();
+      return;
+    }
     if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || !ready()) return;
     const page = leading && PAGES.find((each) => each.key === event.key);
     leading = !page && event.key === "g";
     if (page) location.hash = page.href;
-    else if (event.key === "/") document.getElementById("jump").focus();
+    else if (event.key === "/") find();
     else if (event.key === "?") showKeys();
     else if (event.key === "r") refresh();
     else if (event.key === " " && event.target === document.body) pause();

@@ -1,8 +1,9 @@
 // What several pages are made of.
 
 import { h } from "./dom.js";
-import { ago, full, time } from "./format.js";
+import { ago, time } from "./format.js";
 import { icon } from "./icons.js";
+import { both } from "./zone.js";
 
 // Verdicts of groups, and states of pipelines: a tone, a shape, and how bad it is.
 const VERDICTS = {
@@ -26,7 +27,10 @@ const STATES = {
   stopped: ["quiet", "idle"],
 };
 
+const ALERT = 2; // How bad a verdict is that somebody should look after.
+
 export const severity = (word) => VERDICTS[word]?.[2] ?? 0;
+export const isAlert = (word) => severity(word) >= ALERT;
 export const toneOf = (word) => VERDICTS[word]?.[0] ?? "quiet";
 export const verdictIcon = (word) => icon(VERDICTS[word]?.[1] ?? "idle");
 
@@ -49,12 +53,13 @@ function badge(word, tone, shape) {
 export const hash = (...parts) => "#/" + parts.map(encodeURIComponent).join("/");
 export const topicLink = (topic) => h("a", { href: hash("topics", topic) }, topic);
 export const groupLink = (topic, group) => h("a", { href: hash("topics", topic, "groups", group) }, group);
+export const pipelineLink = (name) => h("a", { href: "#/pipelines" }, name);
 export const messageLink = (id) => h("a", { class: "id", href: hash("messages", id) }, id);
 
 export function when(milliseconds, how = time) {
   return h(
     "time",
-    { datetime: new Date(milliseconds).toISOString(), title: full(milliseconds) },
+    { datetime: new Date(milliseconds).toISOString(), title: both(milliseconds) },
     how(milliseconds),
   );
 }

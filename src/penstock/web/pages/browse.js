@@ -3,8 +3,9 @@
 import { get, path, query } from "../api.js";
 import { preview, size, whole } from "../body.js";
 import { h } from "../dom.js";
-import { bytes, clockMs, count, day } from "../format.js";
+import { bytes, count, timeMs } from "../format.js";
 import { button, empty, field, hash, problemNote, section, select, table, when } from "../widgets.js";
+import { parsed, zoneName } from "../zone.js";
 
 const WAYS = [
   ["last", "the last ones"],
@@ -70,7 +71,7 @@ export class Browse {
               as: "text",
               limit: LIMIT,
               partition,
-              from_time: from ? new Date(from).toISOString() : "",
+              from_time: from ? parsed(from) : "",
             }),
         )
       ).messages;
@@ -125,7 +126,7 @@ export class Browse {
       ],
       time: [
         partition,
-        field("From", h("input", { name: "from", type: "datetime-local", step: 1, required: true })),
+        field(`From (${zoneName()})`, h("input", { name: "from", type: "datetime-local", step: 1, required: true })),
       ],
       key: field(
         "Key",
@@ -151,7 +152,6 @@ export class Browse {
 
   table() {
     const rows = this.found ?? [];
-    const today = new Date().toDateString();
     return table({
       label: "Messages",
       rows,
@@ -163,12 +163,7 @@ export class Browse {
         {
           name: "Published",
           tight: true,
-          cell: (message) =>
-            when(message.timestamp, (time) =>
-              new Date(time).toDateString() === today
-                ? clockMs(time)
-                : `${day(new Date(time))} ${clockMs(time)}`,
-            ),
+          cell: (message) => when(message.timestamp, timeMs),
         },
         {
           name: "Place",

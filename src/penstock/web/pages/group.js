@@ -4,8 +4,9 @@ import { get, path, remove } from "../api.js";
 import { charts } from "../chart.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
-import { count, exactly, plural, rate, span } from "../format.js";
+import { count, exactly, latency, plural, rate, span } from "../format.js";
 import { History } from "../glance.js";
+import { COUNT, RATE, SPAN } from "../scale.js";
 import {
   bar,
   button,
@@ -15,6 +16,7 @@ import {
   hash,
   heading,
   messageLink,
+  pipelineLink,
   section,
   table,
   tiles,
@@ -22,7 +24,7 @@ import {
   topicLink,
   verdictIcon,
 } from "../widgets.js";
-import { drained } from "./overview.js";
+import { drained } from "./groups.js";
 import { seek } from "./seek.js";
 
 const WAITS_MS = 30_000; // The server counts how long messages waited, and has a number for every half minute.
@@ -40,7 +42,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
     waits.add(Date.now(), { latency_half: waits.latency_half.at(-1), latency_most: waits.latency_most.at(-1) });
     const group = await get(path("topics", topic, "groups", name));
     shown.group = group;
-    shown.past.add(Date.now(), {
+    const row = {
       published: shown.past.published.at(-1) ?? 0,
       delivered: group.delivered,
       acked: group.acked,
@@ -48,7 +50,8 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       dead_lettered: group.dead_lettered,
       waiting: group.lag,
       oldest_seconds: group.lag_seconds,
-    });
+    };
+    shown.past.add(Date.now(), row, { acked: group.rates.acked, failed: group.rates.failed });
   }
 
   function view() {
@@ -57,8 +60,9 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
     return [
       heading(name, {
         before: [h("a", { href: "#/topics" }, "Topics"), " / ", topicLink(topic), " /"],
-        after:
-          group.kind === "stream"
+        after: group.pipeline
+          ? ["The pipeline ", pipelineLink(group.pipeline), " reads the topic as this group, in batches."]
+          : group.kind === "stream"
             ? "A stream group: partitions are assigned, offsets committed."
             : "A queue group: its consumers share the messages by leases.",
         actions: [
@@ -87,6 +91,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         {
           id: `group ${topic} ${name} lag`,
           title: "Lag",
+          unit: COUNT,
           format: count,
           height: 120,
           lines: [{ name: "messages", values: past.waiting, tone: "first" }],
@@ -94,6 +99,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         {
           id: `group ${topic} ${name} rates`,
           title: "Rates",
+          unit: RATE,
           format: rate,
           height: 120,
           lines: [
@@ -103,15 +109,17 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
         },
         {
           id: `group ${topic} ${name} oldest`,
-          title: "Oldest message that waits",
+          title: "Oldest waiting message",
+          unit: SPAN,
           format: span,
           height: 120,
           lines: [{ name: "age", values: past.oldest_seconds, tone: "fourth" }],
         },
         {
           id: `group ${topic} ${name} latency`,
-          title: "From publish to delivery",
-          format: span,
+          title: "Publish to delivery",
+          unit: SPAN,
+          format: latency,
           height: 120,
           times: waits.times,
           lines: [
@@ -130,7 +138,8 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
     ];
   }
 
-  return { title: `${name} on ${topic}`, every: 2000, refresh: load, view };
+  const about = { what: "group", parts: [topic, name] };
+  return { title: `${name} on ${topic}`, every: 2000, about, refresh: load, view };
 }
 
 function oldest({ oldest_unacked: message }) {
@@ -159,7 +168,12 @@ function consumers(group, topic) {
         { class: "chips" },
         group.consumers.map((consumer) => h("li", { key: consumer, class: "id" }, consumer)),
       )
-    : empty("Nobody consumes.", command(`penstock consume ${topic} --group ${group.group}`));
+    : group.pipeline
+      ? empty(
+          "No members.",
+          h("p", null, "A pipeline commits its offsets itself. See ", pipelineLink(group.pipeline), "."),
+        )
+      : empty("Nobody consumes.", command(`penstock consume ${topic} --group ${group.group}`));
   return section(
     "Consumers",
     { note: group.consumers.length ? plural(group.consumers.length, "consumer") : "" },

@@ -3,10 +3,11 @@
 import { get, path, query } from "../api.js";
 import { whole } from "../body.js";
 import { h } from "../dom.js";
-import { clockMs, full, plural, span } from "../format.js";
+import { clockMs, day, plural, span, timeMs } from "../format.js";
 import { icon } from "../icons.js";
 import { redrive } from "../redrive.js";
 import { button, groupLink, heading, messageLink, section, topicLink, when } from "../widgets.js";
+import { both } from "../zone.js";
 
 // What happened: a tone and a shape.
 const EVENTS = {
@@ -70,7 +71,7 @@ export function messagePage({ parts: [id], redraw, refresh }) {
           journey.key === null && !journey.key_base64
             ? "No key"
             : ["Key ", h("span", { class: "id" }, journey.key ?? journey.key_base64)],
-          own.length > 0 && [", ", own[0].event, " ", when(own[0].time_ms, full)],
+          own.length > 0 && [", ", own[0].event, " ", when(own[0].time_ms, timeMs)],
         ],
       }),
       section(
@@ -84,14 +85,14 @@ export function messagePage({ parts: [id], redraw, refresh }) {
         journey.events
           .filter((event) => AHEAD.includes(event.event))
           .map((event) =>
-            h("p", { class: "note ahead" }, icon("clock"), `${event.event} `, when(event.time_ms, full)),
+            h("p", { class: "note ahead" }, icon("clock"), `${event.event} `, when(event.time_ms, timeMs)),
           ),
       ),
       message && section("Message", { key: "message" }, whole(message), headersOf(message)),
     ];
   }
 
-  return { title: id, every: 2000, dear: true, refresh: load, view };
+  return { title: id, every: 2000, dear: true, about: { what: "message", parts: [id] }, refresh: load, view };
 }
 
 function groupLane(journey, group, begin, refresh) {
@@ -160,6 +161,7 @@ function lane(events, begin) {
     "ol",
     { class: "timeline" },
     events.map((event, at) => {
+      const told = day(event.time_ms) === day(begin) ? clockMs(event.time_ms) : timeMs(event.time_ms);
       const [tone, shape] = EVENTS[event.event] ?? ["quiet", "idle"];
       const attempt = event.attempt && event.event.endsWith("delivered") ? `attempt ${event.attempt}` : "";
       return h(
@@ -168,8 +170,8 @@ function lane(events, begin) {
         icon(shape),
         h(
           "time",
-          { datetime: new Date(event.time_ms).toISOString(), title: full(event.time_ms) },
-          clockMs(event.time_ms),
+          { datetime: new Date(event.time_ms).toISOString(), title: both(event.time_ms) },
+          told,
           h("small", null, elapsed(event.time_ms - begin)),
         ),
         h(

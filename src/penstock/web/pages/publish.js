@@ -1,8 +1,9 @@
 // The box to publish a message from.
 
 import { path, post } from "../api.js";
-import { isJson } from "../body.js";
+import { jsonHint } from "../body.js";
 import { h } from "../dom.js";
+import { icon } from "../icons.js";
 import { field, messageLink, problemNote, section, select } from "../widgets.js";
 
 const LANES = ["critical", "high", "normal", "low", "background"];
@@ -30,7 +31,7 @@ export function publishForm(topic, redraw, published) {
   function view() {
     return section(
       "Publish",
-      { key: "publish", note: shown.text && (isJson(shown.text) ? "JSON" : "text") },
+      { key: "publish" },
       h(
         "form",
         { class: "stack", onsubmit: submit },
@@ -40,12 +41,14 @@ export function publishForm(topic, redraw, published) {
             name: "text",
             rows: 5,
             spellcheck: "false",
+            "aria-describedby": "value-hint",
             oninput: (event) => {
               shown.text = event.currentTarget.value;
               redraw();
             },
           }),
         ),
+        hint(shown.text),
         field("Key", h("input", { name: "key", autocomplete: "off", spellcheck: "false" })),
         h(
           "details",
@@ -88,6 +91,16 @@ export function publishForm(topic, redraw, published) {
   }
 
   return { view };
+}
+
+// Beside the field: what the value is.  Text that looks like JSON and is not is published all the same.
+function hint(text) {
+  const { tone, words } = jsonHint(text);
+  return h(
+    "p",
+    { class: `hint ${tone}`, id: "value-hint", role: "status" },
+    words && [tone && icon(tone === "good" ? "good" : "dead"), words],
+  );
 }
 
 function receipt(told) {

@@ -5,6 +5,7 @@ import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { exactly, plural } from "../format.js";
 import { field, select, table } from "../widgets.js";
+import { parsed, zoneName } from "../zone.js";
 
 const PLACES = [
   ["earliest", "the beginning"],
@@ -35,7 +36,7 @@ export function seek(topic, group, refresh) {
     if (wanted.to === "offset")
       return wanted.offset === "" ? null : group.partitions.map(() => Number(wanted.offset));
     if (wanted.to === "time" && !wanted.time) return null;
-    const at = wanted.to === "time" ? new Date(wanted.time).toISOString() : wanted.to;
+    const at = wanted.to === "time" ? parsed(wanted.time) : wanted.to;
     return (await get(path("topics", topic, "offsets") + query({ at }))).offsets;
   }
 
@@ -43,7 +44,7 @@ export function seek(topic, group, refresh) {
     wanted.to === "offset"
       ? Number(wanted.offset)
       : wanted.to === "time"
-        ? new Date(wanted.time).toISOString()
+        ? parsed(wanted.time)
         : wanted.to;
   const dialog = ask({
     title: `Move ${group.group}`,
@@ -78,7 +79,7 @@ export function seek(topic, group, refresh) {
           ),
         wanted.to === "time" &&
           field(
-            "Time",
+            `Time (${zoneName()})`,
             h("input", {
               name: "time",
               type: "datetime-local",

@@ -6,9 +6,10 @@ import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { bytes, count, exactly, plural, rate, spanMs } from "../format.js";
 import { History } from "../glance.js";
+import { COUNT, RATE } from "../scale.js";
 import { bar, button, facts, field, heading, section, table, tiles } from "../widgets.js";
 import { Browse } from "./browse.js";
-import { groupTable } from "./overview.js";
+import { groupTable } from "./groups.js";
 import { publishForm } from "./publish.js";
 
 const TABS = ["Messages", "Groups", "Partitions", "Settings"];
@@ -27,7 +28,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
     shown.topic = topic;
     shown.groups = groups.groups.map(lineOf);
     const sum = (of) => shown.groups.reduce((total, { state }) => total + of(state), 0);
-    shown.past.add(Date.now(), {
+    const row = {
       published: topic.published,
       delivered: sum((group) => group.delivered),
       acked: sum((group) => group.acked),
@@ -35,14 +36,17 @@ export function topicPage({ parts: [name], redraw, refresh }) {
       dead_lettered: sum((group) => group.dead_lettered),
       waiting: topic.depth,
       oldest_seconds: Math.max(0, ...shown.groups.map(({ state }) => state.lag_seconds)),
-    });
+    };
+    const measured = shown.groups.length
+      ? { published: shown.groups[0].state.rates.published, acked: sum((group) => group.rates.acked) }
+      : {};
+    shown.past.add(Date.now(), row, measured);
     if (shown.tab === "Partitions") shown.lanes = (await get(path("topics", name, "lanes"))).lanes;
     await browse.first();
   }
 
   function view() {
     const { topic, past, tab } = shown;
-    const last = (values) => values[values.length - 1] ?? 0;
     return [
       heading(name, {
         before: [h("a", { href: "#/topics" }, "Topics"), " /"],
@@ -51,7 +55,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
       }),
       tiles([
         ["Waiting", count(topic.depth), shown.groups.length ? "for the slowest group" : "no groups"],
-        ["Published", rate(shown.groups[0]?.state.rates.published ?? last(past.rate("published")))],
+        ["Published", rate(past.lastRate("published"))],
         ["Stored", count(topic.messages), bytes(topic.bytes)],
         ["Scheduled", count(topic.scheduled)],
         ["Duplicates", count(topic.duplicates), "refused"],
@@ -60,19 +64,21 @@ export function topicPage({ parts: [name], redraw, refresh }) {
         {
           id: `topic ${name} rates`,
           title: "Rates",
+          unit: RATE,
           format: rate,
           height: 120,
           lines: [
             { name: "published", values: past.rate("published"), tone: "first" },
-            { name: "acked", values: past.rate("acked"), tone: "second" },
+            { name: "acked by all groups", values: past.rate("acked"), tone: "second" },
           ],
         },
         {
           id: `topic ${name} depth`,
-          title: "Messages that wait",
+          title: "Waiting messages",
+          unit: COUNT,
           format: count,
           height: 120,
-          lines: [{ name: "waiting", values: past.waiting, tone: "first" }],
+          lines: [{ name: "for the slowest group", values: past.waiting, tone: "first" }],
         },
       ]),
       tabs(tab),
@@ -130,7 +136,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
     );
   }
 
-  return { title: name, every: 2000, refresh: load, view };
+  return { title: name, every: 2000, about: { what: "topic", parts: [name] }, refresh: load, view };
 }
 
 // A group as it is described, in the shape of a line of the overview.
@@ -138,6 +144,7 @@ function lineOf(group) {
   return {
     state: { ...group, consumers: group.consumers.length, failed: group.nacked + group.timed_out },
     since_ms: null,
+    pipeline: group.pipeline,
   };
 }
 

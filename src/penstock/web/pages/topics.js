@@ -38,7 +38,7 @@ export function topicsPage({ redraw, refresh }) {
   };
 }
 
-function create(refresh) {
+export function create(refresh, known = "") {
   ask({
     title: "New topic",
     label: "Create",
@@ -48,6 +48,7 @@ function create(refresh) {
         h("input", {
           name: "name",
           required: true,
+          value: known,
           pattern: "[A-Za-z0-9._\\-]+",
           autocomplete: "off",
           spellcheck: "false",
@@ -107,7 +108,7 @@ export function topicTable(topics, wanted = "") {
             { class: "meter", "aria-hidden": "true" },
             h("span", { style: { width: `${((topic.depth / deepest) * 100).toFixed(1)}%` } }),
           ),
-          count(topic.depth),
+          h("span", { class: "metered" }, count(topic.depth)),
         ],
       },
       { name: "Published", number: true, cell: (topic) => rate(topic.rate) },

@@ -1,0 +1,144 @@
+// What needs attention, the worst first: problems of the server itself, pipelines that ended, groups that are in
+// trouble, dead letters.
+
+import { h } from "../dom.js";
+import { plural } from "../format.js";
+import { icon } from "../icons.js";
+import { button, groupLink, hash, pipelineLink, toneOf, topicLink, verdictIcon, when } from "../widgets.js";
+
+const SHOWN_MAX = 4;
+const TOPICS_MAX = 4;
+let all = false; // Somebody wants to see more than the first ones.
+
+// Problems of the server: a title, and what to do.
+const PROBLEMS = {
+  disk_full: ["The disk is full", "Free some space, or move the data directory to a larger disk."],
+  directory_lost: ["The data directory is gone", "Stop the server, and restore the directory from a backup."],
+  corruption: ["Stored data is damaged", "penstock check DIR lists what is damaged, penstock repair DIR fixes it."],
+};
+
+export function alerts(glance, redraw) {
+  const { groups, topics, alerts: found, problems = [] } = glance.told;
+  const dead = topics.filter((topic) => topic.dead_letters > 0 && !topic.topic.endsWith(".dlq"));
+  const broken = glance.pipelines.filter((pipeline) => ["failed", "lost"].includes(pipeline.state));
+  const names = broken.map(({ run }) => run.name);
+  const others = found.filter((alert) => !names.includes(alert.pipeline)); // The pipeline itself says it.
+  const rows = [
+    ...problems.map(problemRow),
+    ...broken.map((pipeline) => pipelineRow(pipeline, found)),
+    ...others.map(groupRow),
+    ...(dead.length ? [deadRow(dead)] : []),
+  ];
+  if (!rows.length) return groups.length ? allWell(groups) : null;
+  const urgent = problems.length + broken.length;
+  const room = Math.max(SHOWN_MAX, urgent);
+  const hidden = rows.length - room;
+  return h(
+    "div",
+    { class: "alerts", key: "alerts", role: "region", "aria-label": "Alerts" },
+    h("ul", null, all ? rows : rows.slice(0, room)),
+    hidden > 0 &&
+      button(all ? "Show fewer" : `Show ${hidden} more`, () => toggle(redraw), {
+        kind: "plain",
+        "aria-expanded": String(all),
+      }),
+  );
+}
+
+function toggle(redraw) {
+  all = !all;
+  redraw();
+}
+
+function allWell(groups) {
+  return h(
+    "p",
+    { class: "all-well", key: "alerts" },
+    icon("good"),
+    `All is well: ${plural(groups.length, "group")}, no backlog that needs attention, no dead letters.`,
+  );
+}
+
+function row(key, tone, picture, title, text) {
+  return h(
+    "li",
+    { class: tone, key },
+    picture,
+    h("div", null, h("p", null, title), text && h("p", { class: "note" }, text)),
+  );
+}
+
+function problemRow({ kind, message, topic, partition }) {
+  const [title, todo] = PROBLEMS[kind] ?? [String(kind).replaceAll("_", " "), ""];
+  const where = topic
+    ? [" on ", topicLink(topic), partition === null || partition === undefined ? "" : `, partition ${partition}`]
+    : "";
+  return row(
+    `problem ${kind} ${topic} ${partition}`,
+    "bad severe",
+    icon("dead"),
+    [h("b", null, title), where],
+    [message, message && todo && " ", todo && h("span", { class: "todo" }, todo)],
+  );
+}
+
+function pipelineRow({ run, state: word }, found) {
+  const behind = found.filter((alert) => alert.pipeline === run.name).flatMap((alert) => alert.topics);
+  return row(
+    `pipeline ${run.name}`,
+    "bad",
+    icon(word === "failed" ? "cross" : "pause"),
+    [
+      "pipeline ",
+      pipelineLink(run.name),
+      " ",
+      h("b", null, word === "failed" ? "has failed" : "no longer reports"),
+      behind.length > 0 && [", messages wait on ", topicNames(behind)],
+      " since ",
+      when(run.updated_ms),
+    ],
+    run.error && run.error.split("\n")[0],
+  );
+}
+
+function groupRow({ group, topics, word, text, since_ms: begun, pipeline }) {
+  const name = pipeline
+    ? ["pipeline ", pipelineLink(pipeline)]
+    : topics.length === 1
+      ? groupLink(topics[0], group)
+      : h("b", null, group);
+  return row(
+    `${group} ${word}`,
+    toneOf(word),
+    verdictIcon(word),
+    [name, " ", h("b", null, phrase(word)), " on ", topicNames(topics), begun && [" since ", when(begun)]],
+    text,
+  );
+}
+
+function topicNames(topics) {
+  const names = topics.slice(0, TOPICS_MAX).map((topic, at) => [at > 0 && ", ", topicLink(topic)]);
+  const rest = topics.length - TOPICS_MAX;
+  return [
+    topics.length > 1 && `${plural(topics.length, "topic")}: `,
+    names,
+    rest > 0 && ` and ${rest} more`,
+  ];
+}
+
+function deadRow(topics) {
+  const total = topics.reduce((sum, topic) => sum + topic.dead_letters, 0);
+  return row(
+    "dead",
+    "warn",
+    icon("dead"),
+    [
+      h("a", { href: hash("dead-letters") }, plural(total, "dead letter")),
+      " of ",
+      topicNames(topics.map((topic) => topic.topic)),
+    ],
+    null,
+  );
+}
+
+const phrase = (word) => (word === "no consumers" ? "has no consumers" : `is ${word}`);

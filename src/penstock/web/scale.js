@@ -1,0 +1,60 @@
+// Steps for the axes of charts, in which people count: 1, 2, 5 for numbers; 15 s, 1 min, 5 min for times.
+
+const SECONDS = [
+  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600,
+  7200, 10_800, 21_600, 43_200, 86_400, 172_800, 432_000,
+];
+const MINUTES = [1, 2, 5, 10, 15, 30];
+const STEPS_MAX = 4;
+
+// What a chart measures: the smallest step of its axis, and how a value is written beside it.
+export const COUNT = { least: 1, tick: (value) => short(value) };
+export const RATE = { least: 0.1, tick: (value) => (value ? `${short(value)}/s` : "0") };
+export const SPAN = { least: 0.001, steps: SECONDS, tick: tickSpan };
+
+// The values at which an axis that reaches up to `most` has its lines; at least two.
+export function ticks(most, { least, steps }) {
+  const step = steps?.find((each) => each * STEPS_MAX >= most) ?? decimalStep(most, steps ? 86_400 : least);
+  const count = Math.max(1, Math.ceil(most / step - 1e-9));
+  return Array.from({ length: count + 1 }, (_, at) => at * step);
+}
+
+function decimalStep(most, least) {
+  let power = 1;
+  while (power * 10 * STEPS_MAX * least < most) power *= 10;
+  return [1, 2, 5, 10].map((each) => each * power * least).find((each) => each * STEPS_MAX >= most);
+}
+
+// Round times of the clock between two times, as many as fit into that many pixels.
+export function timeTicks(from, to, pixels) {
+  const room = Math.max(1, Math.floor(pixels / 64));
+  const step = (MINUTES.find((each) => (to - from) / (each * 60_000) <= room) ?? 60) * 60_000;
+  const found = [];
+  for (let time = Math.ceil(from / step) * step; time <= to; time += step) found.push(time);
+  return found;
+}
+
+function short(value) {
+  for (const [size, unit] of [
+    [1e9, " G"],
+    [1e6, " M"],
+    [1e4, " k"],
+  ])
+    if (value >= size) return `${trimmed(value / (size === 1e4 ? 1e3 : size))}${unit}`;
+  return trimmed(value);
+}
+
+function tickSpan(seconds) {
+  if (!seconds) return "0";
+  for (const [size, unit] of [
+    [86_400, "d"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ])
+    if (seconds >= size) return `${trimmed(seconds / size)} ${unit}`;
+  return `${trimmed(seconds * 1000)} ms`;
+}
+
+const plain = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
+const trimmed = (value) => plain.format(value);

@@ -1,0 +1,131 @@
+"""The overview: problems of the server first, each alert once, the groups of a pipeline together."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.async_api import Page, Route, expect
+from tests.frontends.http.browser import Place
+
+from penstock.clock import SystemClock
+from penstock.info import PIPELINES_TOPIC, PipelineRun
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
+
+
+async def changed(page: Page, change: Callable[[dict[str, Any]], None]) -> None:
+    """The overview as the server tells it, after hours in which something went wrong."""
+
+    async def answer(route: Route) -> None:
+        response = await route.fetch()
+        told = await response.json()
+        change(told)
+        await route.fulfill(response=response, json=told)
+
+    await page.route("**/v1/overview", answer)
+
+
+async def test_problems_of_the_server_are_the_first_thing_on_the_page(http: Place, page: Page) -> None:
+    def broken(told: dict[str, Any]) -> None:
+        told["problems"] = [
+            {"kind": "disk_full", "message": "No space is left on the device."},
+            {"kind": "corruption", "message": "3 records cannot be read.", "topic": "orders", "partition": 1},
+            {"kind": "something_new", "message": "It is described here."},
+        ]
+
+    await changed(page, broken)
+    await page.goto(http.url)
+    rows = page.get_by_role("region", name="Alerts").get_by_role("listitem")
+
+    await expect(rows).to_have_count(3)
+    await expect(rows.nth(0)).to_contain_text("The disk is full")
+    await expect(rows.nth(0)).to_contain_text("No space is left on the device. Free some space")
+    await expect(rows.nth(1)).to_contain_text("Stored data is damaged on orders, partition 1")
+    await expect(rows.nth(1)).to_contain_text("penstock repair")
+    await expect(rows.nth(2)).to_contain_text("It is described here.")
+
+
+async def test_equal_alerts_are_one_row_and_many_are_folded(http: Place, page: Page) -> None:
+    def late(told: dict[str, Any]) -> None:
+        told["alerts"] = [
+            {"group": "archive", "word": "falling behind", "topics": ["a", "b", "c", "d", "e"],
+             "text": "5,000 messages wait, the oldest for 2 min", "since_ms": None, "pipeline": "archive"},
+            *({"group": f"g{number}", "word": "no consumers", "topics": ["orders"], "text": "1 message waits",
+               "since_ms": told["now_ms"], "pipeline": None} for number in range(6)),
+        ]  # fmt: skip
+
+    await changed(page, late)
+    await page.goto(http.url)
+    alerts = page.get_by_role("region", name="Alerts")
+    rows = alerts.get_by_role("listitem")
+
+    await expect(rows.first).to_contain_text(
+        "pipeline archive is falling behind on 5 topics: a, b, c, d and 1 more"
+    )
+    await expect(rows).to_have_count(4)
+    await alerts.get_by_role("button", name="Show 3 more").click()
+    await expect(rows).to_have_count(7)
+
+
+async def report(http: Place, state: str) -> None:
+    run = PipelineRun(
+        name="archive", pipeline="archive", run="1", state=state, host="here", pid=1, master="local",  # type: ignore[arg-type]
+        started_ms=0, updated_ms=SystemClock().wall_ms(), error="The disk of the lake is full\nat line 1",
+    )  # fmt: skip
+    await http.broker.publish(PIPELINES_TOPIC, msgspec.json.encode(run), key="archive")
+
+
+async def archived(http: Place, state: str) -> None:
+    await http.broker.create_topic(PIPELINES_TOPIC, partitions=1)
+    await http.broker.create_topic("bills")
+    for topic in ("bills", "orders"):
+        await http.broker.publish(topic, b"x")
+        await http.broker.commit_offsets(topic, "archive", {0: 0})
+    await report(http, state)
+
+
+async def test_the_groups_of_a_pipeline_are_one_row_that_opens(http: Place, page: Page) -> None:
+    await archived(http, "running")
+    await http.broker.create_group("orders", "billing")
+    await page.goto(http.url)
+    rows = page.get_by_role("region", name="Groups").get_by_role("row")
+
+    await expect(rows).to_have_count(3)  # With the names of the columns.
+    folded = rows.filter(has_text="archive pipeline, 2 topics")
+    await expect(folded).to_contain_text("keeping up")
+    await folded.get_by_role("button", name="Groups of the pipeline archive").click()
+    await expect(rows).to_have_count(5)
+    await page.get_by_role("link", name="archive").nth(1).click()
+    await expect(page.get_by_text("The pipeline archive reads the topic as this group")).to_be_visible()
+
+
+async def test_a_pipeline_that_failed_is_one_alert(http: Place, page: Page) -> None:
+    await archived(http, "failed")
+    await page.goto(http.url)
+    rows = page.get_by_role("region", name="Alerts").get_by_role("listitem")
+
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text(
+        "pipeline archive has failed, messages wait on 2 topics: bills, orders"
+    )
+    await expect(rows).to_contain_text("The disk of the lake is full")
+
+
+async def test_a_value_that_is_not_valid_json_is_hinted_at_and_published(http: Place, page: Page) -> None:
+    await page.goto(f"{http.url}#/topics/orders")
+    value, hint = page.get_by_label("Value"), page.locator("#value-hint")
+
+    await value.fill('{"to": "me@example.com"}')
+    await expect(hint).to_have_text("JSON valid")
+    await value.fill("just words")
+    await expect(hint).to_have_text("text")
+    await value.fill("")
+    await expect(hint).to_have_text("")
+    await value.fill('{"to": "me@example.com"')
+    await expect(hint).to_contain_text("JSON not valid: ")
+    await expect(hint).to_contain_text("It would be published as text.")
+
+    await page.get_by_role("button", name="Publish").click()
+    await expect(page.get_by_text("Published: orders:")).to_be_visible()
+    assert [each.value for each in await http.broker.peek("orders")] == [b'{"to": "me@example.com"']
