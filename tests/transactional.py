@@ -26,27 +26,41 @@ def batch(
 
 
 class Producer:
-    """Enlists what it writes to, and numbers its batches."""
+    """Numbers its batches, and enlists what it writes to if it knows version 1 of transactions only."""
 
-    def __init__(self, broker: Broker, name: str = "p", timeout_ms: int = TIMEOUT_MS) -> None:
+    version = 1
+
+    def __init__(
+        self, broker: Broker, name: str = "p", timeout_ms: int = TIMEOUT_MS, version: int = 1
+    ) -> None:
+        self.version = version
         self.broker = broker
         self.name = name
         self.timeout_ms = timeout_ms
         self.id, self.epoch = run(broker, "init_producer", name, timeout_ms, -1, -1)
         self.sequences: dict[tuple[str, int], int] = {}
+        self.last: tuple[str, int, bytes] | None = None  # The last batch: topic, partition, bytes.
+        self.ended = (-1, -1)  # The id and epoch of the last transaction that has ended.
 
     def enlist(self, topic: str, partition: int = 0) -> None:
         run(self.broker, "enlist", topic, [partition], self.name, self.id, self.epoch)
 
     def write(self, topic: str, *values: bytes, partition: int = 0) -> Receipt:
-        self.enlist(topic, partition)
+        if self.version == 1:
+            self.enlist(topic, partition)
         return self.append(topic, *values, partition=partition)
 
     def append(self, topic: str, *values: bytes, partition: int = 0) -> Receipt:
         place = (topic, partition)
         sequence = self.sequences.get(place, 0)
         data = batch(list(values), self.id, self.epoch, sequence)
-        receipt = self.broker.append(topic, partition, data)
+        self.last = (topic, partition, data)
+        if self.version == 1:
+            receipt = self.broker.append(topic, partition, data)
+        else:
+            [receipt] = run(self.broker, "append_in_transaction", topic, [(partition, data)], True, self.name)
+            if not isinstance(receipt, Receipt):
+                raise receipt
         self.sequences[place] = sequence + len(values)
         return receipt
 
@@ -57,7 +71,20 @@ class Producer:
         run(self.broker, "enlist_commits", topic, group, commits, self.name, self.id, self.epoch, by)
 
     def end(self, commit: bool) -> None:
-        run(self.broker, "end_transaction", self.name, self.id, self.epoch, commit)
+        if self.version == 1:
+            run(self.broker, "end_transaction", self.name, self.id, self.epoch, commit)
+        else:
+            self.ended = (self.id, self.epoch)
+            self.id, self.epoch = run(self.broker, "end_epoch", self.name, self.id, self.epoch, commit)
+            self.sequences.clear()
+
+    def end_again(self, commit: bool) -> None:
+        """The answer to the last end got lost."""
+        if self.version == 1:
+            self.end(commit)
+        else:
+            told = run(self.broker, "end_epoch", self.name, *self.ended, commit)
+            assert told == (self.id, self.epoch)
 
     def commit(self) -> None:
         self.end(commit=True)

@@ -11,16 +11,20 @@ Afterwards, on healthy files:
     a transaction is in all of its partitions, or in none; and so is the place of the group
     nothing that was aborted is there
     the log goes on: nothing is left open
+
+The producer of version 2 goes on from one transaction to the next with the epoch that the end has told it.
+One that was killed before it was told asks for the same end again, and gets it: the transaction is whole,
+and the epoch is the next one, whatever was done of it before.
 """
 
 import pytest
 from tests.crash import faults
 from tests.crash.faults import CRASHES, ERRORS, either_end, try_each_operation
-from tests.transactional import Producer, committed
+from tests.transactional import Producer, committed, run
 
 from penstock.broker import ledger
 from penstock.broker.state import Partition
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, ProducerFenced
 from penstock.log.files import Files
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk, Fault
@@ -61,6 +65,9 @@ class Job(faults.Job):
         self.create("orders", 2, "fsync")
         self.create("audit", 2, "os")
         producer = Producer(broker)
+        self.transact(producer, number, name)
+
+    def transact(self, producer: Producer, number: int, name: bytes) -> None:
         for topic, partition in PLACES:
             producer.write(topic, name, name + bytes(600), partition=partition)
         producer.commit_place("orders", "g", number)
@@ -69,6 +76,40 @@ class Job(faults.Job):
             producer.abort()
         else:
             producer.commit()
+            self.answered.add(name)
+
+
+class Version2(Job):
+    """The same with the epochs of version 2; a producer lives as long as nothing fails."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self.producer: Producer | None = None
+        self.asked: tuple[int, int, bool, bytes] | None = None  # The end that was not answered.
+
+    def attempt(self, number: int, name: bytes) -> None:
+        broker = self.broker = self.broker or self.open()
+        self.create("orders", 2, "fsync")
+        self.create("audit", 2, "os")
+        producer, self.producer = self.producer, None
+        if producer is None:
+            producer = Producer(broker, version=2)
+            self.asked = None
+        producer.broker = broker
+        self.transact(producer, number, name)
+        self.producer = producer
+
+    def transact(self, producer: Producer, number: int, name: bytes) -> None:
+        for topic, partition in PLACES:
+            producer.write(topic, name, name + bytes(600), partition=partition)
+        producer.commit_place("orders", "g", number)
+        commit = number % 2 == 1
+        if not commit:
+            self.aborted.add(name)
+        self.asked = (producer.id, producer.epoch, commit, name)
+        producer.end(commit)
+        self.asked = None
+        if commit:
             self.answered.add(name)
 
 
@@ -98,13 +139,36 @@ def check(disk: CrashDisk, job: Job) -> None:
     broker.close()
 
 
+def check_version_2(disk: CrashDisk, job: Version2) -> None:
+    if job.asked is not None:
+        producer_id, epoch, commit, name = job.asked
+        healthy = Job(disk)
+        healthy.clock = job.clock
+        broker = healthy.open()
+        for _ in range(2):
+            told = run(broker, "end_epoch", "p", producer_id, epoch, commit)
+            assert told == (producer_id, epoch + 1)
+            for topic, partition in PLACES:
+                assert (name in committed(broker, topic, partition)) == commit
+        stale = Producer.__new__(Producer)
+        stale.broker, stale.name, stale.version, stale.id, stale.epoch = broker, "p", 2, producer_id, epoch
+        stale.sequences = {}
+        with pytest.raises(ProducerFenced):
+            stale.write("orders", b"late")
+        broker.close()
+        if commit:
+            job.answered.add(name)
+    check(disk, job)
+
+
 def partitions(broker: TestBroker) -> list[Partition]:
     return [partition for topic in broker._core.state.topics.values() for partition in topic.partitions]
 
 
-def test_undisturbed_every_committed_transaction_is_there_once() -> None:
+@pytest.mark.parametrize("make", [Job, Version2])
+def test_undisturbed_every_committed_transaction_is_there_once(make: type[Job]) -> None:
     disk = CrashDisk()
-    job = Job(disk)
+    job = make(disk)
     job.run()
 
     assert job.answered == {b"1.0", b"3.0"}
@@ -119,3 +183,11 @@ def test_undisturbed_every_committed_transaction_is_there_once() -> None:
 @either_end
 def test_a_fault_at_any_file_operation_leaves_every_transaction_whole(fault: Fault, power: bool) -> None:
     try_each_operation(Job, check, fault, power=power, stride=STRIDE)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [*ERRORS, *CRASHES])
+@either_end
+def test_a_fault_at_any_file_operation_leaves_every_end_of_an_epoch_whole(fault: Fault, power: bool) -> None:
+    try_each_operation(Version2, check_version_2, fault, power=power, stride=STRIDE)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.transactional import Producer, committed
+from tests.transactional import Producer, batch, committed, run
 
 from penstock.errors import ProducerFenced
 from penstock.log.files import SystemFiles
@@ -36,6 +36,11 @@ def write(directory: Path) -> None:
     third = Producer(broker, "carl")
     third.write("orders", b"carl", partition=0)
     third.commit_place("orders", "workers", 9)
+    broker.create_topic("payments", partitions=1, retention=None)
+    fourth = Producer(broker, "dora", version=2)
+    for number, commit in enumerate((True, False, True)):
+        fourth.write("payments", b"dora %d" % number)
+        fourth.end(commit)
     (directory / "LOCK").unlink()
 
 
@@ -81,6 +86,22 @@ def test_who_was_fenced_still_is(broker: TestBroker) -> None:
         producer(broker, "bert", 1).abort()
 
         assert committed(broker, "orders", 1)[2:] == [b"behind"]
+
+
+def test_the_end_of_an_epoch_is_known(broker: TestBroker) -> None:
+    with broker:
+        if "payments" not in broker.topics():
+            return  # Version 1 knew nothing of that.
+        dora = producer(broker, "dora", 3)
+        dora.version, dora.sequences = 2, {}
+
+        assert run(broker, "end_epoch", "dora", dora.id, 2, True) == (dora.id, 3)
+        with pytest.raises(ProducerFenced):
+            broker.append("payments", 0, batch([b"late"], dora.id, 2, 1))
+        dora.write("payments", b"dora 3")
+        dora.commit()
+
+        assert committed(broker, "payments") == [b"dora 0", b"dora 2", b"dora 3"]
 
 
 if __name__ == "__main__":

@@ -9,17 +9,19 @@ was open goes on.
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.transactional import Producer, committed, run
 
+from penstock.errors import ProducerFenced, SequenceReused, TransactionNotOpen
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import decode_batch, read_header
 
 TOPIC = "orders"
 PARTITIONS = (0, 1)
-NAMES = ("a", "b", "c")
+NAMES = {"a": 1, "b": 2, "c": 2}  # With the version of transactions that they know.
 TIMEOUT_MS = 60_000
 
 
@@ -69,7 +71,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.broker.create_group(TOPIC, "queue", max_attempts=1000)
         self.broker.create_group(TOPIC, "stream", kind="stream")
         for name in NAMES:
-            self.models[name] = Model(Producer(self.broker, name, TIMEOUT_MS))
+            self.models[name] = Model(self.new_producer(name))
 
     def open(self) -> None:
         self.broker = TestBroker.open("data", files=self.disk, clock=self.clock)
@@ -88,7 +90,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.broker.publish(TOPIC, value, partition=number)
         self.log[number].append(Entry(value))
 
-    @rule(name=st.sampled_from(NAMES), number=st.sampled_from(PARTITIONS), count=st.integers(1, 3))
+    @rule(name=st.sampled_from(sorted(NAMES)), number=st.sampled_from(PARTITIONS), count=st.integers(1, 3))
     def write(self, name: str, number: int, count: int) -> None:
         model = self.models[name]
         some = [self.new_value(large=False) for _ in range(count)]
@@ -96,7 +98,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.log[number] += [Entry(value, name) for value in some]
         self.ongoing(model)
 
-    @rule(name=st.sampled_from(NAMES), offset=st.integers(0, 50))
+    @rule(name=st.sampled_from(sorted(NAMES)), offset=st.integers(0, 50))
     def tell_place(self, name: str, offset: int) -> None:
         model = self.models[name]
         offset %= self.broker._core.state.topics[TOPIC].partitions[0].log.end + 1
@@ -104,17 +106,31 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.ongoing(model)
         model.place = offset
 
-    @rule(name=st.sampled_from(NAMES), commit=st.booleans(), again=st.booleans())
+    @rule(name=st.sampled_from(sorted(NAMES)), commit=st.booleans(), again=st.booleans())
     def end(self, name: str, commit: bool, again: bool) -> None:
         model = self.models[name]
         if model.ongoing:
-            for _ in range(1 + again):
-                model.producer.end(commit)
+            model.producer.end(commit)
+            if again:
+                model.producer.end_again(commit)
             self.ended(name, commit)
 
-    @rule(name=st.sampled_from(NAMES))
+    @rule(name=st.sampled_from(sorted(NAMES)))
+    def send_the_last_batch_again(self, name: str) -> None:
+        """It is a repeat as long as its transaction is open, and never anything else after that."""
+        model = self.models[name]
+        if model.producer.last is None:
+            return
+        topic, number, data = model.producer.last
+        if model.ongoing and name in [entry.writer for entry in self.log[number]]:
+            assert self.broker.append(topic, number, data).duplicate
+        else:
+            with pytest.raises((SequenceReused, ProducerFenced, TransactionNotOpen)):
+                self.broker.append(topic, number, data)
+
+    @rule(name=st.sampled_from(sorted(NAMES)))
     def start_anew(self, name: str) -> None:
-        self.models[name].producer = Producer(self.broker, name, TIMEOUT_MS)
+        self.models[name].producer = self.new_producer(name)
         self.ended(name, commit=False)
 
     # What readers do.
@@ -136,7 +152,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.broker.advance(f"{seconds}s")
         for name, model in self.models.items():
             if model.ongoing and self.clock.steady_ms() - model.begun_ms >= TIMEOUT_MS:
-                model.producer = Producer(self.broker, name, TIMEOUT_MS)
+                model.producer = self.new_producer(name)
                 self.ended(name, commit=False)
 
     @rule()
@@ -171,6 +187,9 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
             assert commits.unsettled(TOPIC, "outside", 0) == told
 
     # The model.
+
+    def new_producer(self, name: str) -> Producer:
+        return Producer(self.broker, name, TIMEOUT_MS, NAMES[name])
 
     def new_value(self, large: bool) -> bytes:
         self.count += 1

@@ -1,5 +1,8 @@
 """Transactions of the broker: what readers see of them, fences, times, places, restarts."""
 
+from random import Random
+
+import msgspec
 import pytest
 from tests.transactional import Producer, batch, committed, run
 
@@ -17,7 +20,9 @@ from penstock.errors import (
 )
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
+from penstock.groups.transactions import EPOCH_MAX, end_epoch
 from penstock.log.transactions import IN_TRANSACTION
+from penstock.message import Receipt
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.kafka.codes import Code
@@ -323,6 +328,105 @@ def test_a_number_of_the_open_transaction_under_other_records_is_no_repeat(broke
 
     with pytest.raises(SequenceReused, match="other records"):
         broker.append("orders", 0, batch([b"wanted"], producer.id, producer.epoch, 0))
+
+
+# Version 2: each transaction ends the epoch.
+
+
+def at_epoch(broker: TestBroker, epoch: int) -> Producer:
+    """A producer that has used up all epochs before."""
+    producer = Producer(broker, version=2)
+    ledger = ledger_of(broker)
+    ledger.put("p", msgspec.structs.replace(ledger.by_name["p"], epoch=epoch))
+    producer.epoch = epoch
+    return producer
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_each_transaction_of_version_2_has_an_epoch_of_its_own(broker: TestBroker, commit: bool) -> None:
+    producer = Producer(broker, version=2)
+    for epoch in range(3):
+        assert producer.epoch == epoch
+        producer.write("orders", b"%d" % epoch)
+        producer.end(commit)
+
+    assert committed(broker, "orders") == [b"0", b"1", b"2"] * commit
+
+
+def test_behind_its_last_epoch_a_producer_gets_another_id(broker: TestBroker) -> None:
+    producer = at_epoch(broker, EPOCH_MAX)
+    before = producer.id
+    producer.write("orders", b"a")
+    producer.commit()
+
+    assert (producer.id != before, producer.epoch) == (True, 0)
+    producer.end_again(commit=True)
+    with pytest.raises(ProducerFenced):
+        broker.append("orders", 0, batch([b"late"], before, EPOCH_MAX, 1))
+    producer.write("orders", b"b")
+    producer.commit()
+    assert producer.epoch == 1
+    assert committed(broker, "orders") == [b"a", b"b"]
+
+
+def test_an_answer_with_another_id_that_got_lost_is_given_again_by_init_producer(broker: TestBroker) -> None:
+    producer = at_epoch(broker, EPOCH_MAX)
+    before = producer.id
+    producer.write("orders", b"a")
+    producer.commit()
+
+    told = run(broker, "init_producer", "p", 60_000, before, EPOCH_MAX)
+
+    assert told == (producer.id, 0)
+
+
+def test_another_id_is_decided_with_the_end_and_survives_a_crash() -> None:
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", files=disk, clock=clock)
+    broker.create_topic("orders")
+    producer = at_epoch(broker, EPOCH_MAX)
+    producer.write("orders", b"a")
+    known = ledger_of(broker).by_name["p"]
+    decided = end_epoch(known, producer.id, EPOCH_MAX, True, broker._core.catalogue.new_producer_id, 0)
+    ledger_of(broker).put("p", decided)
+    ledger_of(broker).log.sync()
+    disk.kill()
+
+    broker = TestBroker.open("data", files=disk, clock=clock)
+
+    told = run(broker, "end_epoch", "p", producer.id, EPOCH_MAX, True)
+    assert told == (decided.next_producer_id, 0)
+    assert committed(broker, "orders") == [b"a"]
+    broker.close()
+
+
+def test_what_is_of_a_transaction_is_durable_when_it_is_answered_also_in_topics_that_are_flushed() -> None:
+    """Or a power cut takes it, and its producer, which is still there, commits the rest."""
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", files=disk, clock=clock)
+    broker.create_topic("orders", partitions=2, durability="os")
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    producer.write("orders", b"b", partition=1)
+    disk.power_cut(Random(1))
+
+    producer.broker = broker = TestBroker.open("data", files=disk, clock=clock)
+    producer.commit()
+
+    assert [committed(broker, "orders", number) for number in (0, 1)] == [[b"a"], [b"b"]]
+    broker.close()
+
+
+def test_an_id_that_cannot_be_enlisted_is_refused_batch_by_batch(broker: TestBroker) -> None:
+    producer = Producer(broker, version=2)
+    batches = [(0, batch([b"a"], producer.id, producer.epoch, 0)), (1, b"garbage")]
+
+    first, second = run(broker, "append_in_transaction", "orders", batches, True, "p")
+    [third] = run(broker, "append_in_transaction", "orders", batches[:1], True, "stranger")
+
+    assert isinstance(first, Receipt)
+    assert isinstance(second, InvalidBatch)
+    assert isinstance(third, ProducerUnknown)
 
 
 # Time.

@@ -1,7 +1,7 @@
 """Whose a transactional id is: nobody else uses it, fences its producer, or ends what that has under way."""
 
 import pytest
-from tests.transactional import TIMEOUT_MS, run
+from tests.transactional import TIMEOUT_MS, batch, run
 
 from penstock.errors import Forbidden
 from penstock.groups.transactions import Claim
@@ -21,9 +21,13 @@ def test_a_name_is_its_owners_and_nobody_else_fences_or_ends_it() -> None:
         ("enlist", "orders", [1], "p", number, epoch, ben),
         ("enlist_group", "p", number, epoch, "g", ben),
         ("end_transaction", "p", number, epoch, False, ben),
+        ("end_epoch", "p", number, epoch, False, ben),
     ):
         with pytest.raises(Forbidden, match="user anna"):
             run(broker, *work)
+    batches = [(0, batch([b"a"], number, epoch, 0))]
+    [refused] = run(broker, "append_in_transaction", "orders", batches, True, "p", ben)
+    assert isinstance(refused, Forbidden)
     run(broker, "end_transaction", "p", number, epoch, True, anna)
 
     assert run(broker, "init_producer", "p", TIMEOUT_MS, -1, -1, chief) == (number, epoch + 1)

@@ -13,8 +13,10 @@ from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
 from penstock.broker.partitions import At, Chunk, Layout, Position
+from penstock.broker.publishing import Appended
 from penstock.broker.steps import Steps, aside
 from penstock.config import GroupOptions
+from penstock.errors import PenstockError
 from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig, GroupRules
@@ -118,11 +120,28 @@ class ProtocolOperations:
             topic, group, commits, known_as, producer_id, epoch, by, claim
         )
 
+    def append_in_transaction(
+        self,
+        topic: str,
+        batches: list[tuple[int, bytes]],
+        wait: bool,
+        known_as: str,
+        claim: Claim = ANYBODY,
+    ) -> Steps[list[Appended | PenstockError]]:
+        """Append batches of a transaction, whose partitions need not be enlisted before."""
+        return self._core.transactions.append(topic, batches, wait, known_as, claim)
+
     def end_transaction(
         self, known_as: str, producer_id: int, epoch: int, commit: bool, claim: Claim = ANYBODY
-    ) -> Steps[None]:
+    ) -> Steps[tuple[int, int]]:
         """It counts, or it does not."""
         return self._core.transactions.end(known_as, producer_id, epoch, commit, claim)
+
+    def end_epoch(
+        self, known_as: str, producer_id: int, epoch: int, commit: bool, claim: Claim = ANYBODY
+    ) -> Steps[tuple[int, int]]:
+        """The same, and the producer has the next epoch from then on, which is the answer."""
+        return self._core.transactions.end(known_as, producer_id, epoch, commit, claim, next_epoch=True)
 
     @at_once
     def transaction(self, transactional_id: str) -> TransactionState | None:

@@ -25,6 +25,7 @@ from typing import Any, Final
 from penstock.broker.depth import topic_depth
 from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.due import due_ms as due_ms
+from penstock.broker.lines import Standing
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
@@ -43,6 +44,7 @@ from penstock.errors import (
     SequenceReused,
 )
 from penstock.groups.transactions import check_write
+from penstock.log.log import Log
 from penstock.log.transactions import IN_TRANSACTION
 from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
@@ -62,6 +64,7 @@ from penstock.wire.records import (
     check_batch,
     decode_batch,
     encode_values,
+    is_transactional,
     read_header,
     seal_batch,
     stamp_batch,
@@ -163,7 +166,7 @@ class Publishing:
         if topic.settings.depth_max is not None and not _is_repeat(partition, header):
             yield from self.wait_for_room(topic, header.count)
         receipt = self._append_checked(partition, header, data)
-        yield from self._partition_durable(partition)
+        yield from self._partition_durable(partition, header.attributes & TRANSACTIONAL != 0)
         return receipt
 
     def append_batches(
@@ -180,21 +183,47 @@ class Publishing:
         return (yield from self._append_all(topic, batches, wait, False))
 
     def append_records(
-        self, name: Any, batches: list[tuple[int, bytes]], wait: bool
+        self, name: Any, batches: list[tuple[int, bytes]], wait: bool, after: Log | None = None
     ) -> Steps[list[Appended | PenstockError]]:
         """The same for whoever knows nothing of the topic's settings.
 
-        The records keep their times, unless the topic gives them its own.
+        The records keep their times, unless the topic gives them its own.  Nothing is written before
+        ``after`` is durable.
         """
         topic = self._state.topic(name)
-        answers = yield from self._append_all(topic, batches, wait, True)
+        answers = yield from self._append_all(topic, batches, wait, True, after)
         return [
             _appended(topic.partitions[answer.partition], answer) if isinstance(answer, Receipt) else answer
             for answer in answers
         ]
 
     def _append_all(
-        self, topic: Topic, batches: list[tuple[int, bytes]], wait: bool, own_times: bool
+        self,
+        topic: Topic,
+        batches: list[tuple[int, bytes]],
+        wait: bool,
+        own_times: bool,
+        after: Log | None = None,
+    ) -> Steps[list[Receipt | PenstockError]]:
+        standing: Standing | None = None
+        if after is not None or topic.lines:
+            standing = Standing(topic, _partitions_of(topic, batches))
+        try:
+            if after is not None:
+                yield Durable(after)
+                self._state.check_alive(topic)
+            if standing is not None:
+                yield from standing.wait(self._state)
+            answers = yield from self._append_each(topic, batches, own_times)
+        finally:
+            if standing is not None:
+                standing.leave()
+        if wait:
+            yield from self._answers_durable(topic, batches, answers)
+        return answers
+
+    def _append_each(
+        self, topic: Topic, batches: list[tuple[int, bytes]], own_times: bool
     ) -> Steps[list[Receipt | PenstockError]]:
         answers: list[Receipt | PenstockError] = []
         for number, data in batches:
@@ -206,11 +235,17 @@ class Publishing:
                 answers.append(self._append_checked(partition, header, data, own_times))
             except PenstockError as refusal:
                 answers.append(refusal)
-        if wait and topic.settings.durability == "fsync":
-            for answer in answers:
-                if isinstance(answer, Receipt):
-                    yield from self._partition_durable(topic.partitions[answer.partition])
         return answers
+
+    def _answers_durable(
+        self, topic: Topic, batches: list[tuple[int, bytes]], answers: list[Receipt | PenstockError]
+    ) -> Steps[None]:
+        transactional = any(is_transactional(data) for _, data in batches)
+        if topic.settings.durability != "fsync" and not transactional:
+            return
+        for answer in answers:
+            if isinstance(answer, Receipt):
+                yield from self._partition_durable(topic.partitions[answer.partition], transactional)
 
     def _append_checked(
         self, partition: Partition, header: Header, data: bytes, own_times: bool = False
@@ -508,9 +543,16 @@ class Publishing:
         if log.config.durability == "fsync" and log.durable < log.written:
             yield Durable(log)
 
-    def _partition_durable(self, partition: Partition) -> Steps[None]:
+    def _partition_durable(self, partition: Partition, transactional: bool = False) -> Steps[None]:
+        """Until what was written is as durable as the topic promises.
+
+        What is of a transaction is synced in any case, unless it is in memory: else a power cut could take
+        it, and its producer, which was answered, commits the rest.
+        """
         for log in (partition.log, partition.schedule.log if partition.schedule else None):
-            if log is not None and log.config.durability == "fsync" and log.durable < log.written:
+            if log is None or log.durable >= log.written:
+                continue
+            if log.config.durability == "fsync" or (transactional and log.config.durability == "os"):
                 yield Durable(log)
 
     # The outbox.
@@ -567,6 +609,11 @@ def _stored_ms(partition: Partition, offset: int) -> int:
         return read_header(stored).max_timestamp
     except PenstockError:
         return -1
+
+
+def _partitions_of(topic: Topic, batches: list[tuple[int, bytes]]) -> list[Partition]:
+    """Those that there are; whoever appends finds out about the others."""
+    return [topic.partitions[number] for number, _ in batches if 0 <= number < len(topic.partitions)]
 
 
 def _is_repeat(partition: Partition, header: Header) -> bool:

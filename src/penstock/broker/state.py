@@ -187,6 +187,16 @@ class Group:
             self.sample_ms = self.meter.sample(now_ms, self.counts())
 
 
+class Line:
+    """Requests that wait to append to one partition, the first of them first (``lines.py``)."""
+
+    __slots__ = ("standing", "waiters")
+
+    def __init__(self) -> None:
+        self.standing: deque[object] = deque()
+        self.waiters: set[Waiter] = set()
+
+
 class Topic:
     """A named log in partitions."""
 
@@ -202,6 +212,7 @@ class Topic:
         self.intents: Intents | None = None  # Begun with the first staged publish.
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
         self.waiters: set[Waiter] = set()
+        self.lines: dict[int, Line] = {}  # By partition, while somebody stands there.
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
         self.duplicates = 0

@@ -2,6 +2,7 @@
 
     init_producer      a producer id and an epoch for a name; fences whoever had the name before
     enlist             the transaction writes to these partitions            then the producer appends batches
+    append             ... and these are the batches                         both in one, in version 2
     enlist_group       ... and commits places of this group
     enlist_commits     ... namely these                                      which count for nobody yet
     end                1  what was written is synced, whatever the topics promise
@@ -9,6 +10,8 @@
                        3  a marker to each partition, places to the groups
                        4  all of that is synced
                        5  the ledger says that it is finished
+
+In version 2 (KIP-890) the decision is also the producer's next epoch, and the answer tells it.
 
 A crash before 2 leaves an open transaction: its producer may come back and go on with it, or it is
 aborted when its time is up.  After 2, whoever opens the directory goes on with 3: a partition knows
@@ -31,7 +34,7 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Commits, check_commit
 from penstock.broker.coordination import Coordination
 from penstock.broker.ledger import Ledger
-from penstock.broker.publishing import Publishing
+from penstock.broker.publishing import Appended, Publishing
 from penstock.broker.state import Partition, State
 from penstock.broker.steps import Durable, Steps
 from penstock.config import DAY_MS, MEMORY
@@ -51,6 +54,7 @@ from penstock.groups.transactions import (
 from penstock.log.log import Log
 from penstock.types import whole_number
 from penstock.wire.kafka.codes import Code
+from penstock.wire.records import TRANSACTIONAL, read_header
 
 logger = logging.getLogger("penstock")
 
@@ -77,6 +81,7 @@ class Transactions:
         self._directory = f"{state.directory}/transactions"
         self._deadlines: dict[str, int] = {}  # Of those that are ongoing, by the steady clock.
         self._running: set[str] = set()  # Those that somebody is finishing.
+        self._told: dict[str, int] = {}  # Of those that are ongoing: how long the ledger was when it knew.
         self.alarm_ms = -1
 
     # Life.
@@ -191,22 +196,73 @@ class Transactions:
         yield Durable(self._ledger.log)
         return Code.NONE
 
+    def append(
+        self, topic: str, batches: list[tuple[int, bytes]], wait: bool, name: str, claim: Claim = ANYBODY
+    ) -> Steps[list[Appended | PenstockError]]:
+        """Append batches, whose partitions belong to the transaction from then on; one answer each.
+
+        They are written when the ledger has that on disk (X2).
+        """
+        refused: dict[int, PenstockError] = {}
+        for index, (number, data) in enumerate(batches):
+            try:
+                self._enlist_batch(topic, number, data, name, claim)
+            except PenstockError as error:
+                refused[index] = error
+        kept = [batch for index, batch in enumerate(batches) if index not in refused]
+        after: Log | None = None
+        if self._state.ledger is not None and self._ledger.log.durable < self._told.get(name, 0):
+            after = self._ledger.log
+        answers = iter((yield from self._publishing.append_records(topic, kept, wait, after)))
+        return [refused[index] if index in refused else next(answers) for index in range(len(batches))]
+
+    def _enlist_batch(self, topic: str, number: int, data: bytes, name: str, claim: Claim) -> None:
+        header = read_header(data)
+        if not header.attributes & TRANSACTIONAL:
+            return
+        self._state.topic(topic).partition(number)
+        known = self._known(name, header.producer_id, claim)
+        now_ms = self._state.clock.wall_ms()
+        told = rules.enlist(known, header.producer_id, header.producer_epoch, [(topic, number)], now_ms)
+        if told is not known:
+            self._put(name, told)
+
     # The end.
 
     def end(
-        self, name: str, producer_id: int, epoch: int, commit: bool, claim: Claim = ANYBODY
-    ) -> Steps[None]:
-        """Commit or abort; the answer comes when everybody may see it."""
+        self,
+        name: str,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        claim: Claim = ANYBODY,
+        *,
+        next_epoch: bool = False,
+    ) -> Steps[tuple[int, int]]:
+        """Commit or abort, and with ``next_epoch`` end the epoch, too.
+
+        The answer is the producer's id and epoch from then on; it comes when everybody may see the messages.
+        """
         known = self._known(name, producer_id, claim)
-        rules.end(known, producer_id, epoch, commit, known.used_ms)  # Raises, if it may not.
+        if next_epoch:  # Raises, if it may not; the id that it would get is not used.
+            rules.end_epoch(known, producer_id, epoch, commit, lambda: 0, known.used_ms)
+        else:
+            rules.end(known, producer_id, epoch, commit, known.used_ms)
         for log in self._logs(known) if commit else ():
             yield Durable(log)
         known = self._known(name, producer_id, claim)  # Somebody may have been quicker.
-        decided = rules.end(known, producer_id, epoch, commit, self._state.clock.wall_ms())
+        now_ms = self._state.clock.wall_ms()
+        if next_epoch:
+            new_producer_id = self._catalogue.new_producer_id
+            decided = rules.end_epoch(known, producer_id, epoch, commit, new_producer_id, now_ms)
+        else:
+            decided = rules.end(known, producer_id, epoch, commit, now_ms)
         if decided is known:
             yield Durable(self._ledger.log)
         else:
             yield from self._decide(name, decided)
+        known = self._ledger.by_name[name]
+        return known.producer_id, known.epoch
 
     def look(self) -> Steps[None]:
         """The alarm rang: abort what took too long, go on with what is not finished."""
@@ -282,7 +338,10 @@ class Transactions:
     def _watch(self, name: str, known: Transaction) -> None:
         if known.state != "ongoing":
             self._deadlines.pop(name, None)
-        elif name not in self._deadlines:
+            self._told.pop(name, None)
+            return
+        self._told[name] = self._ledger.log.written
+        if name not in self._deadlines:
             self._deadlines[name] = self._state.clock.steady_ms() + known.timeout_ms
             self._state.alarms.set(self, self._deadlines[name])
 

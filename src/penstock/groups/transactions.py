@@ -20,12 +20,20 @@ The rules are Kafka's, and so are their corners: a producer that asks for the ne
 and names the one it has (``producer_id`` and ``epoch``) is not fenced by the answer that it
 did not get; and an ``end`` that is repeated is answered like the first.
 
+There are two versions of the protocol (KIP-890).  In the first an epoch lasts for many transactions.  In the
+second each ends with the next epoch (``end_epoch``), which is decided together with the end and told in its
+answer.  Whatever arrives late belongs to an older epoch, so it cannot be taken for a part of the next
+transaction.  After the last epoch of a producer id comes the first of a new one: it is chosen with the
+decision (``next_producer_id``), and takes over with ``finish``, since the markers are the old one's.
+
 Invariants:
 
     X1  the epoch of a producer id only rises, and rises whenever somebody is fenced
     X2  a batch is taken only in an ONGOING transaction that has enlisted its partition, so a partition
         with an open transaction is one that ``finish`` will visit
     X3  from COMMITTING there is only COMMITTED, from ABORTING only ABORTED
+    X4  an epoch that ``end_epoch`` has ended ends nothing else: it is known as the last one, and gets the
+        same answer, or it is fenced
 
 A ``Transaction`` is a value: whoever decides gets a new one, writes it down whole, and only
 then lets it count.  Leaves out files, time and markers (``broker/transactions.py``), and what a
@@ -83,6 +91,8 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     partitions: frozenset[Place] = frozenset()
     groups: dict[str, GroupCommits] = {}
     owner: str = ""  # Whose name it is; empty: anybody's.
+    next_producer_id: int = -1  # Its producer id from ``finish`` on; -1: the same.
+    previous_producer_id: int = -1  # The one before, if its owner used up all epochs of that.
 
     def committed_places(self) -> Iterator[tuple[str, str, dict[int, Commit]]]:
         """Group, topic, and the places by partition that it commits."""
@@ -157,11 +167,19 @@ def initialise(
     _check_rest(known)
     assert known.state != "ongoing", "it was fenced"
     fresh = {"timeout_ms": timeout_ms, "used_ms": now_ms, "state": "empty", "owner": who or known.owner}
-    if owner is not None and owner[1] == known.last_epoch:  # Its answer got lost: here it is again.
+    if owner is not None and owner != (known.producer_id, known.epoch):  # Its answer got lost: here it is.
         return msgspec.structs.replace(known, **fresh)
     fresh |= {"partitions": frozenset(), "groups": {}}
     if known.epoch >= EPOCH_MAX:
-        return msgspec.structs.replace(known, producer_id=new_producer_id(), epoch=0, last_epoch=-1, **fresh)
+        previous = -1 if owner is None else known.producer_id
+        return msgspec.structs.replace(
+            known,
+            producer_id=new_producer_id(),
+            epoch=0,
+            last_epoch=-1,
+            previous_producer_id=previous,
+            **fresh,
+        )
     last_epoch = -1 if owner is None else known.epoch
     return msgspec.structs.replace(known, epoch=known.epoch + 1, last_epoch=last_epoch, **fresh)
 
@@ -170,9 +188,15 @@ def check_owner(known: Transaction, owner: tuple[int, int] | None) -> None:
     """Whoever names what it has must have it, or have had it until its own last question."""
     if owner is None:
         return
-    producer_id, epoch = owner
-    if producer_id != known.producer_id or epoch not in (known.epoch, known.last_epoch):
-        raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=known.epoch)
+    if owner != (known.producer_id, known.epoch) and not _was_before(known, *owner):
+        raise ProducerFenced(producer_id=owner[0], epoch=owner[1], current=known.epoch)
+
+
+def _was_before(known: Transaction, producer_id: int, epoch: int) -> bool:
+    """Whether it is what the producer had until its own last question, whose answer it may have missed."""
+    if producer_id == known.producer_id:
+        return epoch == known.last_epoch
+    return producer_id == known.previous_producer_id and epoch >= EPOCH_MAX and known.epoch == 0
 
 
 def fence(known: Transaction, now_ms: int) -> Transaction:
@@ -251,11 +275,53 @@ def end(known: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: 
     return msgspec.structs.replace(known, state="committing" if commit else "aborting", used_ms=now_ms)
 
 
+def end_epoch(
+    known: Transaction,
+    producer_id: int,
+    epoch: int,
+    commit: bool,
+    new_producer_id: Callable[[], int],
+    now_ms: int,
+) -> Transaction:
+    """Decided, and the epoch with it; the same value if this epoch was ended so before, and all is done.
+
+    An abort is possible without a transaction, too: the producer does not know whether its first batch has
+    begun one.
+    """
+    if known.state not in ("empty", "ongoing") and _was_before(known, producer_id, epoch):
+        if known.state not in (("committed", "committing") if commit else ("aborted", "aborting")):
+            raise TransactionNotOpen(what="its end", state=known.state)
+        _check_rest(known)
+        return known
+    _check_producer(known, producer_id, epoch)
+    _check_rest(known)
+    if known.state != "ongoing" and commit:
+        raise TransactionNotOpen(what="its end", state=known.state)
+    return msgspec.structs.replace(
+        known,
+        state="committing" if commit else "aborting",
+        epoch=epoch + 1,
+        last_epoch=epoch,
+        next_producer_id=new_producer_id() if epoch >= EPOCH_MAX else -1,
+        used_ms=now_ms,
+    )
+
+
 def finish(known: Transaction) -> Transaction:
     """All partitions have their markers, all groups their places."""
     assert known.is_ending
     state: State = "committed" if known.state == "committing" else "aborted"
-    return msgspec.structs.replace(known, state=state, partitions=frozenset(), groups={})
+    done = msgspec.structs.replace(known, state=state, partitions=frozenset(), groups={})
+    if known.next_producer_id < 0:
+        return done
+    return msgspec.structs.replace(
+        done,
+        producer_id=known.next_producer_id,
+        epoch=0,
+        last_epoch=-1,
+        next_producer_id=-1,
+        previous_producer_id=known.producer_id,
+    )
 
 
 def _check_producer(known: Transaction, producer_id: int, epoch: int) -> None:

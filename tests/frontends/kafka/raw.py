@@ -11,6 +11,7 @@ from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import Message
 from penstock.wire.kafka.lengths import passed_over
 from penstock.wire.kafka.messages import sasl
+from penstock.wire.kafka.messages.cluster import ApiVersionsRequest
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 CLIENT = b"raw"
@@ -56,7 +57,8 @@ class Raw:
         request, version = self._sent.pop(0)
         (size,) = struct.unpack(">i", self._read(4))
         frame = memoryview(self._read(size))
-        at = passed_over(frame, 4) if version >= request.FLEXIBLE else 4
+        tagged = version >= request.FLEXIBLE and request is not ApiVersionsRequest
+        at = passed_over(frame, 4) if tagged else 4
         return decode(response, version, frame, at)
 
     def _read(self, size: int) -> bytes:

@@ -34,8 +34,8 @@ def ran(program: str, address: str, count: int) -> str:
     return ended.stdout.strip()
 
 
-def test_a_producer_in_java_falls_back_to_transactions_of_version_1(kafka: Server) -> None:
-    """It would rather have version 2 (KIP-890), and asks what the broker has."""
+def test_a_producer_in_java_uses_transactions_of_version_2(kafka: Server) -> None:
+    """It asks what the broker has (KIP-890), and each transaction then has an epoch of its own."""
     kafka.run(kafka.broker.create_topic("orders"))
     kafka.run(kafka.broker.create_topic("copies", partitions=2))
     contents = [b"%d" % number for number in range(100)]
@@ -46,6 +46,9 @@ def test_a_producer_in_java_falls_back_to_transactions_of_version_1(kafka: Serve
     copies = kafka.run(kafka.broker.read("copies", limit=1000))
     assert values_of(copies) == sorted(contents)
     assert kafka.run(kafka.broker.describe_group("orders", "copiers")).lag == 0
+    ledger = kafka.broker._core.state.ledger
+    assert ledger is not None
+    assert ledger.by_name["copier"].epoch >= 10, "five times twenty messages, aborted once and committed"
 
 
 def values_of(messages: list[StoredMessage]) -> list[bytes]:

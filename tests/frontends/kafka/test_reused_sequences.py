@@ -43,7 +43,7 @@ def request_of(data: bytes, transactional_id: str | None = NAME) -> produce.Prod
 
 def append(raw: Raw, data: bytes, transactional_id: str | None = NAME) -> tuple[int, int]:
     """The error, and the offset."""
-    [topic] = raw.ask(request_of(data, transactional_id), produce.ProduceResponse, 11).responses
+    [topic] = raw.ask(request_of(data, transactional_id), produce.ProduceResponse, 10).responses
     [answer] = topic.partition_responses
     return answer.error_code, answer.base_offset
 
@@ -70,7 +70,7 @@ def test_a_number_of_an_aborted_batch_is_refused_in_the_next_transaction(kafka: 
         known = who(raw, NAME)
         add(raw, NAME, known, [0])
         with Raw(kafka) as lost:  # Its answer is never read.
-            lost.send(request_of(batch([b"aborted"], *known, 0)), 11)
+            lost.send(request_of(batch([b"aborted"], *known, 0)), 10)
             wait_until_written(raw, known[0])
         assert end(raw, NAME, known, committed=False) == 0
 

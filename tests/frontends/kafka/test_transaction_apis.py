@@ -86,18 +86,14 @@ def end(raw: Raw, name: str, who: tuple[int, int], version: int = 4, committed: 
     return raw.ask(asked, transactions.EndTxnResponse, version).error_code
 
 
-def append(raw: Raw, name: str, data: bytes) -> int:
-    asked = produce.ProduceRequest(
-        transactional_id=name,
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[
-            produce.TopicProduceData(
-                name=name, partition_data=[produce.PartitionProduceData(index=0, records=memoryview(data))]
-            )
-        ],
-    )
-    [answer] = raw.ask(asked, produce.ProduceResponse, 9).responses
+def request_of(name: str, data: bytes) -> produce.ProduceRequest:
+    partition = produce.PartitionProduceData(index=0, records=memoryview(data))
+    topic = produce.TopicProduceData(name=name, partition_data=[partition])
+    return produce.ProduceRequest(transactional_id=name, acks=-1, timeout_ms=1000, topic_data=[topic])
+
+
+def append(raw: Raw, name: str, data: bytes, version: int = 9) -> int:
+    [answer] = raw.ask(request_of(name, data), produce.ProduceResponse, version).responses
     return answer.partition_responses[0].error_code
 
 
@@ -123,7 +119,7 @@ def test_a_whole_transaction(kafka: Server, raw: Raw, topic: str, version: int) 
 
     assert add(raw, topic, known, [0, 1], min(version, 3)) == [0, 0]
     assert append(raw, topic, data) == 0
-    assert add_group(raw, topic, known, version) == 0
+    assert add_group(raw, topic, known, min(version, 4)) == 0
     assert commit(raw, topic, known, {0: 1, 1: 0}, version) == [0, 0]
     assert kafka.run(kafka.broker.read(topic, partition=0)) == []
     assert end(raw, topic, known, version) == 0
@@ -140,11 +136,11 @@ def test_the_fenced_are_told_by_a_number_that_they_know(raw: Raw, topic: str, ve
     newer = FENCED[version >= 2]
 
     assert end(raw, topic, known, version) == newer
-    assert add_group(raw, topic, known, version) == newer
+    assert add_group(raw, topic, known, min(version, 4)) == newer
     assert add(raw, topic, known, [0], min(version, 3)) == [newer]
     assert commit(raw, topic, known, {0: 1}, version) == [Code.INVALID_PRODUCER_EPOCH]
     assert append(raw, topic, batch([b"a"], *known, 0)) == Code.INVALID_PRODUCER_EPOCH
-    last = init(raw, topic, max(version, 3), producer_id=known[0], producer_epoch=known[1])
+    last = init(raw, topic, max(min(version, 5), 3), producer_id=known[0], producer_epoch=known[1])
     assert last.error_code == FENCED[version >= 4]
 
 
@@ -166,7 +162,8 @@ def test_each_mistake_has_its_number(raw: Raw, topic: str) -> None:
     assert end(raw, topic, stranger) == Code.INVALID_PRODUCER_ID_MAPPING
     assert end(raw, "nobody", known) == Code.INVALID_PRODUCER_ID_MAPPING
     assert append(raw, topic, batch([b"a"], *stranger, 0)) == Code.INVALID_PRODUCER_ID_MAPPING
-    assert commit(raw, topic, known, {0: 1}) == [Code.INVALID_TXN_STATE]
+    assert commit(raw, topic, known, {0: 1}, 3) == [Code.INVALID_TXN_STATE]
+    assert commit(raw, topic, known, {0: 1}, 4) == [Code.TRANSACTION_ABORTABLE]
     assert add_group(raw, topic, known) == 0
     assert commit(raw, topic, known, {0: 1}, note="x" * 5000) == [Code.OFFSET_METADATA_TOO_LARGE]
     assert init(raw, "").error_code == Code.INVALID_REQUEST
@@ -213,11 +210,129 @@ def place(raw: Raw, name: str, *, stable: bool) -> tuple[int, int]:
     return answer.partitions[0].committed_offset, answer.partitions[0].error_code
 
 
-def test_transactions_of_version_1_are_offered_so_clients_do_not_try_version_2(kafka: Server) -> None:
-    """From these versions on the epoch would change with each transaction (KIP-890)."""
-    with Raw(kafka) as raw:
-        offered = raw.ask(cluster.ApiVersionsRequest(), cluster.ApiVersionsResponse, 2)
+# Version 2 (KIP-890): partitions and groups belong to a transaction from their first use on, and it ends the
+# epoch of its producer.
 
-    newest = {one.api_key: one.max_version for one in offered.api_keys}
-    assert newest[transactions.EndTxnRequest.KEY] < 5
-    assert newest[transactions.TxnOffsetCommitRequest.KEY] < 5
+
+def end_epoch(
+    raw: Raw, name: str, who: tuple[int, int], *, committed: bool = True
+) -> tuple[int, tuple[int, int]]:
+    """The error, and the producer's id and epoch from then on."""
+    asked = transactions.EndTxnRequest(
+        transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=committed
+    )
+    answer = raw.ask(asked, transactions.EndTxnResponse, 5)
+    return answer.error_code, (answer.producer_id, answer.producer_epoch)
+
+
+def test_transactions_of_version_2_are_a_feature_that_the_cluster_has_agreed_on(kafka: Server) -> None:
+    with Raw(kafka) as raw:
+        for version in versions(cluster.ApiVersionsRequest):
+            told = raw.ask(cluster.ApiVersionsRequest(), cluster.ApiVersionsResponse, version)
+
+            agreed = [(it.name, it.min_version_level, it.max_version_level) for it in told.finalized_features]
+            assert agreed == ([("transaction.version", 2, 2)] if version >= 3 else [])
+            assert told.finalized_features_epoch == (0 if version >= 3 else -1)
+            supported = [(it.name, it.min_version, it.max_version) for it in told.supported_features]
+            assert supported == ([("transaction.version", 0, 2)] if version >= 4 else [])
+
+
+def test_a_whole_transaction_of_version_2(kafka: Server, raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    for round_ in range(3):
+        value = b"%d" % round_
+
+        assert append(raw, topic, batch([value], *known, 0), 12) == 0
+        assert append(raw, topic, batch([value], *known, 1), 12) == 0
+        assert commit(raw, topic, known, {0: round_}, 5) == [0]
+        error, following = end_epoch(raw, topic, known, committed=round_ != 1)
+
+        assert (error, following) == (0, (known[0], known[1] + 1))
+        known = following
+
+    found = [it.value for it in kafka.run(kafka.broker.read(topic, partition=0))]
+    assert found == [b"0", b"0", b"2", b"2"]
+    assert place(raw, topic, stable=True) == (2, 0)
+
+
+def test_a_batch_of_the_epoch_before_is_refused(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    append(raw, topic, batch([b"a"], *known, 0), 12)
+    _, following = end_epoch(raw, topic, known, committed=False)
+    assert append(raw, topic, batch([b"b"], *following, 0), 12) == 0
+
+    assert append(raw, topic, batch([b"late"], *known, 1), 12) == Code.INVALID_PRODUCER_EPOCH
+    assert append(raw, topic, batch([b"a"], *known, 0), 12) == Code.INVALID_PRODUCER_EPOCH
+    assert commit(raw, topic, known, {0: 1}, 5) == [Code.INVALID_PRODUCER_EPOCH]
+
+
+def test_an_end_whose_answer_got_lost_is_answered_again_until_the_next_begins(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    append(raw, topic, batch([b"a"], *known, 0), 12)
+    first = end_epoch(raw, topic, known)
+
+    assert end_epoch(raw, topic, known) == first
+    assert end_epoch(raw, topic, known, committed=False)[0] == Code.INVALID_TXN_STATE
+    assert append(raw, topic, batch([b"b"], *first[1], 0), 12) == 0
+    assert end_epoch(raw, topic, known)[0] == Code.PRODUCER_FENCED
+
+
+def test_an_abort_of_version_2_ends_the_epoch_also_if_nothing_was_begun(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+
+    assert end_epoch(raw, topic, known)[0] == Code.INVALID_TXN_STATE
+    assert end_epoch(raw, topic, known, committed=False) == (0, (known[0], known[1] + 1))
+
+
+def test_numbers_used_again_abort_where_clients_know_that(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    append(raw, topic, batch([b"a"], *known, 0), 12)
+    other = batch([b"b"], *known, 0)
+
+    assert append(raw, topic, other, 10) == Code.UNKNOWN_PRODUCER_ID
+    assert append(raw, topic, other, 11) == append(raw, topic, other, 12) == Code.TRANSACTION_ABORTABLE
+
+
+def test_version_11_enlists_nothing(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+
+    assert append(raw, topic, batch([b"a"], *known, 0), 11) == Code.TRANSACTION_ABORTABLE
+
+
+def test_a_batch_that_cannot_be_enlisted_does_not_keep_others_out(raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    stranger = (known[0] + 1000, 0)
+    partitions = [
+        produce.PartitionProduceData(index=number, records=memoryview(batch([b"a"], *whose, 0)))
+        for number, whose in ((0, stranger), (1, known), (7, known))
+    ]
+    asked = produce.ProduceRequest(
+        transactional_id=topic,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[produce.TopicProduceData(name=topic, partition_data=partitions)],
+    )
+
+    [answer] = raw.ask(asked, produce.ProduceResponse, 12).responses
+
+    assert [it.error_code for it in answer.partition_responses] == [
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        0,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert end_epoch(raw, topic, known)[0] == 0
+
+
+def test_batches_in_flight_keep_their_order(kafka: Server, raw: Raw, topic: str) -> None:
+    known = who(raw, topic)
+    for number in range(5):
+        raw.send(request_of(topic, batch([b"%d" % number], *known, number)), 12)
+    codes = []
+    for _ in range(5):
+        [answer] = raw.hear(produce.ProduceResponse).responses
+        codes.append(answer.partition_responses[0].error_code)
+
+    assert codes == [0] * 5
+    assert end_epoch(raw, topic, known)[0] == 0
+    found = [it.value for it in kafka.run(kafka.broker.read(topic, partition=0))]
+    assert found == [b"0", b"1", b"2", b"3", b"4"]

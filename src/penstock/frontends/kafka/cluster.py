@@ -19,12 +19,20 @@ from penstock.wire.kafka.messages.cluster import (
     DescribeClusterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    FinalizedFeatureKey,
     QuorumListener,
     QuorumNode,
     QuorumPartition,
     QuorumReplica,
     QuorumTopic,
+    SupportedFeatureKey,
 )
+
+# What is agreed on in a cluster of one: transactions of version 2 (KIP-890), and so from the beginning on.
+FEATURE: Final = "transaction.version"
+FEATURE_LEVEL: Final = 2
+FEATURES_EPOCH: Final = 0
+FEATURES_FROM_0_SINCE: Final = 4  # Clients of older versions cannot read a feature that may be at 0.
 
 METADATA: Final = "__cluster_metadata"  # Kafka's log of what the brokers agree on.
 
@@ -36,7 +44,14 @@ def api_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
         ApiVersion(api_key=key, min_version=api.offered[0], max_version=api.offered[1])
         for key, api in sorted(call.apis.items())
     ]
-    return ApiVersionsResponse(error_code=error, api_keys=keys)
+    supported = [SupportedFeatureKey(FEATURE, 0, FEATURE_LEVEL)]
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=keys,
+        supported_features=supported if call.version >= FEATURES_FROM_0_SINCE else [],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[FinalizedFeatureKey(FEATURE, FEATURE_LEVEL, FEATURE_LEVEL)],
+    )
 
 
 def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:

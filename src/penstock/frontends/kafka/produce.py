@@ -13,9 +13,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
+from penstock.api.operations import Work
 from penstock.broker.at_once import now
 from penstock.broker.publishing import Appended
-from penstock.errors import InvalidValue, Overloaded, PenstockError
+from penstock.errors import InvalidValue, Overloaded, PenstockError, SequenceReused, TransactionNotOpen
 from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.wire.kafka.codes import Code
@@ -31,6 +32,8 @@ from penstock.wire.kafka.messages.produce import (
 from penstock.wire.records import HEADER_BYTES
 
 IDS_SINCE: Final = 13  # From this version on a topic is named by its id.
+ABORTABLE_SINCE: Final = 11  # Its client knows that an error may be helped by aborting its transaction.
+ENLISTS_SINCE: Final = 12  # Partitions belong to a transaction with their first batch.
 NO_ANSWER: Final = 0
 MAGIC_AT: Final = 16
 MAGIC: Final = 2
@@ -46,10 +49,11 @@ Batches = list[tuple[int, bytes]]  # Each for a partition.
 class Produce:
     """One produce request under way."""
 
-    __slots__ = ("_call", "_open", "_size", "acks", "failed", "topics")
+    __slots__ = ("_call", "_open", "_size", "abortable", "acks", "failed", "topics")
 
     def __init__(self, call: Call[ProduceRequest], size: int) -> None:
         self.acks = call.request.acks
+        self.abortable = call.request.transactional_id is not None and call.version >= ABORTABLE_SINCE
         self.failed = False
         self.topics: list[TopicProduceResponse] = []
         self._call = call
@@ -108,11 +112,17 @@ class TopicWrite:
             self._produce.one_less()
             return
         try:
-            work = call.operations.append_records(name, self._sound, self._produce.acks != NO_ANSWER)
+            work = self._work(call, name)
         except PenstockError as error:
             self.written(None, error)
         else:
             call.start(work, self.written)
+
+    def _work(self, call: Call[ProduceRequest], name: str) -> Work[Answers]:
+        wait, known_as = self._produce.acks != NO_ANSWER, call.request.transactional_id
+        if known_as is not None and call.version >= ENLISTS_SINCE:
+            return call.operations.append_in_transaction(name, self._sound, wait, known_as)
+        return call.operations.append_records(name, self._sound, wait)
 
     def written(self, answers: Answers | None, error: BaseException | None) -> None:
         """The broker has written them, or not."""
@@ -130,9 +140,15 @@ class TopicWrite:
                 )
             else:
                 problem = one or PenstockError(reason="no answer")
-                code = Code.INVALID_RECORD if isinstance(problem, InvalidValue) else code_of(problem)
-                self._refuse(number, code, words_of(problem))
+                self._refuse(number, self._code(problem), words_of(problem))
         self._produce.one_less()
+
+    def _code(self, problem: BaseException) -> int:
+        if isinstance(problem, InvalidValue):
+            return Code.INVALID_RECORD
+        if self._produce.abortable and isinstance(problem, SequenceReused | TransactionNotOpen):
+            return Code.TRANSACTION_ABORTABLE
+        return code_of(problem)
 
     def _refuse(self, number: int, code: int, words: str | None) -> None:
         self._produce.failed = True

@@ -6,17 +6,31 @@
     Produce                                    append_records       the batches say that they are of it
     AddOffsetsToTxn      a group               enlist_group
     TxnOffsetCommit      topic by topic        enlist_commits
-    EndTxn                                     end_transaction      answered when every reader may see it
+    EndTxn                                     end_transaction,     answered when every reader may see it
+                                               end_epoch
+
+The finalized feature ``transaction.version`` (ApiVersions) is 2 (KIP-890): clients that know it leave out
+AddPartitionsToTxn (Produce from 12 on enlists the partitions of its batches) and AddOffsetsToTxn
+(TxnOffsetCommit from 5 on enlists its group), and get their next epoch from EndTxn (from 5 on).  The
+versions of a request say which version of transactions its client means.
 
 What a client does about an error depends on its number.  *Fenced* is 90 to those who know that number,
-and 47 (a wrong epoch) to the others, who would not know what to do.
+and 47 (a wrong epoch) to the others, who would not know what to do.  What can be helped by an abort
+is 120 to those who know it.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from penstock.errors import Forbidden, InvalidValue, PartitionNotFound, PenstockError, ProducerFenced
+from penstock.errors import (
+    Forbidden,
+    InvalidValue,
+    PartitionNotFound,
+    PenstockError,
+    ProducerFenced,
+    TransactionNotOpen,
+)
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of
 from penstock.groups.commits import Commit
@@ -48,6 +62,10 @@ FENCED_SINCE: Final[dict[type[Message], int]] = {
     AddOffsetsToTxnRequest: 2,
     EndTxnRequest: 2,
 }
+# From these versions on, a client means transactions of version 2.
+GROUPS_ENLISTED_SINCE: Final = 5  # TxnOffsetCommit
+NEXT_EPOCH_SINCE: Final = 5  # EndTxn
+ABORTABLE_SINCE: Final = 4  # TxnOffsetCommit
 OFFENDING: Final = {
     "timeout_ms": Code.INVALID_TRANSACTION_TIMEOUT,
     "metadata": Code.OFFSET_METADATA_TOO_LARGE,
@@ -132,6 +150,15 @@ async def add_offsets(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResp
 
 async def commit_offsets(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """The places, which count when the transaction is committed."""
+    asked = call.request
+    if call.version >= GROUPS_ENLISTED_SINCE:
+        try:
+            work = call.operations.enlist_group(
+                asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.group_id
+            )
+            await call.run(work)
+        except PenstockError as error:
+            return commits_refused(asked, _code(call, error))
     answers = await asyncio.gather(*(_commit_topic(call, topic) for topic in call.request.topics))
     return TxnOffsetCommitResponse(topics=answers)
 
@@ -190,13 +217,13 @@ async def end(call: Call[EndTxnRequest]) -> EndTxnResponse:
     """It counts, or it does not."""
     asked = call.request
     try:
-        work = call.operations.end_transaction(
-            asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.committed
-        )
-        await call.run(work)
+        bumps = call.version >= NEXT_EPOCH_SINCE
+        end_it = call.operations.end_epoch if bumps else call.operations.end_transaction
+        work = end_it(asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.committed)
+        producer_id, epoch = await call.run(work)
     except PenstockError as error:
         return EndTxnResponse(error_code=_code(call, error))
-    return EndTxnResponse()
+    return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
 # Errors.
@@ -207,6 +234,9 @@ def _code(call: Call[Any], error: PenstockError) -> int:
     if isinstance(error, ProducerFenced):
         knows = call.version >= FENCED_SINCE.get(call.api.request, call.version + 1)
         return Code.PRODUCER_FENCED if knows else Code.INVALID_PRODUCER_EPOCH
+    if isinstance(error, TransactionNotOpen) and call.api.request is TxnOffsetCommitRequest:
+        abortable = call.version >= ABORTABLE_SINCE
+        return Code.TRANSACTION_ABORTABLE if abortable else Code.INVALID_TXN_STATE
     if isinstance(error, InvalidValue):
         return OFFENDING.get(error.facts["name"], Code.INVALID_REQUEST)
     if isinstance(error, Forbidden) and str(error.facts["on"]).startswith(("the broker", "transactional id")):

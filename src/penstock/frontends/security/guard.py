@@ -305,9 +305,11 @@ TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
 CLAIMED: Final = {
     "init_producer": 0,
     "enlist": 2,
+    "append_in_transaction": 3,
     "enlist_group": 0,
     "enlist_commits": 3,
     "end_transaction": 0,
+    "end_epoch": 0,
 }
 
 
@@ -334,4 +336,5 @@ COUNTED: Final[dict[str, Callable[[tuple[Any, ...]], tuple[int, int]]]] = {
     "append": lambda arguments: _of_batches([arguments[2]]),
     "append_batches": lambda arguments: _of_batches([batch for _, batch in arguments[2]]),
     "append_records": lambda arguments: _of_batches([batch for _, batch in arguments[1]]),
+    "append_in_transaction": lambda arguments: _of_batches([batch for _, batch in arguments[1]]),
 }

@@ -78,7 +78,7 @@ class EndTxnRequest(Message):
     """EndTxn: what is asked."""
 
     KEY: ClassVar = 26
-    VERSIONS: ClassVar = (0, 4)
+    VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
 
     transactional_id: String = ""
@@ -91,11 +91,13 @@ class EndTxnResponse(Message):
     """EndTxn: what is answered."""
 
     KEY: ClassVar = 26
-    VERSIONS: ClassVar = (0, 4)
+    VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
+    producer_id: Annotated[Int64, Versions(5)] = -1
+    producer_epoch: Annotated[Int16, Versions(5)] = -1
 
 
 class TxnOffsetCommitRequestPartition(Part):
@@ -118,7 +120,7 @@ class TxnOffsetCommitRequest(Message):
     """TxnOffsetCommit: what is asked."""
 
     KEY: ClassVar = 28
-    VERSIONS: ClassVar = (0, 4)
+    VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
 
     transactional_id: String = ""
@@ -149,7 +151,7 @@ class TxnOffsetCommitResponse(Message):
     """TxnOffsetCommit: what is answered."""
 
     KEY: ClassVar = 28
-    VERSIONS: ClassVar = (0, 4)
+    VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
 
     throttle_time_ms: Int32 = 0

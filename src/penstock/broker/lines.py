@@ -1,0 +1,50 @@
+"""Appends that have to wait before they are written, and those behind them: each partition's in their order.
+
+A producer has several requests in flight, and numbers its batches.  If one of them waits (for the ledger of
+transactions, or for a thread that looks at a large batch) and the next does not, the next would be
+written first: out of order, and refused where batches are numbered.  So whoever waits stands in the
+line of each partition it appends to, and as long as anybody stands there, all others line up, too.
+
+A request takes its places in all lines at once, so nobody waits for somebody who waits for it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.broker.state import Line, Partition, State, Topic
+from penstock.broker.steps import Arrival, Steps
+
+LOOK_MS: Final = 1000  # Whoever leaves a line wakes the others; this is for a wake-up that got lost.
+
+
+class Standing:
+    """One request's places in the lines of the partitions that it appends to; ``leave`` them in any case."""
+
+    __slots__ = ("_lines", "_topic")
+
+    def __init__(self, topic: Topic, partitions: Iterable[Partition]) -> None:
+        self._topic = topic
+        self._lines: list[Line] = []
+        for partition in partitions:
+            line = topic.lines.setdefault(partition.number, Line())
+            if self not in line.standing:
+                line.standing.append(self)
+                self._lines.append(line)
+
+    def wait(self, state: State) -> Steps[None]:
+        """Until this one is the first in all its lines."""
+        for line in self._lines:
+            while line.standing[0] is not self:
+                yield Arrival(line, state.clock.steady_ms() + LOOK_MS)
+                state.check_alive(self._topic)
+
+    def leave(self) -> None:
+        """Let the others have their turn."""
+        lines = self._topic.lines
+        for line in self._lines:
+            line.standing.remove(self)
+            waiters, line.waiters = line.waiters, set()
+            for waiter in waiters:
+                waiter.wake()
+        for number in [number for number, line in lines.items() if not line.standing]:
+            del lines[number]
