@@ -28,22 +28,33 @@ async def changed(page: Page, change: Callable[[dict[str, Any]], None]) -> None:
 
 async def test_problems_of_the_server_are_the_first_thing_on_the_page(http: Place, page: Page) -> None:
     def broken(told: dict[str, Any]) -> None:
-        told["problems"] = [
-            {"kind": "disk_full", "message": "No space is left on the device."},
-            {"kind": "corruption", "message": "3 records cannot be read.", "topic": "orders", "partition": 1},
-            {"kind": "something_new", "message": "It is described here."},
+        known = {"since_ms": told["now_ms"], "warning": False, "topic": None, "partition": None}
+        damaged = known | {"kind": "damaged", "topic": "orders"}
+        told["broker"]["problems"] = [
+            known | {"kind": "cut", "message": "the journal ended with an invalid batch", "warning": True},
+            known | {"kind": "disk_full", "message": "there is no room on the disk"},
+            *(
+                damaged | {"message": f"offset {offset} cannot be read", "partition": 1}
+                for offset in range(500)
+            ),
+            known | {"kind": "topic_offline", "message": "it cannot be opened", "topic": "bills"},
+            known | {"kind": "something_new", "message": "it is described here"},
         ]
 
     await changed(page, broken)
     await page.goto(http.url)
     rows = page.get_by_role("region", name="Alerts").get_by_role("listitem")
 
-    await expect(rows).to_have_count(3)
-    await expect(rows.nth(0)).to_contain_text("The disk is full")
-    await expect(rows.nth(0)).to_contain_text("No space is left on the device. Free some space")
-    await expect(rows.nth(1)).to_contain_text("Stored data is damaged on orders, partition 1")
-    await expect(rows.nth(1)).to_contain_text("penstock repair")
-    await expect(rows.nth(2)).to_contain_text("It is described here.")
+    await expect(rows).to_have_count(5)
+    await expect(rows.nth(0)).to_contain_text("The disk is full, since ")
+    await expect(rows.nth(0)).to_contain_text("There is no room on the disk.Free some space")
+    await expect(rows.nth(1)).to_contain_text("Stored data is damaged on orders in 500 places")
+    await expect(rows.nth(1)).to_contain_text("First: Offset 0 cannot be read.penstock check")
+    await expect(rows.nth(2)).to_contain_text("A topic cannot be opened: bills")
+    await expect(rows.nth(3)).to_contain_text("It is described here.")
+    await expect(rows.nth(4)).to_contain_text("The end of a log was cut off")
+    ground = "(row) => getComputedStyle(row).backgroundColor"
+    assert await rows.nth(0).evaluate(ground) != await rows.nth(4).evaluate(ground)
 
 
 async def test_equal_alerts_are_one_row_and_many_are_folded(http: Place, page: Page) -> None:

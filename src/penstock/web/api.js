@@ -9,9 +9,11 @@ const TODO = {
   VALUE_INVALID: "",
 };
 
+const FOR_PROGRAMS = /; (create it first|a group is created) .*$/;
+
 export class Problem extends Error {
   constructor(told) {
-    super(told.code in TODO ? told.detail.replace(/; (create it first|a group is created) .*$/, ".") : told.detail);
+    super(told.code in TODO ? told.detail.replace(FOR_PROGRAMS, ".") : told.detail);
     this.code = told.code;
     this.todo = TODO[told.code] ?? told.do;
     this.status = told.status;

@@ -45,7 +45,7 @@ function chart({ id, title, times, lines, unit, format, redraw, minutes, height 
       null,
       h("span", { class: "chart-title" }, title),
       legend(lines, shown, format),
-      h("time", { title: at === null ? false : both(times[at]) }, at === null ? "" : clock(times[at])),
+      h("time", { title: at !== null && both(times[at]) }, at === null ? "" : clock(times[at])),
     ),
     h(
       "svg",

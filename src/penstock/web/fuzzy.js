@@ -18,7 +18,7 @@ export function match(wanted, name) {
   return spread(letters, text);
 }
 
-// The letters in their order, with others between them; those that follow each other, or begin a word, count more.
+// The letters in their order, with others between them: the fewer, the better.
 function spread(letters, text) {
   const places = [];
   let score = SPREAD - text.length / 100;

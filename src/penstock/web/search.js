@@ -34,7 +34,12 @@ export class Search {
     try {
       const { topics, groups } = await get("/v1/overview");
       this.names = [
-        ...topics.map(({ topic }) => ({ name: topic, what: "topic", icon: "topics", href: hash("topics", topic) })),
+        ...topics.map(({ topic }) => ({
+          name: topic,
+          what: "topic",
+          icon: "topics",
+          href: hash("topics", topic),
+        })),
         ...groups.map(({ state: { topic, group } }) => ({
           name: group,
           what: `group on ${topic}`,

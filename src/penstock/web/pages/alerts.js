@@ -1,5 +1,5 @@
-// What needs attention, the worst first: problems of the server itself, pipelines that ended, groups that are in
-// trouble, dead letters.
+// What needs attention, the worst first: problems of the server, pipelines that failed, groups in trouble, dead
+// letters.
 
 import { h } from "../dom.js";
 import { plural } from "../format.js";
@@ -10,15 +10,21 @@ const SHOWN_MAX = 4;
 const TOPICS_MAX = 4;
 let all = false; // Somebody wants to see more than the first ones.
 
-// Problems of the server: a title, and what to do.
+// Problems of the server's storage: what they are called, and what to do.
+const CHECK = "penstock check lists all of it; with the server stopped, penstock repair fixes what can be fixed.";
 const PROBLEMS = {
-  disk_full: ["The disk is full", "Free some space, or move the data directory to a larger disk."],
-  directory_lost: ["The data directory is gone", "Stop the server, and restore the directory from a backup."],
-  corruption: ["Stored data is damaged", "penstock check DIR lists what is damaged, penstock repair DIR fixes it."],
+  disk_full: ["The disk is full", "Free some space, or enlarge the volume. Publishing resumes automatically."],
+  directory_gone: ["The data directory is gone", "Stop the server, and restore the directory from a backup."],
+  storage_failed: ["The disk refuses to write", "Check the disk, then restart the server: it recovers."],
+  damaged: ["Stored data is damaged", CHECK],
+  file_damaged: ["A file with settings is damaged", CHECK],
+  topic_offline: ["A topic cannot be opened", `The other topics work. ${CHECK}`],
+  cut: ["The end of a log was cut off", "Nothing needs to be done."],
 };
 
 export function alerts(glance, redraw) {
-  const { groups, topics, alerts: found, problems = [] } = glance.told;
+  const { broker, groups, topics, alerts: found } = glance.told;
+  const problems = together(broker.problems ?? []);
   const dead = topics.filter((topic) => topic.dead_letters > 0 && !topic.topic.endsWith(".dlq"));
   const broken = glance.pipelines.filter((pipeline) => ["failed", "lost"].includes(pipeline.state));
   const names = broken.map(({ run }) => run.name);
@@ -59,28 +65,52 @@ function allWell(groups) {
   );
 }
 
-function row(key, tone, picture, title, text) {
+function row(key, tone, picture, title, text, todo) {
   return h(
     "li",
     { class: tone, key },
     picture,
-    h("div", null, h("p", null, title), text && h("p", { class: "note" }, text)),
+    h(
+      "div",
+      null,
+      h("p", null, title),
+      text && h("p", { class: "note" }, text),
+      todo && h("p", { class: "todo" }, todo),
+    ),
   );
 }
 
-function problemRow({ kind, message, topic, partition }) {
-  const [title, todo] = PROBLEMS[kind] ?? [String(kind).replaceAll("_", " "), ""];
-  const where = topic
-    ? [" on ", topicLink(topic), partition === null || partition === undefined ? "" : `, partition ${partition}`]
-    : "";
+// Problems of one kind with one topic are one row: a bad disk damages a log in many places.
+function together(problems) {
+  const found = new Map();
+  for (const problem of problems) {
+    const key = `${problem.kind} ${problem.topic ?? ""}`;
+    found.set(key, [...(found.get(key) ?? []), problem]);
+  }
+  return [...found.values()].sort(([one], [other]) => Number(one.warning) - Number(other.warning));
+}
+
+function problemRow(problems) {
+  const [{ kind, message, topic, partition, warning, since_ms: begun }] = problems;
+  const [title, todo] = PROBLEMS[kind] ?? [kind.replaceAll("_", " "), ""];
+  const one = problems.length === 1;
+  const where = topic && [
+    kind === "topic_offline" ? ": " : " on ",
+    topicLink(topic),
+    one && typeof partition === "number" && `, partition ${partition}`,
+    !one && ` in ${problems.length} places`,
+  ];
   return row(
-    `problem ${kind} ${topic} ${partition}`,
-    "bad severe",
+    `problem ${kind} ${topic}`,
+    warning ? "warn" : "bad severe",
     icon("dead"),
-    [h("b", null, title), where],
-    [message, message && todo && " ", todo && h("span", { class: "todo" }, todo)],
+    [h("b", null, title), where, begun && [", since ", when(begun)]],
+    `${one ? "" : "First: "}${sentence(message)}`,
+    todo,
   );
 }
+
+const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 function pipelineRow({ run, state: word }, found) {
   const behind = found.filter((alert) => alert.pipeline === run.name).flatMap((alert) => alert.topics);

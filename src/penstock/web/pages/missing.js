@@ -49,7 +49,7 @@ export class Missing {
       topic: "It may have been deleted, or the name is spelled differently.",
       group: "A group is created by its first consumer. This one, or its topic, may have been deleted.",
       message:
-        "Retention may have deleted it, or the id is spelled differently. An id is topic:partition:offset, such as orders:0:42.",
+        "Retention may have deleted it, or the id is spelled differently. An id looks like orders:0:42: topic, partition, offset.",
     };
     return [
       heading(group ?? name, { before: [h("a", { href: "#/topics" }, "Topics"), " /"] }),
@@ -75,7 +75,8 @@ export class Missing {
 
   actions(name) {
     return [
-      this.what === "topic" && button("Create this topic…", () => create(this.refresh, name), { kind: "primary" }),
+      this.what === "topic" &&
+        button("Create this topic…", () => create(this.refresh, name), { kind: "primary" }),
       this.what === "group" && h("a", { class: "button", href: hash("topics", name) }, "To the topic"),
       h("a", { class: "button", href: "#/topics" }, "All topics"),
     ];

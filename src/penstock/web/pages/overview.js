@@ -74,7 +74,7 @@ function history(redraw) {
       format: rate,
       lines: [
         { name: "published", values: past.rate("published"), tone: "first" },
-        { name: "acked by all groups", values: past.rate("acked"), tone: "second" },
+        { name: "acked by groups", values: past.rate("acked"), tone: "second" },
         { name: "failed", values: past.rate("failed"), tone: "third" },
       ],
     },

@@ -69,7 +69,7 @@ export function topicPage({ parts: [name], redraw, refresh }) {
           height: 120,
           lines: [
             { name: "published", values: past.rate("published"), tone: "first" },
-            { name: "acked by all groups", values: past.rate("acked"), tone: "second" },
+            { name: "acked by groups", values: past.rate("acked"), tone: "second" },
           ],
         },
         {
