@@ -60,8 +60,10 @@ class Commits:
             topic.partition(number)
             check_commit(commit)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
-        wall_ms = self._state.clock.wall_ms()
-        told = {number: replace(commit, told_ms=wall_ms) for number, commit in commits.items()}
+        wall_ms, protocol = self._state.clock.wall_ms(), self.protocol_of(group_name)
+        told = {
+            number: replace(commit, told_ms=wall_ms, protocol=protocol) for number, commit in commits.items()
+        }
         yield from self._commit(group, told)
 
     def check_kind(self, name: str, group_name: str) -> None:
@@ -95,6 +97,22 @@ class Commits:
         group.delivered += read
         group.acked += read
         member.committed, member.commit = reached, commit
+
+    def protocol_of(self, group_name: str) -> str:
+        """The protocol type of a Kafka group, also of one whose members have left; empty if it never had any.
+
+        Kafka's admin clients tell by it whether an empty group is one of consumers.
+        """
+        found = self._state.member_groups.get(group_name)
+        if found is not None:
+            return found.machine.protocol_type or ""
+        for topic in self._state.topics.values():
+            if group_name in topic.groups:
+                for partition in topic.partitions:
+                    commit = partition.groups[group_name].commit
+                    if commit is not None and commit.protocol:
+                        return commit.protocol
+        return ""
 
     # What was told.
 
@@ -150,6 +168,7 @@ def committed(member: GroupPartition, commit: Commit) -> events.Committed:
         commit.leader_epoch,
         commit.metadata,
         commit.told_ms,
+        commit.protocol,
     )
 
 

@@ -206,13 +206,16 @@ class Coordination:
         """One group; None if there is none of that name."""
         group = self._state.member_groups.get(name)
         if group is None:
-            return GroupState(name, "classic", "Empty") if self.topics(name) else self._share_group(name)
+            return self._empty_group(name) if self.topics(name) else self._share_group(name)
         machine = group.machine
         if isinstance(machine, ConsumerGroup):
-            return GroupState(name, "consumer", machine.state, "consumer", machine.assignor)
+            return GroupState(name, "consumer", machine.state, machine.protocol_type, machine.assignor)
         protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
         members = tuple(machine.describe())
         return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
+
+    def _empty_group(self, name: str) -> GroupState:
+        return GroupState(name, "classic", "Empty", self._commits.protocol_of(name))
 
     def _share_group(self, name: str) -> GroupState | None:
         """What Kafka calls a share group are queue groups, whoever consumes."""

@@ -9,14 +9,13 @@ import msgspec
 
 from penstock.broker.readers import reads
 from penstock.broker.recovery import open_journal, rebuild_gate
-from penstock.broker.replay import change_settings, new_engine
+from penstock.broker.replay import change_settings, moved, new_engine
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
 from penstock.broker.steps import Durable, Steps
 from penstock.config import GroupOptions, GroupSettings, Start, settings_with, start_text
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
 from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
-from penstock.groups.commits import Commit
 from penstock.types import Instant, check_name, whole_number
 
 
@@ -162,7 +161,7 @@ class Groups:
             if consumer is not None:
                 consumer.in_flight -= sum(end - start for start, end in lease.unsettled())
         member.engine.seek(offset)
-        member.committed, member.commit = offset, Commit(offset)
+        member.committed, member.commit = offset, moved(member.commit, offset)
         member.failures.clear()
         rebuild_gate(partition, member)
         for consumer in group.consumers.values():

@@ -178,7 +178,8 @@ def _place_kept(member: GroupPartition, end: int) -> list[events.AnyEvent]:
     if commit is None:
         return [events.Forgotten(member.number, min(member.committed, end))]
     place = min(commit.offset, end)
-    return [events.Committed(member.number, place, -1, commit.leader_epoch, commit.metadata, commit.told_ms)]
+    told = (commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol)
+    return [events.Committed(member.number, place, -1, *told)]
 
 
 def behind(member: GroupPartition) -> int:

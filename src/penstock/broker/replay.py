@@ -110,7 +110,12 @@ def _apply_sought(member: GroupPartition, event: events.Sought) -> None:
     member.engine.seek(event.offset)
     member.failures.clear()
     member.committed = event.offset
-    member.commit = Commit(event.offset)
+    member.commit = moved(member.commit, event.offset)
+
+
+def moved(commit: Commit | None, offset: int) -> Commit:
+    """The place of a group that an operator has moved: it does not expire, and the group is what it was."""
+    return Commit(offset, protocol="" if commit is None else commit.protocol)
 
 
 def place(partition: Partition, offset: int) -> int:
@@ -122,7 +127,7 @@ def place(partition: Partition, offset: int) -> int:
 
 def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
     member.committed = place(member.partition, event.offset)
-    member.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms)
+    member.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms, event.protocol)
 
 
 def _apply_forgotten(member: GroupPartition, event: events.Forgotten) -> None:
@@ -226,7 +231,9 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
 
 
 def _told(commit: Commit | None) -> list[Any] | None:
-    return None if commit is None else [commit.offset, commit.leader_epoch, commit.metadata, commit.told_ms]
+    if commit is None:
+        return None
+    return [commit.offset, commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol]
 
 
 def _commit(stored: dict[str, Any], member: GroupPartition) -> Commit | None:

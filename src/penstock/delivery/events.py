@@ -123,6 +123,7 @@ class Committed(Event, frozen=True, tag=8):
     epoch: int = -1  # These two as the committer told them.
     metadata: str = ""
     told_ms: int = -1  # When Kafka's clients did: their places are forgotten some time after; -1: others.
+    protocol: str = ""  # The protocol type of the Kafka group whose member did.
 
 
 class Lost(Event, frozen=True, tag=9):

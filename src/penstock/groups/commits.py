@@ -12,3 +12,4 @@ class Commit:
     metadata: str = ""  # A note of the committer's, for itself.
     # Wall time at which Kafka's clients last stood for it; -1: it was told by others, and is kept.
     told_ms: int = field(default=-1, compare=False)
+    protocol: str = ""  # What the members of a Kafka group agreed on when one of them told it: "consumer".

@@ -43,6 +43,7 @@ SOON_MS: Final = 200  # For a member that waits for what others have not given u
 MEMBERS_MAX: Final = 10_000
 PATTERNS_MAX: Final = 20  # Different regular expressions in one group; a new topic is matched against each.
 ASSIGNORS: Final = ("uniform", "range")
+PROTOCOL_TYPE: Final = "consumer"  # All members of such a group are consumers.
 
 
 class Consumer:
@@ -85,6 +86,11 @@ class ConsumerGroup:
     def generation(self) -> int:
         """Its epoch, where groups of both kinds are meant."""
         return self.epoch
+
+    @property
+    def protocol_type(self) -> str:
+        """What its members are."""
+        return PROTOCOL_TYPE
 
     @property
     def idle(self) -> bool:

@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from tests.frontends.kafka.clients import producer, publish, receive, values
+from tests.frontends.kafka.clients import producer, publish, reader, receive, values
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
@@ -423,3 +423,32 @@ def test_operators_list_describe_move_and_delete_groups(kafka: Server) -> None:
     admin.delete_consumer_groups(["billing"])["billing"].result(WAIT_S)
     assert admin.list_consumer_groups().result(WAIT_S).valid == []
     assert places(kafka) == {}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_whose_members_have_left_is_still_one_of_consumers(tmp_path: Path, protocol: str) -> None:
+    settings = {"group_protocol": "consumer"} if protocol == "consumer" else {}
+    for server in serving(str(tmp_path)):
+        publish(server, [b"x"])
+        consumer = member(server, **settings)
+        consumer.subscribe(["orders"])
+        receive(consumer, 1)
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        simple = reader(server, settings={"group.id": "simple"})
+        simple.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+        simple.close()
+        assert simple_groups(server) == {"billing": False, "simple": True}
+        server.run(server.broker.seek("orders", "billing", to="earliest"))
+        assert simple_groups(server) == {"billing": False, "simple": True}
+
+    for server in serving(str(tmp_path)):
+        assert simple_groups(server) == {"billing": False, "simple": True}
+
+
+def simple_groups(kafka: Server) -> dict[str, bool]:
+    """All groups, and whether an admin client takes them for readers without a group protocol."""
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    listed = admin.list_consumer_groups().result(10)
+    assert listed.errors == []
+    return {each.group_id: each.is_simple_consumer_group for each in listed.valid}
