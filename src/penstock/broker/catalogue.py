@@ -13,6 +13,9 @@ at the next open.  The rest of the broker gets topics from here and never
 builds a path.
 """
 
+from base64 import urlsafe_b64encode
+from contextlib import suppress
+from random import Random
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
@@ -20,7 +23,7 @@ import msgspec
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State, Topic
 from penstock.config import TopicSettings
-from penstock.errors import DirectoryUnusable, InvalidValue, TopicExists
+from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicExists
 from penstock.log.files import Lock, keep_private
 from penstock.types import check_name
 
@@ -37,6 +40,7 @@ class Manifest(msgspec.Struct):
     format: int = FORMAT_VERSION
     next_producer_id: int = 1
     generations: int = 0  # No group of Kafka's had a later one.
+    cluster_id: str = ""  # By which Kafka's clients know this directory; empty: it has none yet.
 
 
 class StoredTopic(TopicSettings, frozen=True, kw_only=True):
@@ -73,7 +77,9 @@ class Catalogue:
         if self._files.exists(self._manifest_path):
             self._manifest = self._read_manifest()
         else:
+            self._manifest = Manifest(cluster_id=new_cluster_id(self._state.random))
             self._save_manifest(self._manifest)
+        self._ensure_cluster_id()
         self._next_producer_id = self._manifest.next_producer_id
         self._files.make_directory(self._topics_path)
         # The names that are there count from now on, also one that the last process failed to sync.
@@ -110,6 +116,18 @@ class Catalogue:
                 why=f"its format is {manifest.format}, this program knows {FORMAT_VERSION}; take a newer one",
             )
         return manifest
+
+    def _ensure_cluster_id(self) -> None:
+        """Name a directory of an earlier version."""
+        if not self._manifest.cluster_id:
+            self._manifest.cluster_id = new_cluster_id(self._state.random)
+            with suppress(PenstockError):  # A full disk, most likely: then it is saved with the next change.
+                self._save_manifest(self._manifest)
+
+    @property
+    def cluster_id(self) -> str:
+        """By which Kafka's clients know this directory."""
+        return self._manifest.cluster_id
 
     def _save_manifest(self, manifest: Manifest) -> None:
         self._files.write_file(self._manifest_path, sealed(manifest))
@@ -211,6 +229,15 @@ class Catalogue:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def new_cluster_id(source: Random) -> str:
+    """A random UUID as Kafka writes it: in URL-safe base64, not beginning with a hyphen."""
+    while True:
+        uuid = UUID(int=source.getrandbits(128), version=4)
+        text = urlsafe_b64encode(uuid.bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
 
 
 def _stored(settings: TopicSettings, topic_id: bytes) -> StoredTopic:

@@ -35,6 +35,11 @@ class ProtocolOperations:
     # Topics and partitions.
 
     @at_once
+    def cluster_id(self) -> str:
+        """By which Kafka's clients know this broker's directory."""
+        return self._core.catalogue.cluster_id
+
+    @at_once
     def topic_names(self) -> Mapping[bytes, str]:
         """The names of all topics by id, as they are at any time; for the doors of this process."""
         return self._core.partitions.names

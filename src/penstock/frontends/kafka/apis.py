@@ -27,6 +27,7 @@ from penstock.frontends.kafka import (
     share,
     share_groups,
     share_offsets,
+    streams_groups,
     topics,
     transaction_admin,
     transactions,
@@ -35,8 +36,8 @@ from penstock.frontends.kafka.call import Api
 
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,
-    offsets, consumer_groups, share_groups, share_offsets, share, acknowledgements, transactions,
-    transaction_admin, acls, scram_admin, quotas,
+    offsets, consumer_groups, share_groups, share_offsets, share, acknowledgements, streams_groups,
+    transactions, transaction_admin, acls, scram_admin, quotas,
 )  # fmt: skip
 
 APIS: Final[Mapping[int, Api]] = {api.request.KEY: api for family in FAMILIES for api in family.APIS}

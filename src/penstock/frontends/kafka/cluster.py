@@ -8,7 +8,7 @@ from typing import Final
 from penstock.broker.at_once import now
 from penstock.frontends.kafka.authorized import ON_CLUSTER, authorized
 from penstock.frontends.kafka.call import Api, Call
-from penstock.frontends.kafka.session import CLUSTER, NODE
+from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.cluster import (
     ApiVersion,
@@ -58,7 +58,7 @@ def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterRespo
     """One broker."""
     host, port = call.session.advertised
     return DescribeClusterResponse(
-        cluster_id=CLUSTER,
+        cluster_id=call.shared.cluster_id,
         controller_id=NODE,
         endpoint_type=call.request.endpoint_type,
         brokers=[DescribeClusterBroker(broker_id=NODE, host=host, port=port)],

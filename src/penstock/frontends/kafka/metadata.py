@@ -12,7 +12,7 @@ from penstock.errors import Forbidden, PenstockError, TopicNotFound
 from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.session import CLUSTER, NODE
+from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import NO_UUID
 from penstock.wire.kafka.messages.metadata import (
@@ -38,7 +38,7 @@ def metadata(call: Call[MetadataRequest]) -> MetadataResponse:
     host, port = call.session.advertised
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=NODE, host=host, port=port)],
-        cluster_id=CLUSTER,
+        cluster_id=call.shared.cluster_id,
         controller_id=NODE,
         topics=[_described(call, asked) for asked in _asked(call)],
         cluster_authorized_operations=authorized(

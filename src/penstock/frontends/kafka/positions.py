@@ -31,7 +31,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 NEWEST: Final = -3  # The record with the highest timestamp.
 EARLIEST_LOCAL: Final = -4  # All there is, is here ...
-LATEST_TIERED: Final = -5  # ... and nothing elsewhere.
+LATEST_TIERED: Final = -5  # ... nothing is elsewhere ...
+EARLIEST_PENDING_UPLOAD: Final = -6  # ... and nothing is on its way there.
 PLACES: Final[dict[int, At]] = {
     LATEST: "latest",
     EARLIEST: "earliest",
@@ -60,11 +61,11 @@ def _listed(
     committed = call.request.isolation_level == READ_COMMITTED
     at = PLACES.get(asked.timestamp, asked.timestamp)
     try:
-        if asked.timestamp < LATEST_TIERED:
-            raise VersionUnsupported(offered=str(asked.timestamp), supported="-5 and above")
+        if asked.timestamp < EARLIEST_PENDING_UPLOAD:
+            raise VersionUnsupported(offered=str(asked.timestamp), supported="-6 and above")
         if asked.current_leader_epoch > EPOCH:
             answer.error_code = Code.UNKNOWN_LEADER_EPOCH
-        elif asked.timestamp != LATEST_TIERED:
+        elif asked.timestamp > LATEST_TIERED:
             found = now(call.operations.position(name, asked.partition_index, at, committed))
             answer.offset = found.offset
             answer.timestamp = found.timestamp

@@ -16,7 +16,6 @@ from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.security.scram import ScramLogin
 
 NODE: Final = 0  # There is one broker, and it is the controller, too.
-CLUSTER: Final = "penstock"
 
 
 class Shared:
@@ -37,6 +36,7 @@ class Shared:
         self.settings = settings
         self.clock = clock
         self.defaults = defaults  # What a new topic is like.
+        self.cluster_id = doors.cluster_id()
         self.shares = Shares(broker, clock)
         self.publish_bytes = 0  # Of produce requests that were not answered yet.
         # Where all clients are told to come; None: wherever each has reached us.

@@ -21,6 +21,7 @@ from typing import cast
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
@@ -107,6 +108,10 @@ class Doors:
         return self._current(self._logins.scram_fitted(login, address))
 
     # What they may do.
+
+    def cluster_id(self) -> str:
+        """The name of the broker's directory, which every client of Kafka's is told."""
+        return now(self._broker.operations.cluster_id())
 
     def operations(self, identity: Identity) -> LocalOperations:
         """The broker's operations, as far as this identity may call them."""

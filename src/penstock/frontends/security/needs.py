@@ -94,6 +94,7 @@ NEEDS: Final = {
     "fetch": Need("read"),
     "offsets": Need("describe"),
     "topic_names": Need("describe", None),
+    "cluster_id": Need("describe", None),
     "layout": Need("describe"),
     "read_records": Need("read"),
     "delete_records": Need("admin", act=True, operation="delete"),

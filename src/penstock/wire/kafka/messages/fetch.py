@@ -37,6 +37,7 @@ class FetchPartition(Part):
     log_start_offset: Annotated[Int64, Versions(5)] = -1
     partition_max_bytes: Int32 = 0
     replica_directory_id: Annotated[Uuid, Versions(17, tag=0)] = NO_UUID
+    high_watermark: Annotated[Int64, Versions(18, tag=1)] = 2**63 - 1
 
 
 class FetchTopic(Part):
@@ -59,7 +60,7 @@ class FetchRequest(Message):
     """Fetch: what is asked."""
 
     KEY: ClassVar = 1
-    VERSIONS: ClassVar = (4, 17)
+    VERSIONS: ClassVar = (4, 18)
     FLEXIBLE: ClassVar = 12
 
     cluster_id: Annotated[String | None, Versions(12, tag=0)] = None
@@ -127,7 +128,7 @@ class FetchResponse(Message):
     """Fetch: what is answered."""
 
     KEY: ClassVar = 1
-    VERSIONS: ClassVar = (4, 17)
+    VERSIONS: ClassVar = (4, 18)
     FLEXIBLE: ClassVar = 12
 
     throttle_time_ms: Int32 = 0

@@ -27,7 +27,7 @@ class ListOffsetsRequest(Message):
     """ListOffsets: what is asked."""
 
     KEY: ClassVar = 2
-    VERSIONS: ClassVar = (1, 10)
+    VERSIONS: ClassVar = (1, 11)
     FLEXIBLE: ClassVar = 6
 
     replica_id: Int32 = 0
@@ -57,7 +57,7 @@ class ListOffsetsResponse(Message):
     """ListOffsets: what is answered."""
 
     KEY: ClassVar = 2
-    VERSIONS: ClassVar = (1, 10)
+    VERSIONS: ClassVar = (1, 11)
     FLEXIBLE: ClassVar = 6
 
     throttle_time_ms: Annotated[Int32, Versions(2)] = 0
