@@ -7,6 +7,9 @@ import pytest
 from playwright.async_api import Page, expect
 from tests.frontends.http.browser import Place
 
+from penstock.cli.timeline import COLOURS
+from penstock.delivery import events
+
 pytestmark = pytest.mark.slow
 IN_A_BROWSER = pytest.mark.asyncio(loop_scope="session")
 
@@ -149,6 +152,14 @@ async def test_a_server_that_is_gone_is_told_and_what_was_seen_stays(http: Place
 
 
 # Colours.
+
+
+def test_every_way_a_delivery_ends_has_a_tone_and_a_shape() -> None:
+    script = (files("penstock") / "web" / "pages" / "message.js").read_text()
+    block = script.partition("const EVENTS = {")[2].partition("};")[0]
+    known = set(re.findall(r'^  "?([a-z -]+)"?: \[', block, re.MULTILINE))
+
+    assert set(events.GIVEN_BACK) | (COLOURS.keys() - {"leased"}) <= known
 
 
 def luminance(colour: str) -> float:

@@ -25,6 +25,7 @@ const EVENTS = {
   nacked: ["bad", "cross"],
   rejected: ["bad", "cross"],
   "timed out": ["bad", "pause"],
+  "connection lost": ["bad", "nobody"],
   "connection lost": ["bad", "cross"],
   "dead-lettered": ["bad", "dead"],
   redriven: ["info", "up"],
