@@ -3,9 +3,11 @@
 from typing import Any
 
 import msgspec
+import pytest
 from tests.frontends.http.browser import Place
 
 from penstock.clock import SystemClock
+from penstock.errors import CorruptionError
 from penstock.frontends.http.alerts import LOOKS, GroupLine, alerts
 from penstock.frontends.http.watch import LOOK_MS, Watch
 from penstock.info import (
@@ -151,3 +153,16 @@ async def test_a_member_of_a_group_is_no_pipeline(http: Place) -> None:
     async with await http.broker.consumer("orders", group="totals"):
         await http.broker.publish("orders", b"x")
         assert (await groups(http))["totals"][0] is None
+
+
+async def test_reports_that_cannot_be_read_do_not_hide_the_overview(
+    http: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise CorruptionError(path="__pipelines/0", position=0, why="checksum")
+
+    monkeypatch.setattr(http.broker.operations, "read", broken)
+
+    assert (await http.ask("GET", "/v1/overview")).status == 200
+    assert (await http.ask("GET", "/v1/topics/orders/groups")).status == 200
+    assert (await http.ask("GET", "/v1/pipelines")).code == "CORRUPTION"

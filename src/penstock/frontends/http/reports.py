@@ -7,6 +7,7 @@ A pipeline reads its topics as a stream group without members: ``judged`` recogn
 group by its name, and judges it by what the pipeline reports.
 """
 
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from penstock.broker.operations import LocalOperations
 from penstock.broker.verdict import judge_pipeline
 from penstock.clock import Clock, SystemClock
 from penstock.config import ARCHIVE_GROUP
-from penstock.errors import OffsetOutOfRange, TopicNotFound
+from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.info import (
     PIPELINE_LIVE,
     PIPELINE_LOST,
@@ -55,13 +56,17 @@ class Reports:
 
     async def read(self, operations: LocalOperations) -> list[PipelineLine]:
         """All that is known, with what came since the last time, for whoever may read it."""
-        await self._broker.run(self.refresh(operations))
+        await self._broker.run(self._read_on(operations))
         return [self._line(self._runs[name]) for name in sorted(self._runs)]
 
-    def refresh(self, operations: LocalOperations | None = None) -> Work[None]:
-        """Read what came since the last time."""
+    def refresh(self) -> Work[None]:
+        """Read what came since the last time, to judge groups by it; if that fails, by what is known."""
+        with suppress(PenstockError):
+            yield from self._read_on(self._broker.operations)
+
+    def _read_on(self, operations: LocalOperations) -> Work[None]:
         try:
-            while (yield from self._read_some(operations or self._broker.operations)):
+            while (yield from self._read_some(operations)):
                 pass
         except (TopicNotFound, OffsetOutOfRange):  # There is none, or it was made anew.
             self._offset = 0
