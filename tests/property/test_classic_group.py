@@ -62,6 +62,7 @@ class Process:
             protocols=(("range", b""),),
             id_first=self.name != "a",  # An old client, among new ones.
             can_skip=self.name == "b",
+            gather_ms=300 if self.name in "cd" else 0,  # Servers are restarted with another setting.
         )
         self.joining = group.join(told, now_ms)
         self.hear_join()

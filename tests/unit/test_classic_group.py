@@ -515,3 +515,65 @@ def test_others_may_commit_only_while_the_group_is_empty() -> None:
     assert group.check_commit(Committer(), 0) == Code.UNKNOWN_MEMBER_ID
     assert group.check_commit(Committer(transactional=True), 0) == Code.NONE
     assert group.check_commit(Committer(member="a", generation=0), 0) == Code.ILLEGAL_GENERATION
+
+
+# The first round.
+
+
+def test_members_that_come_soon_after_the_first_are_in_its_round() -> None:
+    group = ClassicGroup()
+    first = first_join(group, "a", 0, gather_ms=1000)
+    second = first_join(group, "b", 900, gather_ms=1000)
+    third = first_join(group, "c", 1800, gather_ms=1000)
+
+    group.tick(2799)
+    assert first.answer is second.answer is third.answer is None
+    assert group.next_deadline_ms() == 2800
+    group.tick(2800)
+
+    assert {answer(ticket).generation for ticket in (first, second, third)} == {1}
+    assert [line.member for line in answer(first).roster] == ["a", "b", "c"]
+
+
+def test_the_wait_for_more_members_ends_with_the_rebalance_timeout() -> None:
+    group = ClassicGroup()
+    first = first_join(group, "m0", 0, gather_ms=1000, rebalance_timeout_ms=3000)
+    for number in range(1, 6):
+        first_join(group, f"m{number}", number * 500, gather_ms=1000)
+
+    assert group.next_deadline_ms() == 3000
+    group.tick(3000)
+
+    assert len(answer(first).roster) == 6
+
+
+def test_only_the_first_round_of_an_empty_group_waits() -> None:
+    group = ClassicGroup()
+    first_join(group, "a", 0, gather_ms=1000)
+    group.tick(1000)
+    sync(group, "a", 1000, a=b"all")
+    assert group.state == "Stable"
+
+    second = first_join(group, "b", 2000, gather_ms=1000)
+    again(group, "a", 2000, gather_ms=1000)
+    assert answer(second).generation == 2
+
+    group.leave("a", None, 3000)
+    group.leave("b", None, 3000)
+    assert group.idle
+    assert first_join(group, "c", 3000, gather_ms=1000).answer is None
+
+
+def test_a_group_whose_first_members_leave_while_it_waits_is_empty_at_once() -> None:
+    group = ClassicGroup()
+    first = first_join(group, "a", 0, gather_ms=1000)
+
+    assert group.leave("a", None, 500) == Code.NONE
+
+    assert answer(first).error == Code.UNKNOWN_MEMBER_ID
+    assert group.idle
+    assert group.next_deadline_ms() == -1
+
+
+def test_without_a_delay_the_first_member_begins_at_once() -> None:
+    assert answer(first_join(ClassicGroup(), "a")).generation == 1

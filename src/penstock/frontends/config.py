@@ -188,8 +188,11 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_create_topics: bool = True
     # Accept a replication factor, and min.insync.replicas, above 1; there is one replica all the same.
     accept_replication: bool = False
+    # How long the first round of a consumer group waits for more members (group.initial.rebalance.delay.ms).
+    initial_rebalance_delay_ms: int = 250
 
     def __post_init__(self) -> None:
+        _at_least("initial_rebalance_delay_ms", self.initial_rebalance_delay_ms, 0)
         if self.advertised != AUTO and not address("advertised", self.advertised):
             raise InvalidValue(name="advertised", value=self.advertised, why="write HOST:PORT, or 'auto'")
 

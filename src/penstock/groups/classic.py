@@ -34,9 +34,12 @@ Invariants (asserted where they could break):
 Costs: a heartbeat is O(1); a join or a sync O(protocols of the member), the end of a
 round O(members); memory what the members brought along.
 
+The first round of a group that nobody was in waits for more members (``gather_ms``), so that consumers that
+start together are assigned once and not again with each that comes.  Whoever comes meanwhile makes the wait
+begin anew, up to the rebalance timeout of the first member.
+
 Left out: persistence, as in ``coordinator.py``: after a restart members are unknown,
 and join again, in a generation after all that were before (``broker/coordination.py``).
-And the pause before a group's first round: the first member of a group begins at once.
 """
 
 from typing import Final, TypeVar
@@ -74,6 +77,8 @@ class ClassicGroup:
         self._syncing: dict[str, Ticket[Synced]] = {}
         self._unsynced: set[str] = set()  # Members that have not asked for their assignment yet.
         self._meeting_ends_ms = -1  # Who has not come to the meeting by then is out; -1: there is none.
+        self._gather_until_ms = -1  # The first round does not end before; -1: it may.
+        self._gather_limit_ms = -1  # However many come.
         self._now_ms = 0
 
     @property
@@ -174,6 +179,9 @@ class ClassicGroup:
             self._remove(member, Code.UNKNOWN_MEMBER_ID)
         if silent or late:
             self._go_on(changed=bool(silent))
+        if 0 <= self._gather_until_ms <= self._now_ms:
+            self._gather_until_ms = -1
+            self._go_on(changed=False)
         if 0 <= self._meeting_ends_ms <= self._now_ms:
             self._end_meeting()
 
@@ -181,7 +189,7 @@ class ClassicGroup:
         """When ``tick`` may have something to do, or -1."""
         times = [self._deadline_ms(member) for member in self.members]
         times += self._promised.values()
-        times.append(self._meeting_ends_ms)
+        times += (self._meeting_ends_ms, self._gather_until_ms)
         return min((time for time in times if time >= 0), default=-1)
 
     def subscriptions(self) -> list[tuple[str, bytes]]:
@@ -241,10 +249,19 @@ class ClassicGroup:
         member.deadline_ms = self._now_ms + NEW_MEMBER_MS
         if not self.members:
             self.protocol_type = told.protocol_type
+        self._gather(told)
         self.members.add(member)
         if self.leader is None:
             self.leader = identity
         self._meet(member, ticket)
+
+    def _gather(self, told: Joining) -> None:
+        """Wait for more members, if this is the first one, or one that has come while the group waits."""
+        if self.state == EMPTY:
+            self._gather_limit_ms = self._now_ms + told.rebalance_timeout_ms
+        elif self._gather_until_ms < 0:
+            return
+        self._gather_until_ms = min(self._now_ms + told.gather_ms, self._gather_limit_ms)
 
     def _join_again(self, member: Member, told: Joining, ticket: Ticket[Joined]) -> None:
         same = member.told.protocols == told.protocols
@@ -308,7 +325,8 @@ class ClassicGroup:
             self._unsynced.clear()
             self.state = PREPARING
             self._meeting_ends_ms = self._now_ms + self._patience_ms()
-        if not self._promised and len(self._joining) == len(self.members):
+        gathering = bool(self.members) and self._now_ms < self._gather_until_ms
+        if not self._promised and len(self._joining) == len(self.members) and not gathering:
             self._begin_generation()
 
     def _patience_ms(self) -> int:
@@ -330,6 +348,7 @@ class ClassicGroup:
 
     def _begin_generation(self) -> None:
         """All who are there are in; static members stay in until their session ends, there or not."""
+        self._gather_until_ms = -1
         absent = [m for m in self.members if m.identity not in self._joining and m.instance is None]
         for member in absent:
             self._remove(member.identity, Code.UNKNOWN_MEMBER_ID)

@@ -45,6 +45,7 @@ class Joining:
     protocols: tuple[tuple[str, bytes], ...]  # Assignors it knows, the dearest first, each with its metadata.
     id_first: bool = True  # It can be told an id and join again with it, so that a lost answer costs nothing.
     can_skip: bool = False  # As leader it can be told that the assignment stays.
+    gather_ms: int = 0  # If nobody is in the group: how long its first round waits for more members.
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from penstock.clock import SystemClock
-from penstock.frontends.config import LimitSettings
+from penstock.frontends.config import KafkaSettings, LimitSettings
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections
 from penstock.testing.broker import AsyncTestBroker
@@ -80,7 +80,11 @@ class KafkaServer:
         self.broker = await AsyncTestBroker.open(clock=ManualClock(SystemClock().wall_ms()))
         limits = LimitSettings()
         listener = KafkaListener(
-            self.broker, limits, Connections(limits.connections_max), clock=self.broker.clock
+            self.broker,
+            limits,
+            Connections(limits.connections_max),
+            settings=KafkaSettings(initial_rebalance_delay_ms=0),  # The clock stands.
+            clock=self.broker.clock,
         )
         accepting = await self._loop.create_server(listener.connect, "127.0.0.1", 0)
         host, port = accepting.sockets[0].getsockname()[:2]

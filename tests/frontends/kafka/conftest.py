@@ -19,6 +19,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors
 
 T = TypeVar("T")
+QUICK = KafkaSettings(initial_rebalance_delay_ms=0)  # Most tests have one member, or want several rounds.
 PARTITIONS = 4
 
 
@@ -76,7 +77,7 @@ def serving(
     server = Server(loop, authentication, tls)
     ready = threading.Event()
     thread = threading.Thread(
-        target=lambda: loop.run_until_complete(server.serve(data, settings or KafkaSettings(), ready.set))
+        target=lambda: loop.run_until_complete(server.serve(data, settings or QUICK, ready.set))
     )
     thread.start()
     assert ready.wait(10)

@@ -1,8 +1,10 @@
 """Consumer groups, with confluent-kafka (librdkafka): who reads what, and how far it has come."""
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.frontends.kafka.clients import producer, publish, reader, receive, values
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
 from penstock.access import Grant
+from penstock.frontends.config import KafkaSettings
 from penstock.groups.commits import Commit
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -452,3 +455,33 @@ def simple_groups(kafka: Server) -> dict[str, bool]:
     listed = admin.list_consumer_groups().result(10)
     assert listed.errors == []
     return {each.group_id: each.is_simple_consumer_group for each in listed.valid}
+
+
+@pytest.mark.slow
+def test_consumers_that_start_together_are_assigned_once() -> None:
+    for server in serving(settings=KafkaSettings(initial_rebalance_delay_ms=1500)):
+        server.run(server.broker.create_topic("orders", partitions=PARTITIONS))
+        told: list[tuple[str, int]] = []
+        consumers = {name: member(server) for name in "ab"}
+        for name, consumer in consumers.items():
+            note = partial(_note_assigned, told, name)
+            consumer.subscribe(["orders"], on_assign=note)
+        deadline = time.monotonic() + WAIT_S
+        while len(told) < 2 and time.monotonic() < deadline:
+            for consumer in consumers.values():
+                consumer.poll(0.05)
+        for consumer in consumers.values():
+            consumer.close()
+
+    assert sorted(told) == [("a", PARTITIONS // 2), ("b", PARTITIONS // 2)]
+
+
+def _note_assigned(told: list[tuple[str, int]], name: str, _: Consumer, places: list[TopicPartition]) -> None:
+    told.append((name, len(places)))
+
+
+def test_the_broker_tells_how_long_a_new_group_waits(kafka: Server) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    [future] = admin.describe_configs([ConfigResource(ResourceType.BROKER, "0")]).values()
+
+    assert future.result(10)["group.initial.rebalance.delay.ms"].value == "0"

@@ -78,6 +78,7 @@ def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
         ("auto.create.topics.enable", BOOLEAN, str(shared.settings.auto_create_topics).lower()),
         ("broker.id", INT, str(NODE)),
         ("default.replication.factor", INT, "1"),
+        ("group.initial.rebalance.delay.ms", INT, str(shared.settings.initial_rebalance_delay_ms)),
         ("log.cleanup.policy", STRING, CONFIGS["cleanup.policy"].read(defaults)),
         ("log.retention.bytes", LONG, CONFIGS["retention.bytes"].read(defaults)),
         ("log.retention.ms", LONG, CONFIGS["retention.ms"].read(defaults)),

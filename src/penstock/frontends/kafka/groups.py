@@ -74,6 +74,7 @@ def _joining(call: Call[JoinGroupRequest]) -> Joining:
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         id_first=call.version >= 4,
         can_skip=call.version >= 9,
+        gather_ms=call.shared.settings.initial_rebalance_delay_ms,
     )
 
 
