@@ -74,6 +74,19 @@ async def test_a_key_opens_the_page_too_and_what_it_may_not_is_told(secured: Pla
     await expect(page.get_by_role("alert")).to_contain_text("it needs the role producer there")
 
 
+async def test_a_long_name_fits_a_phone(secured: Place, page: Page) -> None:
+    name = "ada-" + "lovelace" * 8
+    await secured.broker.set_user(name, "correct horse battery", [Grant(role="admin")])
+    await page.set_viewport_size({"width": 390, "height": 800})
+    await page.goto(secured.url)
+    await page.get_by_label("User").fill(name)
+    await page.get_by_label("Password").fill("correct horse battery")
+    await page.get_by_role("button", name="Log in", exact=True).click()
+
+    await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 async def test_whoever_is_logged_in_may_change_things(secured: Place, page: Page) -> None:
     await log_in(secured, page)
     await page.goto(f"{secured.url}#/topics/orders")

@@ -6,7 +6,7 @@ const LOCAL = new Intl.DateTimeFormat().resolvedOptions().timeZone || "local tim
 let utc = remembered() === "utc";
 
 export const isUtc = () => utc;
-export const zoneName = () => (utc ? "UTC" : `${LOCAL}, ${offset(Date.now())}`);
+export const zoneName = () => (utc || LOCAL === "UTC" ? "UTC" : `${LOCAL}, ${offset(Date.now())}`);
 
 export function choose(wanted) {
   utc = wanted === "utc";

@@ -40,7 +40,7 @@ export function schedulesPage({ refresh }) {
     const hidden = shown.total - shown.schedules.length;
     return [
       heading("Schedules", {
-        after: shown.total ? `${plural(shown.total, "message")} wait for their time.` : null,
+        after: shown.total ? `${plural(shown.total, "message")} to be published later.` : null,
       }),
       section(
         "Waiting",
