@@ -4,8 +4,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Touched when the environment is complete.  Newer than pyproject.toml: nothing to install.
+# Touched when what `make run` needs is installed, and when all the tools are.  Newer than the lock files: nothing
+# to install.  Everything comes from requirements/, with its hashes; packages that come as sources are built by
+# what is locked, too.
+RUNNABLE := $(VENV)/runnable
 READY := $(VENV)/ready
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation
 # Compiled where possible: a folder that is not there is skipped, and the sources in src/ are used.
 COMPILED := PYTHONPATH=$(CURDIR)/.compiled/src
 # CI has 2 cores.  Files of very different length: idle workers take from busy ones.
@@ -16,24 +20,29 @@ CORE := tests/unit tests/property tests/client
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-interpreted test-compiled test-spark check static format format-check lint types \
-	imports unit compile coverage docs bench bench-peers bench-scaling soak clean
+	imports unit compile coverage lock docs bench bench-peers bench-scaling soak clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
 setup: $(READY)  ## create .venv and install everything into it
-$(READY): pyproject.toml
+$(RUNNABLE): pyproject.toml requirements/build.txt requirements/run.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Penstock needs Python 3.11 or newer, and '$(PYTHON)' is not; try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "'$(PYTHON)' cannot make virtual environments; install its venv package (Debian: apt install python3-venv)"; exit 1; }
-	@echo "setting up $(VENV) (once)"
+	@echo "setting up $(VENV) (once; mostly Spark, some 1.1 GB)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --upgrade 'pip>=25.1'  # The first that knows --group.
-	@$(BIN)/python -m pip install -qq --editable . --group dev
+	@$(INSTALL) --require-hashes -r requirements/build.txt
+	@$(INSTALL) --require-hashes -r requirements/run.txt
+	@$(INSTALL) --no-deps --editable .
+	@touch $@
+$(READY): $(RUNNABLE) requirements/dev.txt
+	@echo "installing the tools for tests (once)"
+	@$(INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
-run: $(READY)   ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
+run: $(RUNNABLE)  ## a server on ./data and the archive on Spark, with what to try next; Ctrl-C ends both
 	@$(COMPILED) $(BIN)/penstock serve --data ./data --archive
 
 test: test-interpreted test-compiled test-spark  ## the whole suite, and the core again compiled (some 25 minutes)
@@ -71,6 +80,9 @@ coverage: $(READY)  ## the whole suite with branch coverage
 	HYPOTHESIS_PROFILE=dev $(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+lock:            ## resolve the dependencies of pyproject.toml into requirements/; UPGRADE=--upgrade: the newest
+	@PYTHON=$(PYTHON) scripts/lock $(UPGRADE)
 
 docs: $(READY)   ## write the generated pages again
 	$(BIN)/python scripts/errors_page.py

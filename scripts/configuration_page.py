@@ -50,7 +50,7 @@ from datetime import timedelta
 import penstock
 
 with penstock.open("data", config=penstock.BrokerConfig(in_flight_max=1000)) as broker:
-    broker.create_topic("orders", partitions=6, retention="14d", depth_max=100_000)
+    broker.create_topic("orders", exist_ok=True, partitions=6, retention="14d", depth_max=100_000)
     broker.alter_topic("orders", retention=timedelta(days=30))
     broker.create_group("orders", "billing", visibility_timeout="2m", backoff=["1s", "10s", "1m"])
     assert broker.describe_topic("orders").settings.retention_ms == 30 * 24 * 3600 * 1000
@@ -139,6 +139,14 @@ PARTS: Final = (
         "For `create_topic`, `alter_topic`, and `queue` or `topic` when they make it. Section `topic`.",
     ),
     (
+        "Missing topics",
+        "",
+        "TopicDefaults",
+        "What happens to whoever uses a topic that does not exist. Section `topic`; in a program "
+        "`BrokerConfig(auto_create_topics=...)`. It was `kafka.auto_create_topics` before, and that name "
+        "is still read.",
+    ),
+    (
         "Group",
         "GroupOptions",
         "GroupSettings",
@@ -176,9 +184,15 @@ CLASSES = {
     if isinstance(node, ast.ClassDef)
 }
 SERVER: Final = {(setting.section, setting.field): setting for setting in all_settings()}
-SECTION_OF: Final = {
-    type(getattr(server_config.ServerConfig(), section)).__name__: section
+SECTIONS: Final = {
+    section: type(getattr(server_config.ServerConfig(), section))
     for section in server_config.ServerConfig.__struct_fields__
+}
+SECTION_OF: Final = {
+    kind.__name__: section
+    for section, settings in SECTIONS.items()
+    for kind in settings.__mro__
+    if kind.__name__ in CLASSES
 }
 
 
@@ -225,6 +239,7 @@ def entries(options: str, settings: str) -> Iterator[tuple[str, str, str, str, s
 
 # Settings of a broker that a server decides by itself, or has under another name.
 IN_A_SERVER = {
+    "auto_create_topics": "`topic.auto_create`",
     "close_timeout_ms": "`server.stop_timeout`",
     "consumers_elsewhere": "always `True`",
     "kafka_configs": "for each topic",
@@ -234,7 +249,7 @@ IN_A_SERVER = {
 def elsewhere(field: str, server: Setting | None) -> str:
     """What a setting is in the environment, and its flag."""
     if server is None:
-        return f"section `{field}`" if field in SECTION_OF.values() else IN_A_SERVER[field]
+        return IN_A_SERVER.get(field, f"section `{field}`")
     return f"`{server.variable}`" + (f", `{server.flag}`" if server.flag else "")
 
 
@@ -319,11 +334,17 @@ def linked(meaning: str, *, shorter: bool) -> str:
 def example() -> str:
     """The commented file."""
     text = TOML_HEAD
-    for section in SECTION_OF.values():
+    for section, settings in SECTIONS.items():
         text += f"\n[{section}]\n"
         last = ""
+        meanings = {
+            field: meaning
+            for kind in settings.__mro__
+            if kind.__name__ in CLASSES
+            for field, meaning in comments(kind.__name__).items()
+        }
         for setting in (setting for setting in SERVER.values() if setting.section == section):
-            meaning = comments(type(getattr(server_config.ServerConfig(), section)).__name__)[setting.field]
+            meaning = meanings[setting.field]
             if meaning != last:
                 text += "\n" + textwrap.indent(textwrap.fill(in_toml(meaning), COLUMNS), "# ") + "\n"
             text += f"#{setting.name} = {toml_value(setting)}\n"

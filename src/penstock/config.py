@@ -239,6 +239,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 16 * 1024 * 1024
     # How long close() waits for calls that are still running.
     close_timeout_ms: int = 10_000
+    # A topic that is missing is created by whoever publishes to it or consumes it; False: it is an error.
+    auto_create_topics: bool = True
     # Where the lake is, a directory or a URI; empty is "lake" beside the topics, or none in memory.
     lake: str = ""
     # The consumers are in other processes, as a server's are: they outlive a broker that is killed, and what
@@ -251,7 +253,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if name not in ("lake", "consumers_elsewhere", "topic", "group"):
+            if name not in ("auto_create_topics", "lake", "consumers_elsewhere", "topic", "group"):
                 whole_number(name, getattr(self, name), 1)
 
 

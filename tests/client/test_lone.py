@@ -22,6 +22,7 @@ from penstock.client.sync import RemoteBroker
 from penstock.client.units import Unit
 from penstock.errors import (
     Closed,
+    InvalidName,
     InvalidValue,
     MessageTooLarge,
     MetadataStale,
@@ -118,7 +119,7 @@ def test_bad_input_is_refused_in_the_same_words(server: VirtualServer) -> None:
             (InvalidValue, lambda: broker.publish("orders", "text")),  # type: ignore[arg-type]
             (PartitionNotFound, lambda: broker.publish("orders", b"x", partition=7)),
             (MessageTooLarge, lambda: broker.publish("orders", b"x" * 2_000_000)),
-            (TopicNotFound, lambda: broker.publish("missing", b"x")),
+            (InvalidName, lambda: broker.publish("a/b", b"x")),
             (TopicNotFound, lambda: broker.publish(["orders"], b"x")),  # type: ignore[arg-type]
         ]
         for error, publish in calls:
@@ -186,7 +187,7 @@ def test_a_new_connection_is_the_end_of_the_old_ones_line(server: VirtualServer)
 REFUSED: list[tuple[dict[str, Any] | None, type[PenstockError]]] = [
     (None, PenstockError),
     ({"topic": 7, "value": b"x"}, TopicNotFound),
-    ({"topic": "unknown", "value": b"x"}, TopicNotFound),
+    ({"topic": "un/known", "value": b"x"}, InvalidName),
     ({"topic": "orders", "value": bytes(2_000_000)}, MessageTooLarge),
     ({"topic": "orders", "value": b"x", "ttl": "-1s"}, InvalidValue),
 ]

@@ -10,7 +10,7 @@ from tests.otel import Spans, facts, parent, place, set_up
 
 import penstock
 import penstock.aio
-from penstock.errors import PenstockError, TopicNotFound
+from penstock.errors import InvalidName, PenstockError
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ async def test_the_same_on_asyncio(server: VirtualServer, spans: Spans, way: str
 
 def test_a_publish_that_is_refused_is_an_error_whichever_way(server: VirtualServer, spans: Spans) -> None:
     with penstock.connect(server.url) as broker:
-        with pytest.raises(TopicNotFound):
-            broker.publish("missing", b"x")
-        with pytest.raises(TopicNotFound):
-            broker.publish_nowait("missing", b"x").result()
+        with pytest.raises(InvalidName):
+            broker.publish("a/b", b"x")
+        with pytest.raises(InvalidName):
+            broker.publish_nowait("a/b", b"x").result()
     with pytest.raises(PenstockError):  # Closed.
-        broker.publish_nowait("missing", b"x")
+        broker.publish_nowait("a/b", b"x")
 
-    assert [span.status.status_code for span in spans.all("publish missing")] == [StatusCode.ERROR] * 3
+    assert [span.status.status_code for span in spans.all("publish a/b")] == [StatusCode.ERROR] * 3

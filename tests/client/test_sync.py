@@ -15,10 +15,10 @@ import penstock
 from penstock.client.lone import LONE_MIN
 from penstock.errors import (
     Closed,
+    InvalidName,
     InvalidValue,
     QueueFull,
     ServerUnreachable,
-    TopicNotFound,
 )
 from penstock.message import Message
 
@@ -55,11 +55,11 @@ def test_what_is_published_without_waiting_keeps_its_order(server: VirtualServer
 
 def test_a_future_has_the_error(server: VirtualServer) -> None:
     with penstock.connect(server.url) as broker:
-        missing = broker.publish_nowait("missing", b"x")
+        missing = broker.publish_nowait("a/b", b"x")
         wrong = broker.publish_nowait("orders", "text")  # type: ignore[arg-type]
         broker.flush()
 
-        assert isinstance(missing.exception(), TopicNotFound)
+        assert isinstance(missing.exception(), InvalidName)
         assert isinstance(wrong.exception(), InvalidValue)
         with pytest.raises(InvalidValue, match="acks"):
             broker.publish_nowait("orders", b"x", acks="some")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import base64
 import http.client
 import inspect
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -22,7 +23,7 @@ from penstock.api.broker import Broker
 from penstock.api.operations import Work, Wrap
 from penstock.broker.at_once import at_once
 from penstock.calls import plain
-from penstock.errors import Closed, PenstockError
+from penstock.errors import Closed, PenstockError, TopicNotFound
 from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
 from penstock.info import (
@@ -173,7 +174,8 @@ class HttpOperations:
         self, topic: str, group: str, consumer_id: Any, max_in_flight: Any, options: Any, wrap: Wrap
     ) -> "HttpConsumer":
         assert max_in_flight is None
-        self._ask("PUT", at("topics", topic, "groups", group), dict(options))
+        with suppress(TopicNotFound):  # A receive creates topic and group.
+            self._ask("PUT", at("topics", topic, "groups", group), dict(options))
         return HttpConsumer(self._asking, topic, group, wrap)
 
     @at_once

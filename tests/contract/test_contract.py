@@ -20,6 +20,7 @@ from penstock.errors import (
     QueueFull,
     RestoreRefused,
     StagedMissing,
+    TopicExists,
     TopicNotFound,
 )
 from penstock.info import DeliveryState
@@ -323,11 +324,12 @@ def test_an_ack_may_publish(broker: TestBroker) -> None:
     consumer = broker.consumer("orders")
     [message] = consumer.receive()
 
-    with pytest.raises(TopicNotFound):
-        consumer.ack(message, publish=[("missing", Message(b"y"))])
-    consumer.ack(message, publish=[("invoices", Message(b"y"))])
+    with pytest.raises(InvalidName):
+        consumer.ack(message, publish=[("../invoices", Message(b"y"))])
+    consumer.ack(message, publish=[("invoices", Message(b"y")), ("mails", Message(b"z"))])
 
     assert [stored.value for stored in broker.read("invoices")] == [b"y"]
+    assert [stored.value for stored in broker.read("mails")] == [b"z"], "it was created by its first message"
     assert broker.depth("orders", "default") == 0
 
 
@@ -435,7 +437,54 @@ def test_topics_come_and_go(broker: TestBroker) -> None:
 
     assert broker.topics() == []
     with pytest.raises(TopicNotFound):
-        broker.publish("orders", b"x")
+        broker.read("orders")
+
+
+def test_whoever_publishes_to_a_missing_topic_creates_it(broker: TestBroker) -> None:
+    assert broker.publish("orders", b"x").id == "orders:0:0"
+    assert [receipt.offset for receipt in broker.publish_batch("mails", [b"a", b"b"])] == [0, 1]
+    broker.schedule("reports", b"r", cron="0 9 * * *")
+
+    assert broker.topics() == ["mails", "orders", "reports"]
+
+
+def test_whoever_consumes_a_missing_topic_creates_it(broker: TestBroker) -> None:
+    consumer = broker.consumer("orders", group="g")
+    broker.publish("orders", b"x")
+
+    assert [message.value for message in consumer.receive(wait="1s")] == [b"x"]
+    assert broker.groups("orders") == ["g"]
+
+
+def test_a_topic_that_was_deleted_is_created_again_by_the_next_publish(broker: TestBroker) -> None:
+    broker.publish("orders", b"old")
+    broker.delete_topic("orders")
+
+    broker.publish("orders", b"new")
+
+    assert [message.value for message in broker.read("orders")] == [b"new"]
+
+
+def test_looking_at_a_missing_topic_does_not_create_it(broker: TestBroker) -> None:
+    with pytest.raises(TopicNotFound):
+        broker.peek("orders")
+    with pytest.raises(TopicNotFound):
+        broker.describe_topic("orders")
+    with pytest.raises(TopicNotFound):
+        broker.create_group("orders", "g")
+
+    assert broker.topics() == []
+
+
+def test_a_topic_may_be_created_twice_if_that_is_said(broker: TestBroker) -> None:
+    broker.create_topic("orders", exist_ok=True, partitions=2)
+    broker.publish("orders", b"x", partition=1)
+
+    broker.create_topic("orders", exist_ok=True, partitions=3)
+
+    assert broker.describe_topic("orders").settings.partitions == 2, "it stays as it is"
+    with pytest.raises(TopicExists):
+        broker.create_topic("orders")
 
 
 def test_internal_topics_are_topics_that_are_not_listed(broker: TestBroker) -> None:

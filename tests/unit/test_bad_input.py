@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.refused import refuse, with_orders
 
-from penstock import Message
+from penstock import BrokerConfig, Message
 from penstock.errors import (
     AlreadySettled,
     Closed,
@@ -27,6 +27,7 @@ from penstock.errors import (
 )
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
+from penstock.wire.records import encode_values
 
 Call = Callable[[Any], object]
 
@@ -86,12 +87,17 @@ def test_a_good_name_is_a_good_name_everywhere(broker: TestBroker, name: str) ->
 # What is not there.
 
 
-TOPIC_CALLS: list[Call] = [
+BATCH = bytes(encode_values([b"x"], 0, 0))
+USES: list[Call] = [  # They create their topic, unless topics are created on purpose only.
     lambda b: b.publish("missing", b"x"),
+    lambda b: b.publish("missing", b"x", delay="1h"),
     lambda b: b.publish_batch("missing", [b"x"]),
-    lambda b: b.append("missing", 0, b""),
+    lambda b: b.append("missing", 0, BATCH),
     lambda b: b.producer().publish("missing", b"x"),
     lambda b: b.consumer("missing"),
+    lambda b: b.schedule("missing", b"x", cron="* * * * *"),
+]
+TOPIC_CALLS: list[Call] = [
     lambda b: b.create_group("missing", "g"),
     lambda b: b.delete_group("missing", "g"),
     lambda b: b.groups("missing"),
@@ -107,7 +113,6 @@ TOPIC_CALLS: list[Call] = [
     lambda b: b.peek("missing"),
     lambda b: b.trace("missing", 0, 0),
     lambda b: b.trace("missing:0:0"),
-    lambda b: b.schedule("missing", b"x", cron="* * * * *"),
     lambda b: b.scheduled("missing"),
     lambda b: b.scheduled_count("missing"),
     lambda b: b.cancel("missing:0:s0"),
@@ -123,9 +128,48 @@ def test_an_unknown_topic_is_named_everywhere(broker: TestBroker, number: int) -
     assert broker.topics() == ["orders"], "asking does not make it"
 
 
+@pytest.mark.parametrize("number", range(len(USES)))
+def test_an_unknown_topic_is_created_by_whoever_uses_it(broker: TestBroker, number: int) -> None:
+    USES[number](broker)
+
+    assert broker.topics() == ["missing", "orders"]
+
+
+@pytest.mark.parametrize("number", range(len(USES)))
+def test_an_unknown_topic_is_refused_where_topics_are_created_on_purpose_only(number: int) -> None:
+    with TestBroker.open(config=BrokerConfig(auto_create_topics=False)) as broker:
+        refuse(TopicNotFound, lambda: USES[number](broker), "'missing'", "create_topic")
+        assert broker.topics() == []
+
+        broker.create_topic("missing")
+        USES[number](broker)
+
+
+def test_an_output_to_an_unknown_topic_is_refused_where_topics_are_created_on_purpose_only() -> None:
+    with TestBroker.open(config=BrokerConfig(auto_create_topics=False)) as broker:
+        broker.create_topic("orders")
+        broker.publish("orders", b"x")
+        consumer = broker.consumer("orders")
+        [message] = consumer.receive()
+
+        refuse(TopicNotFound, lambda: consumer.ack(message, publish=[("missing", Message(b"y"))]))
+        message.ack()
+
+
+def test_a_partition_that_an_unknown_topic_would_not_have_does_not_create_it(broker: TestBroker) -> None:
+    refuse(PartitionNotFound, lambda: broker.publish("missing", b"x", partition=9))
+    refuse(PartitionNotFound, lambda: broker.append("missing", 9, BATCH))
+
+    assert broker.topics() == ["orders"]
+
+
+def test_an_internal_topic_is_not_created_by_its_use(broker: TestBroker) -> None:
+    refuse(TopicNotFound, lambda: broker.publish("__pipelines", b"x"))
+
+
 @pytest.mark.parametrize("name", ["../orders", "", None, 7, ["orders"]])
 def test_a_name_no_topic_can_have_is_an_unknown_topic(broker: TestBroker, name: Any) -> None:
-    refuse(TopicNotFound, lambda: broker.publish(name, b"x"))
+    refuse(InvalidName if isinstance(name, str) else TopicNotFound, lambda: broker.publish(name, b"x"))
     refuse(TopicNotFound, lambda: broker.read(name))
 
 
@@ -470,7 +514,7 @@ def test_an_ack_of_what_is_no_message_is_refused(broker: TestBroker, thing: Any)
 @pytest.mark.parametrize(
     ("outputs", "error"),
     [
-        ([("missing", Message(b"x"))], TopicNotFound),
+        ([("../missing", Message(b"x"))], InvalidName),
         ([("orders", Message(None))], EmptyMessage),
         ([("orders", Message(b"x" * 2000))], MessageTooLarge),
         ([("orders", Message(b"x", partition=9))], PartitionNotFound),

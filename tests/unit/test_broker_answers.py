@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock import Message
-from penstock.errors import AlreadySettled, LeaseLost, TopicNotFound
+from penstock.errors import AlreadySettled, InvalidName, LeaseLost
 from penstock.message import Delivered
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk
@@ -122,8 +122,8 @@ def test_an_output_that_cannot_be_published_leaves_the_input_unanswered(penstock
     consumer = penstock.consumer("orders")
     [message] = consumer.receive()
 
-    with pytest.raises(TopicNotFound):
-        consumer.ack(message, publish=[("nowhere", Message(b"a"))])
+    with pytest.raises(InvalidName):
+        consumer.ack(message, publish=[("no/where", Message(b"a"))])
     assert penstock.depth("orders", "default") == 1
     message.ack()
 

@@ -156,7 +156,7 @@ def test_a_deleted_topic_is_gone_with_its_messages_groups_and_schedule() -> None
         broker.delete_topic("orders")
         assert broker.topics() == []
         with pytest.raises(TopicNotFound):
-            broker.publish("orders", b"x")
+            broker.read("orders")
         broker.advance("2h")
         broker.create_topic("orders")
         assert (broker.read("orders"), broker.groups("orders")) == ([], [])

@@ -215,3 +215,14 @@ def test_keys_are_found_in_the_text_of_a_file() -> None:
         "group.backoff": 7,
         "group.kind": 10,
     }
+
+
+def test_the_name_that_a_setting_had_before_is_read_as_the_new_one() -> None:
+    by_file = load(text="[kafka]\nauto_create_topics = false\n", file="old.toml")
+    by_variable = load(environ={"PENSTOCK_KAFKA__AUTO_CREATE_TOPICS": "off"})
+    both = load(text="[kafka]\nauto_create_topics = false\n", environ={"PENSTOCK_TOPIC__AUTO_CREATE": "on"})
+
+    assert [found.config.topic.auto_create for found in (by_file, by_variable, both)] == [False, False, True]
+    assert by_file.origins["topic.auto_create"] == "old.toml, line 2"
+    with pytest.raises(InvalidConfiguration, match="auto_create_topics cannot be 'maybe'"):
+        load(environ={"PENSTOCK_KAFKA__AUTO_CREATE_TOPICS": "maybe"})

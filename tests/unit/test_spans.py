@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel import Spans, facts, links, parent, place, set_up
 
 from penstock.broker.operations import LocalOperations
-from penstock.errors import TopicNotFound
+from penstock.errors import InvalidName
 from penstock.message import Message
 from penstock.testing import AsyncTestBroker, TestBroker
 
@@ -149,11 +149,11 @@ def test_a_block_inside_another_one_is_the_same_work(spans: Spans, broker: TestB
 
 
 def test_a_publish_that_is_refused_is_an_error(spans: Spans, broker: TestBroker) -> None:
-    with pytest.raises(TopicNotFound):
-        broker.publish("missing", b"x")
+    with pytest.raises(InvalidName):
+        broker.publish("no/topic", b"x")
 
-    assert spans.one("publish missing").status.status_code is StatusCode.ERROR
-    assert facts(spans.one("publish missing"))["error.type"] == "TopicNotFound"
+    assert spans.one("publish no/topic").status.status_code is StatusCode.ERROR
+    assert facts(spans.one("publish no/topic"))["error.type"] == "InvalidName"
 
 
 def test_the_trace_goes_through_dead_letters_and_back(spans: Spans, broker: TestBroker) -> None:

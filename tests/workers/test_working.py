@@ -467,12 +467,17 @@ async def test_a_broker_that_cannot_serve_now_is_asked_again(caplog: pytest.LogC
                 files.fail_next(Fault.FULL, lasting=True)
                 done.append(message.value)
 
-            files.fail_next(Fault.FULL, lasting=True)
-            async with app.running(broker):
+            async def have_room_later() -> None:
                 await time.passes("5s")
                 assert await broker.topics() == []
                 files.heal()
                 await time.passes("10s")
+
+            files.fail_next(Fault.FULL, lasting=True)
+            later = asyncio.create_task(have_room_later())
+            async with app.running(broker):
+                assert await broker.groups("orders") == ["default"], "the block begins when they exist"
+                await later
                 await broker.publish("orders", b"x")
                 await time.passes("10s")
                 assert (await broker.describe_group("orders", "default")).acked == 0

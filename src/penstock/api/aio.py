@@ -24,6 +24,7 @@ from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.errors import TopicExists
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -64,9 +65,18 @@ class AsyncBroker:
 
     # Topics.
 
-    async def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
-        """Make a topic; see ``TopicOptions`` for what can be set."""
-        await self._driver.run(self._operations.create_topic(name, options))
+    async def create_topic(
+        self, name: str, *, exist_ok: bool = False, **options: Unpack[TopicOptions]
+    ) -> None:
+        """Make a topic; see ``TopicOptions`` for what can be set.
+
+        With ``exist_ok`` a topic of that name may exist already, and stays as it is.
+        """
+        try:
+            await self._driver.run(self._operations.create_topic(name, options))
+        except TopicExists:
+            if not exist_ok:
+                raise
 
     async def alter_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
         """Change settings of a topic; partitions may only become more."""
@@ -381,7 +391,7 @@ class AsyncBroker:
 
     async def _ensure_topic(self, name: str, options: TopicOptions) -> None:
         if name not in await self.topics():
-            await self.create_topic(name, **options)
+            await self.create_topic(name, exist_ok=True, **options)  # Somebody may be quicker.
 
 
 class AsyncQueue:

@@ -23,6 +23,7 @@ from penstock.api.handles import Consumer, Producer
 from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
 from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.errors import TopicExists
 from penstock.info import (
     BrokerInfo,
     Cancelled,
@@ -68,9 +69,16 @@ class Broker:
 
     # Topics.
 
-    def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
-        """Make a topic; see ``TopicOptions`` for what can be set."""
-        self._driver.run(self._operations.create_topic(name, options))
+    def create_topic(self, name: str, *, exist_ok: bool = False, **options: Unpack[TopicOptions]) -> None:
+        """Make a topic; see ``TopicOptions`` for what can be set.
+
+        With ``exist_ok`` a topic of that name may exist already, and stays as it is.
+        """
+        try:
+            self._driver.run(self._operations.create_topic(name, options))
+        except TopicExists:
+            if not exist_ok:
+                raise
 
     def alter_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
         """Change settings of a topic; partitions may only become more."""
@@ -379,7 +387,7 @@ class Broker:
 
     def _ensure_topic(self, name: str, options: TopicOptions) -> None:
         if name not in self.topics():
-            self.create_topic(name, **options)
+            self.create_topic(name, exist_ok=True, **options)  # Somebody may be quicker.
 
 
 class Queue:

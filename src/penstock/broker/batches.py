@@ -54,8 +54,7 @@ class BatchConsumer(BrokerConsumer):
 
     def ack_and_publish(self, runs: list[Run], outputs: list[tuple[str, Message]]) -> Steps[None]:
         """Settle these and publish ``outputs``, or neither."""
-        self.permit(outputs)
-        return self._core.queues.ack_runs(self._state, runs, outputs)
+        return self.publishing(outputs, self._core.queues.ack_runs(self._state, runs, outputs))
 
     def nack(self, runs: list[Run], delay_ms: int | None, failure: Failure) -> Steps[None]:
         """Deliver these again after the delay, or after the group's backoff."""

@@ -19,6 +19,7 @@ class BrokerConsumer:
         self.kind = state.group.settings.kind
         # Asked before an ack publishes something; a front end whose client may not do everything has its own.
         self.permit: Callable[[list[tuple[str, Message]]], None] = _anything
+        self.create_missing: Callable[[list[tuple[str, Message]]], Steps[None]] = core.missing.create_all
         stream = self.kind == "stream"
         self._receive = core.streams.receive if stream else core.queues.receive
         if stream:
@@ -47,6 +48,15 @@ class BrokerConsumer:
     def receive(self, max_messages: Any, wait_ms: int) -> Steps[list[Any]]:
         """Up to ``max_messages``, as soon as there is one; none after ``wait_ms``."""
         return self._receive(self._state, max_messages, wait_ms)
+
+    def publishing(self, outputs: list[tuple[str, Message]], ack: Steps[None]) -> Steps[None]:
+        """An ack that publishes: it must be allowed, and its topics must exist."""
+        self.permit(outputs)
+        return self._ack_and_publish(outputs, ack)
+
+    def _ack_and_publish(self, outputs: list[tuple[str, Message]], ack: Steps[None]) -> Steps[None]:
+        yield from self.create_missing(outputs)
+        yield from ack
 
     @at_once
     def close(self) -> None:

@@ -47,6 +47,7 @@ from penstock.broker.groups import Groups
 from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.measuring import Measuring
+from penstock.broker.missing import MissingTopics
 from penstock.broker.overviews import Overviews
 from penstock.broker.partitions import Partitions
 from penstock.broker.progress import Progress
@@ -93,12 +94,13 @@ class Core:
         self.catalogue = Catalogue(self.state)
         self.access = Access(self.state)
         self.audit = Audit(self.state)
-        self.groups = Groups(self.state)
-        self.publishing = Publishing(self.state)
+        self.missing = MissingTopics(self.state, self.create_topic)
+        self.groups = Groups(self.state, self.missing)
+        self.publishing = Publishing(self.state, self.missing)
         self.dead_letters = DeadLetters(self.state, self.catalogue, self.publishing, self.groups)
         self.queues = Queues(self.state, self.dead_letters)
         self.streams = Streams(self.state)
-        self.schedules = Schedules(self.state, self.publishing)
+        self.schedules = Schedules(self.state, self.missing, self.publishing)
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
         self.deliveries = Deliveries(self.state)

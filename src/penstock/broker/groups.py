@@ -7,6 +7,7 @@ before anyone hears that it exists.
 
 import msgspec
 
+from penstock.broker.missing import MissingTopics
 from penstock.broker.readers import reads
 from penstock.broker.recovery import open_journal, rebuild_gate
 from penstock.broker.replay import change_settings, moved, new_engine
@@ -22,8 +23,9 @@ from penstock.types import Instant, check_name, whole_number
 class Groups:
     """Administration of groups."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, missing: MissingTopics) -> None:
         self._state = state
+        self._missing = missing
 
     def ensure(
         self, topic: Topic, name: str, options: GroupOptions, *, internal: bool = False
@@ -90,7 +92,9 @@ class Groups:
         options: GroupOptions,
     ) -> Steps[Consumer]:
         """A new consumer of a group, which is made if it does not exist."""
-        topic = self._state.topic(name)
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name)
         if identity is not None:
             check_name("consumer", identity)
         limit = self._state.config.in_flight_max

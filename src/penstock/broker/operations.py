@@ -60,9 +60,8 @@ class LocalConsumer(BrokerConsumer):
         """Settle, or commit up to and including these."""
         if self.kind == "stream" and not outputs:
             return self._core.streams.commit(self._state, messages)
-        if outputs:
-            self.permit(outputs)
-        return self._core.queues.ack(self._state, messages, outputs)
+        ack = self._core.queues.ack(self._state, messages, outputs)
+        return self.publishing(outputs, ack) if outputs else ack
 
     def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Steps[None]:
         """Deliver again later."""
@@ -102,6 +101,14 @@ class LocalOperations(ProtocolOperations):
     def create_topic(self, name: str, options: TopicOptions) -> None:
         """Make a topic."""
         self._core.create_topic(name, options)
+
+    def is_creatable(self, name: str) -> bool:
+        """Whether using this topic would create it; no operation, but for the doors of a server."""
+        return self._core.missing.is_creatable(name)
+
+    def auto_create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
+        """Make a topic that somebody uses and that is missing, unless topics are made on purpose only."""
+        yield from self._core.missing.create(name, options=options)
 
     @at_once
     def alter_topic(self, name: str, options: TopicOptions) -> None:
@@ -145,10 +152,9 @@ class LocalOperations(ProtocolOperations):
 
     # Record batches, for front ends.
 
-    @at_once
-    def metadata(self, topic: str) -> tuple[int, TopicSettings]:
-        """The version of a topic's settings, and the settings."""
-        found = self._core.state.topic(topic)
+    def metadata(self, topic: str) -> Steps[tuple[int, TopicSettings]]:
+        """The version of a topic's settings, and the settings: the first step of a publish."""
+        found = self._core.state.find(topic) or (yield from self._core.missing.create(topic))
         return found.version, found.settings
 
     @at_once

@@ -33,7 +33,9 @@ class ProducerSteps:
             why = "a producer numbers its messages itself; use the broker's publish for delay and dedup_id"
             raise InvalidValue(name="message", value=message, why=why)
         state = self._core.state
-        topic = state.topic(name)
+        topic = state.find(name)
+        if topic is None:
+            topic = yield from self._core.missing.create(name, message.partition)
         wall_ms = state.clock.wall_ms()
         item = self._core.publishing.prepare(topic, message, wall_ms)
         target = (name, item.partition.number)

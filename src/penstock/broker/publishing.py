@@ -26,6 +26,7 @@ from penstock.broker.depth import topic_depth
 from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.due import due_ms as due_ms
 from penstock.broker.lines import Standing
+from penstock.broker.missing import MissingTopics
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
@@ -111,12 +112,15 @@ class Appended(Receipt):
 class Publishing:
     """The way in."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, missing: MissingTopics) -> None:
         self._state = state
+        self._missing = missing
 
     def publish(self, name: Any, message: Message) -> Steps[Receipt]:
         """Take one message; the receipt comes when it is as durable as the topic promises."""
-        topic = self._state.topic(name)
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name, message.partition)
         if topic.settings.depth_max is not None:
             yield from self.wait_for_room(topic, 1)
         now_ms = self._state.clock.wall_ms()
@@ -135,7 +139,9 @@ class Publishing:
 
     def publish_batch(self, name: Any, messages: Iterable[Any]) -> Steps[list[Receipt]]:
         """Take many messages; one receipt each, in their order."""
-        topic = self._state.topic(name)
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name)
         batch = list(messages)
         if topic.settings.depth_max is not None:
             yield from self.wait_for_room(topic, len(batch))
@@ -160,7 +166,9 @@ class Publishing:
 
     def append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
         """Take a record batch as it is; a producer's repeat is answered with the first one's place."""
-        topic = self._state.topic(name)
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name, number)
         partition = topic.partition(number)
         header = checked(topic, data)
         if topic.settings.depth_max is not None and not _is_repeat(partition, header):
@@ -177,7 +185,9 @@ class Publishing:
         One answer each; a batch that is refused does not keep the others out.
         With ``wait`` they come when what was written is as durable as the topic promises.
         """
-        topic = self._state.topic(name)
+        topic = self._state.find(name)
+        if topic is None:  # Deleted since the client asked for its settings.
+            topic = yield from self._missing.create(name)
         if topic.version != version:
             raise MetadataStale(topic=topic.name, version=version)
         return (yield from self._append_all(topic, batches, wait, False))

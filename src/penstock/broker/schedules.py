@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.broker.digest import DEDUP_ID
 from penstock.broker.due import due_ms
+from penstock.broker.missing import MissingTopics
 from penstock.broker.publishing import (
     Publishing,
     check_schedule_room,
@@ -38,8 +39,9 @@ NUMBER_LENGTH_MAX: Final = 18  # Digits: what fits the 64 bits of an offset.
 class Schedules:
     """The schedules of all topics."""
 
-    def __init__(self, state: State, publishing: Publishing) -> None:
+    def __init__(self, state: State, missing: MissingTopics, publishing: Publishing) -> None:
         self._state = state
+        self._missing = missing
         self._publishing = publishing
 
     def fire(self, partition: Partition) -> Steps[None]:
@@ -95,7 +97,9 @@ class Schedules:
 
         A dedup id is the schedule's: one that was seen within the window is answered with what was made then.
         """
-        topic = self._state.topic(name)
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name, message.partition)
         wall_ms = self._state.clock.wall_ms()
         if any(given is not None for given in (message.delay, message.deliver_at, message.ttl)):
             why = "a recurring message has no delay, deliver_at or ttl; the cron expression says when"

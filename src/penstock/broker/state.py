@@ -352,6 +352,15 @@ class State:
         if self.topic(topic.name) is not topic:
             raise TopicNotFound(topic=topic.name)
 
+    def find(self, name: Any) -> Topic | None:
+        """The topic of that name, if there is one; the broker must be open."""
+        if self.closed:
+            raise Closed(what="broker")
+        try:
+            return self.topics.get(name)
+        except TypeError:  # Not even a name.
+            return None
+
     def topic(self, name: Any) -> Topic:
         """The topic of that name, or the error for the caller."""
         if self.closed:

@@ -137,7 +137,7 @@ def _opened(file: IO[bytes] | None) -> Any:
 
 
 class Publisher:
-    """Publishes to one topic, which is made at the first refusal."""
+    """Publishes to one topic, which the first publish may create."""
 
     def __init__(self, broker: "Broker", topic: str, *, create: bool) -> None:
         self._broker = broker
@@ -147,18 +147,23 @@ class Publisher:
 
     def publish(self, messages: list[Message | bytes]) -> list[Receipt]:
         """Publish some messages."""
+        is_new = not self.published and self._is_missing()
+        receipts = self._broker.publish_batch(self._topic, messages)
+        if is_new:
+            partitions = self._broker.describe_topic(self._topic).settings.partitions
+            screen.note(f"made topic {self._topic}, {counted(partitions, 'partition')}")
+        self.published += len(receipts)
+        return receipts
+
+    def _is_missing(self) -> bool:
+        """Whether the first publish will create the topic, which a misspelt name is noticed by."""
         try:
-            receipts = self._broker.publish_batch(self._topic, messages)
+            self._broker.describe_topic(self._topic)
         except TopicNotFound:
             if not self._create:
                 raise
-            self._broker.create_topic(self._topic)
-            partitions = self._broker.describe_topic(self._topic).settings.partitions
-            screen.note(f"made topic {self._topic}, {counted(partitions, 'partition')}")
-            receipts = self._broker.publish_batch(self._topic, messages)
-        self._create = False
-        self.published += len(receipts)
-        return receipts
+            return True
+        return False
 
 
 Show = Callable[[list[Receipt]], None]

@@ -184,8 +184,6 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     # HOST:PORT at which clients reach this server; "auto" is the address that a client has connected to.
     advertised: str = AUTO
-    # A topic that a client asks for is made if it is not there, where the client does not forbid it.
-    auto_create_topics: bool = True
     # Accept a replication factor, and min.insync.replicas, above 1; there is one replica all the same.
     accept_replication: bool = False
     # How long the first round of a consumer group waits for more members (group.initial.rebalance.delay.ms).
@@ -215,6 +213,19 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
+class TopicDefaults(TopicSettings, frozen=True, kw_only=True):
+    """What new topics are like, and who makes them."""
+
+    # A topic that does not exist is created by whoever publishes to it or consumes it, over every protocol;
+    # false: that is an error, TOPIC_NOT_FOUND.
+    auto_create: bool = True
+
+    @property
+    def settings(self) -> TopicSettings:
+        """What new topics are like."""
+        return TopicSettings(**{name: getattr(self, name) for name in TopicSettings.__struct_fields__})
+
+
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """All of it: one field for each section."""
 
@@ -229,5 +240,5 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerConfig = BrokerConfig()
     # What new topics and groups are like, unless whoever makes them says otherwise.  Six partitions: more
     # than one consumer at a time, of either kind, without a thought.
-    topic: TopicSettings = TopicSettings(partitions=6)
+    topic: TopicDefaults = TopicDefaults(partitions=6)
     group: GroupSettings = GroupSettings()

@@ -27,6 +27,8 @@ from penstock.frontends.config import MEMORY, OFF, ServerConfig, address, is_loo
 from penstock.frontends.settings import PREFIX, Setting, all_settings
 
 SETTINGS: Final[dict[str, Setting]] = {setting.key: setting for setting in all_settings()}
+# Names that settings had before; they are read as the new ones.
+ALIASES: Final = {"kafka.auto_create_topics": "topic.auto_create"}
 SECTIONS: Final = ServerConfig.__struct_fields__
 DEFAULT: Final = "default"
 # The first must not be larger than the second, because of the third.
@@ -89,9 +91,10 @@ def load(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for entry in entries:
+        key = ALIASES.get(entry.key, entry.key)
         try:
-            values[entry.key] = _setting(entry.key).read(entry.value)
-            origins[entry.key] = entry.origin
+            values[key] = _setting(key).read(entry.value)
+            origins[key] = entry.origin
         except PenstockError as error:
             problems.append(f"{entry.origin}: {_words(entry, error)}")
     config = _build(values, problems)
@@ -174,7 +177,7 @@ def _near(section: str, name: str, names: list[str]) -> list[str]:
 
 def _words(entry: Entry, error: PenstockError) -> str:
     """What is wrong, in the words of who wrote it."""
-    if entry.key not in SETTINGS:
+    if ALIASES.get(entry.key, entry.key) not in SETTINGS:
         return f"there is no setting {entry.key}; {error.facts['why']}"
     if isinstance(error, InvalidValue):
         return f"{entry.key} cannot be {entry.value!r}: {error.facts['why']}"

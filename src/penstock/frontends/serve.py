@@ -103,7 +103,12 @@ class Server:
             data = None if config.server.data == MEMORY else config.server.data
             lake = "" if config.lake.path == AUTO else config.lake.path
             settings = msgspec.structs.replace(
-                config.broker, lake=lake, consumers_elsewhere=True, topic=config.topic, group=config.group
+                config.broker,
+                lake=lake,
+                consumers_elsewhere=True,
+                topic=config.topic.settings,
+                group=config.group,
+                auto_create_topics=config.topic.auto_create,
             )
             server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets, tls)
             try:
@@ -121,7 +126,7 @@ class Server:
         broker, limits, connections, doors = self.broker, self.config.limits, self.connections, self.doors
         makers: dict[str, Callable[[], Listener]] = {
             "native": lambda: NativeListener(broker, limits, connections, doors),
-            "text": lambda: TextListener(broker, limits, connections, self.config.topic, doors),
+            "text": lambda: TextListener(broker, limits, connections, doors),
             "status": lambda: StatusListener(
                 broker, limits, connections, doors, self.config.http, listening(self.config, "status")
             ),

@@ -37,8 +37,8 @@ FLAGS: Final = {
 }
 # Of the broker, these are not for the file: they have sections or settings of their own here.
 ELSEWHERE: Final = frozenset({
-    "broker.lake", "broker.consumers_elsewhere", "broker.topic", "broker.group", "broker.close_timeout_ms",
-    "topic.kafka_configs",
+    "broker.auto_create_topics", "broker.lake", "broker.consumers_elsewhere", "broker.topic", "broker.group",
+    "broker.close_timeout_ms", "topic.kafka_configs",
 })  # fmt: skip
 BOOLEANS: Final = {
     "true": True, "yes": True, "on": True, "1": True,

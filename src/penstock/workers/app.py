@@ -201,7 +201,8 @@ class App:
     async def running(self, broker: "AsyncBroker | None" = None) -> "AsyncIterator[AsyncBroker]":
         """Run all functions while the block runs; leaving it stops them gracefully, an error at once.
 
-        Without a broker the app connects to its server, and tries until it can.
+        The block begins when the topics and groups of all functions exist.  Without a broker the app
+        connects to its server, and tries until it can.
         """
         async with AsyncExitStack() as stack:
             given = broker
@@ -213,6 +214,8 @@ class App:
                 async with asyncio.TaskGroup() as tasks:
                     for crew in crews:
                         tasks.create_task(crew.run())
+                    for crew in crews:  # One that fails ends the group, and this wait with it.
+                        await crew.opened()
                     yield broker
                     for crew in crews:
                         crew.stop()

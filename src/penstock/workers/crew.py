@@ -77,6 +77,7 @@ class Crew:
         self._keeps_leases = keeps_leases
         self._hands = hands or ThreadHands(function.name, function.concurrency)
         self._stopping = asyncio.Event()
+        self._opened = asyncio.Event()  # Its topic and its group exist, and it takes messages.
         self._changed = asyncio.Event()  # There may be room for more.
         self._tasks: asyncio.TaskGroup
         self._ready: deque[Call] = deque()
@@ -88,6 +89,10 @@ class Crew:
     def stop(self) -> None:
         """Take no more messages; ``run`` returns when the running calls are finished or out of time."""
         self._stopping.set()
+
+    async def opened(self) -> None:
+        """Wait until its topic and its group exist."""
+        await self._opened.wait()
 
     async def run(self) -> None:
         """Work until told to stop; cancelled, or with an error, it gives everything back at once."""
@@ -143,6 +148,7 @@ class Crew:
 
     async def _take(self) -> None:
         consumer = await self._source.open()
+        self._opened.set()
         pauses = Pauses()
         while not self._stopping.is_set():
             taken = self._taken

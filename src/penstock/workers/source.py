@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from penstock.errors import PenstockError, TopicExists, TopicNotFound
+from penstock.errors import PenstockError, TopicNotFound
 from penstock.info import GroupInfo
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.schedules import register
@@ -92,23 +92,18 @@ class Source:
         function = self._function
         if function.recurring is not None:
             await register(self._broker, function, function.recurring)
-        try:
-            return await self._consumer_of_group()
-        except TopicNotFound:
-            await self._create_topic()
-            return await self._consumer_of_group()
-
-    async def _consumer_of_group(self) -> "AsyncConsumer":
-        function = self._function
-        return await self._broker.consumer(
+        missing = await self._is_missing()
+        consumer = await self._broker.consumer(
             function.topic, group=function.group, consumer_id=self._consumer_id, **function.options
         )
+        if missing:  # A misspelt name is seen in the log.
+            logger.warning("%s: there was no topic %r, so it was created", function.name, function.topic)
+        return consumer
 
-    async def _create_topic(self) -> None:
-        """A worker may be there before its producer; a misspelt name is seen in the log."""
-        topic = self._function.topic
+    async def _is_missing(self) -> bool:
+        """A worker may be there before its producer: then its consumer creates the topic."""
         try:
-            await self._broker.create_topic(topic)
-        except TopicExists:
-            return
-        logger.warning("%s: there was no topic %r, so it was created", self._function.name, topic)
+            await self._broker.describe_topic(self._function.topic)
+        except TopicNotFound:
+            return True
+        return False

@@ -170,8 +170,8 @@ async def test_a_full_topic_refuses_all_that_came_together(http: Place) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "headers", "code"),
     [
-        ("/v1/topics/nothing/publish/batch", {"messages": []}, {}, "TOPIC_NOT_FOUND"),
-        ("/v1/topics/nothing/publish/batch", b"{}", LINES, "TOPIC_NOT_FOUND"),
+        ("/v1/topics/__new/publish/batch", {"messages": []}, {}, "NAME_INVALID"),
+        ("/v1/topics/__new/publish/batch", b"{}", LINES, "NAME_INVALID"),
         (BATCH, {}, {}, "REQUEST_INVALID"),
         (BATCH, b"", {}, "REQUEST_INVALID"),
         (BATCH, b'{"messages": [', {}, "REQUEST_INVALID"),

@@ -287,10 +287,11 @@ async def test_what_makes_no_sense_is_told_why(
     assert (await answer_for(http, verb, body)).code == code
 
 
-async def test_a_topic_that_is_not_there_has_nothing_to_receive(http: Place) -> None:
-    answer = await http.ask("POST", "/v1/topics/nothing/groups/billing/receive", {})
+async def test_a_topic_that_is_not_there_is_created_by_a_receive(http: Place) -> None:
+    answer = await http.ask("POST", "/v1/topics/new/groups/billing/receive", {})
 
-    assert answer.code == "TOPIC_NOT_FOUND"
+    assert answer.json == {"messages": []}
+    assert await http.broker.groups("new") == ["billing"]
 
 
 async def test_a_group_that_was_deleted_and_made_again_is_received_from(http: Place) -> None:

@@ -21,6 +21,7 @@ import pytest
 from tests.frontends.http.browser import place
 
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config import BrokerConfig
 from penstock.frontends.http.openapi import document
 from penstock.frontends.http.routes import ROUTES
 
@@ -72,7 +73,9 @@ def url() -> Iterator[str]:
     loop, end = asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:
-        async with place() as http:
+        # Names that are not there are answered with 404: what is wrong beside them is then no finding.
+        broker = await EmbeddedAsyncBroker.open(config=BrokerConfig(auto_create_topics=False))
+        async with place(broker=broker) as http:
             await furnish(http.broker)
             ports.append(http.port)
             ready.set()

@@ -168,7 +168,7 @@ async def test_a_stream_that_makes_no_sense_is_told_why(http: Place, query: str)
     assert not http.listener.shared.consumers._by_number
 
 
-async def test_a_stream_of_a_topic_that_is_not_there_is_not_begun(http: Place) -> None:
-    answer = await http.ask("GET", "/v1/topics/nothing/groups/billing/stream")
+async def test_a_stream_of_a_topic_that_cannot_be_is_not_begun(http: Place) -> None:
+    answer = await http.ask("GET", "/v1/topics/__new/groups/billing/stream")
 
-    assert answer.code == "TOPIC_NOT_FOUND"
+    assert answer.code == "NAME_INVALID"

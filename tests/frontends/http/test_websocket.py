@@ -375,7 +375,7 @@ async def test_a_socket_counts_as_a_connection_of_its_key() -> None:
         (f"{GROUP}/ws?max_in_flight=0", 400, "REQUEST_INVALID"),
         (f"{GROUP}/ws?credit=-1", 400, "REQUEST_INVALID"),
         (f"{GROUP}/ws?visibility=soon", 400, "VALUE_INVALID"),
-        ("/v1/topics/nothing/groups/billing/ws", 404, "TOPIC_NOT_FOUND"),
+        ("/v1/topics/__new/groups/billing/ws", 400, "NAME_INVALID"),
         ("/v1/topics", 404, "ROUTE_NOT_FOUND"),
         ("/ws", 404, "ROUTE_NOT_FOUND"),
     ],

@@ -10,6 +10,7 @@ from penstock.calls import wire_message
 from penstock.config import TopicSettings
 from penstock.errors import (
     InvalidBatch,
+    InvalidName,
     InvalidValue,
     MetadataStale,
     OperationUnknown,
@@ -18,7 +19,6 @@ from penstock.errors import (
     PenstockError,
     ProtocolViolation,
     TopicExists,
-    TopicNotFound,
     VersionUnsupported,
 )
 from penstock.message import Message
@@ -192,12 +192,12 @@ async def test_metadata_is_what_the_topic_is() -> None:
 
 
 @both_loops
-async def test_metadata_of_a_topic_that_is_not_there_is_refused() -> None:
+async def test_metadata_of_a_name_that_no_topic_can_have_is_refused() -> None:
     async with serving() as place:
         peer = await place.client()
 
-        with pytest.raises(TopicNotFound):
-            await peer.metadata("nobody")
+        with pytest.raises(InvalidName):
+            await peer.metadata("no/body")
 
 
 @both_loops

@@ -9,7 +9,6 @@ from tests.frontends.native.peer import Peer
 
 from penstock.access import Grant, Quota
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.config import TopicSettings
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
@@ -66,9 +65,7 @@ class Secured:
 
 MAKERS: dict[str, Callable[..., Listener]] = {
     "native": lambda broker, doors: NativeListener(broker, LimitSettings(), Connections(100), doors),
-    "text": lambda broker, doors: TextListener(
-        broker, LimitSettings(), Connections(100), TopicSettings(), doors
-    ),
+    "text": lambda broker, doors: TextListener(broker, LimitSettings(), Connections(100), doors),
     "status": lambda broker, doors: StatusListener(broker, LimitSettings(), Connections(100), doors),
 }
 

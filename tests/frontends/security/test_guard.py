@@ -21,7 +21,7 @@ from penstock.testing import TestBroker
 from penstock.wire.records import encode_values
 
 ROLES = ("admin", "producer", "consumer", "reader")
-NO_OPERATIONS = {"access", "audit", "connections", "tasks"}  # Values, for the doors of a server.
+NO_OPERATIONS = {"access", "audit", "connections", "is_creatable", "tasks"}  # For the doors of a server.
 
 
 @pytest.fixture

@@ -10,9 +10,16 @@ import msgspec
 import pytest
 
 import penstock
-from penstock.config import GroupSettings, TopicSettings
+from penstock.config import GroupSettings
 from penstock.errors import AddressUnusable, DirectoryInUse
-from penstock.frontends.config import LimitSettings, ListenSettings, ServerConfig, ServerSettings, shown
+from penstock.frontends.config import (
+    LimitSettings,
+    ListenSettings,
+    ServerConfig,
+    ServerSettings,
+    TopicDefaults,
+    shown,
+)
 from penstock.frontends.serve import Server, bound, loop_factory, raise_file_limit
 
 FREE = ListenSettings(native="0", text="0", status="0", http="off", kafka="0")
@@ -92,7 +99,7 @@ def test_a_host_that_does_not_exist_is_told_so() -> None:
 
 
 async def test_topics_and_groups_are_made_as_the_server_was_told() -> None:
-    topic = TopicSettings(partitions=3, message_bytes_max=10)
+    topic = TopicDefaults(partitions=3, message_bytes_max=10)
     group = GroupSettings(max_attempts=2)
 
     async with await Server.open(config(topic=topic, group=group)) as server:
@@ -100,7 +107,7 @@ async def test_topics_and_groups_are_made_as_the_server_was_told() -> None:
         too_large = await ask(server.addresses["text"], "PUB orders 0123456789x")
 
         made = (await server.broker.describe_topic("orders")).settings
-        assert made == msgspec.structs.replace(topic, durability="memory")
+        assert made == msgspec.structs.replace(topic.settings, durability="memory")
         assert server.broker._core.state.topics["orders"].groups["default"].settings == group
         assert too_large.endswith("[MESSAGE_TOO_LARGE]")
 

@@ -88,10 +88,10 @@ def opened() -> Opens:
     @asynccontextmanager
     async def open_door(config: BrokerConfig | None = None, **limits: int) -> AsyncIterator[Door]:
         settings = msgspec.structs.replace(LimitSettings(), **limits)
-        config = config or BrokerConfig(topic=SETTINGS.topic)
+        config = config or BrokerConfig(topic=SETTINGS.topic.settings)
         connections = Connections(settings.connections_max)
         async with await AsyncTestBroker.open(config=config) as broker:
-            listener = TextListener(broker, settings, connections, config.topic)
+            listener = TextListener(broker, settings, connections)
             door = Door(broker, listener, connections)
             server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
             door.port = server.sockets[0].getsockname()[1]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.config import TopicSettings
 from penstock.frontends import lines
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections
@@ -215,7 +214,7 @@ async def test_publishes_that_arrive_together_wait_for_the_disk_together(
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders", partitions=1)
         monkeypatch.setattr(SystemFile, "sync", counted)
-        listener = TextListener(broker, LimitSettings(), connections, TopicSettings())
+        listener = TextListener(broker, LimitSettings(), connections)
         server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
 

@@ -5,6 +5,7 @@ from typing import cast
 import msgspec
 
 from penstock import config
+from penstock.errors import TopicExists
 from penstock.frontends.http.call import Call
 from penstock.frontends.http.options import given, options_struct
 from penstock.info import PartitionInfo, TopicInfo
@@ -18,6 +19,7 @@ class NewTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A topic to make."""
 
     name: str
+    exist_ok: bool = False  # A topic of that name may exist already, and stays as it is.
     options: TopicOptions = TopicOptions()  # type: ignore[valid-type]
 
 
@@ -47,9 +49,12 @@ async def list_topics(call: Call) -> TopicList:
 async def create_topic(call: Call) -> TopicInfo:
     """Make a topic; what its options do not say is as the server was set up."""
     wanted: NewTopic = call.body
-    await call.run(
-        call.operations.create_topic(wanted.name, cast("config.TopicOptions", given(wanted.options)))
-    )
+    options = cast("config.TopicOptions", given(wanted.options))
+    try:
+        await call.run(call.operations.create_topic(wanted.name, options))
+    except TopicExists:
+        if not wanted.exist_ok:
+            raise
     return await call.run(call.operations.describe_topic(wanted.name))
 
 

@@ -75,7 +75,7 @@ def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
     host, port = call.session.advertised
     facts = (
         ("advertised.listeners", LIST, f"PLAINTEXT://{host}:{port}"),
-        ("auto.create.topics.enable", BOOLEAN, str(shared.settings.auto_create_topics).lower()),
+        ("auto.create.topics.enable", BOOLEAN, str(shared.defaults.auto_create).lower()),
         ("broker.id", INT, str(NODE)),
         ("default.replication.factor", INT, "1"),
         ("group.initial.rebalance.delay.ms", INT, str(shared.settings.initial_rebalance_delay_ms)),

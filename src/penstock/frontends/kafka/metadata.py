@@ -1,7 +1,7 @@
 """Which topics and partitions there are: Metadata, DescribeTopicPartitions.
 
 There is one broker, so it leads every partition and holds the one replica of it.  A topic that a client
-asks for by name is made if it is not there, unless the client or the setting ``kafka.auto_create_topics``
+asks for by name is made if it is not there, unless the client or the setting ``topic.auto_create``
 forbids it."""
 
 from contextlib import suppress
@@ -89,11 +89,10 @@ def _layout(call: Call[MetadataRequest], name: str, *, by_name: bool) -> Layout:
     try:
         return now(call.operations.layout(name))
     except TopicNotFound:
-        allowed = by_name and call.request.allow_auto_topic_creation
-        if not allowed or not call.shared.settings.auto_create_topics:
+        if not by_name or not call.request.allow_auto_topic_creation:
             raise
-    with suppress(Forbidden):  # Who may not make it finds none.
-        now(call.operations.create_topic(name, {}))
+    with suppress(Forbidden):  # Who may not create it finds none.
+        now(call.operations.auto_create_topic(name, {}))
     return now(call.operations.layout(name))
 
 

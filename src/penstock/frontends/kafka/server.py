@@ -12,9 +12,8 @@ from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
-from penstock.config import TopicSettings
 from penstock.errors import PenstockError
-from penstock.frontends.config import KafkaSettings, LimitSettings
+from penstock.frontends.config import KafkaSettings, LimitSettings, TopicDefaults
 from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.kafka.call import Api
 from penstock.frontends.kafka.connection import Connection
@@ -40,7 +39,7 @@ class KafkaListener:
         doors: Doors | None = None,
         settings: KafkaSettings | None = None,
         clock: Clock | None = None,
-        defaults: TopicSettings | None = None,
+        defaults: TopicDefaults | None = None,
     ) -> None:
         self.shared = Shared(
             broker,
@@ -48,7 +47,7 @@ class KafkaListener:
             limits,
             settings or KafkaSettings(),
             clock or SystemClock(),
-            defaults or TopicSettings(),
+            defaults or TopicDefaults(),
         )
         self.stranger_bytes_max = STRANGER_BYTES_MAX
         self.frame_bytes_max = limits.frame_bytes_max

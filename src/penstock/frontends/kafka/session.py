@@ -7,9 +7,8 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
-from penstock.config import TopicSettings
 from penstock.errors import Unauthenticated
-from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, address
+from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.frontends.kafka.shares import Shares
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import NOBODY, Identity
@@ -28,7 +27,7 @@ class Shared:
         limits: LimitSettings,
         settings: KafkaSettings,
         clock: Clock,
-        defaults: TopicSettings,
+        defaults: TopicDefaults,
     ) -> None:
         self.broker = broker
         self.doors = doors

@@ -30,7 +30,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.driver import Running
 from penstock.broker.operations import LocalConsumer
 from penstock.config import GroupOptions
-from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicExists, TopicNotFound
+from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
@@ -39,6 +39,7 @@ from penstock.wire.native import KQUEUE_ACK, KQUEUE_PING, KQUEUE_PUB, KQUEUE_SUB
 
 KQUEUE_DELIVERY: Final = 0x05
 GROUP: Final = "default"
+TOPIC_NOT_FOUND: Final = "ERR Topic not found. Try subscribing first."
 IN_FLIGHT_MAX: Final = 100  # Messages a subscription may hold unanswered; KQueue's own buffer had as many.
 PUSH_MESSAGES_MAX: Final = 10
 PUSH_WAIT_MS: Final = 3_600_000
@@ -137,11 +138,15 @@ class KQueueSession:
             raise BodyError("Message is an object with ID and Payload")
         payload = _text(_lowered(nested) if nested is not None else fields, "payload")
 
+        if self.shared.doors.is_creatable(topic):  # A publish would create it; in KQueue only SUB does.
+            self._say(TOPIC_NOT_FOUND)
+            return
+
         def then(receipt: Any, error: BaseException | None) -> None:
             if error is None:
                 self._say(f"OK Published {message_id(topic, receipt.partition, receipt.offset)}")
             elif isinstance(error, TopicNotFound):
-                self._say("ERR Topic not found. Try subscribing first.")
+                self._say(TOPIC_NOT_FOUND)
             elif isinstance(error, QueueFull):
                 self._say("ERR Queue full, backpressure applied")
             else:
@@ -158,7 +163,7 @@ class KQueueSession:
         broker = self.shared.broker
 
         def made(_: Any, error: BaseException | None) -> None:
-            if error is not None and not isinstance(error, TopicExists):
+            if error is not None:
                 self._fail(error)
                 return
             options: GroupOptions = {"kind": "queue"}
@@ -177,7 +182,7 @@ class KQueueSession:
             self._say(f"OK Subscribed to {topic}")
             subscription.resume()
 
-        broker.start(self._operations.create_topic(topic, {}), made)
+        broker.start(self._operations.auto_create_topic(topic, {}), made)
 
     def _acknowledge(self, fields: Fields) -> None:
         name = _text(fields, "messageid")

@@ -24,6 +24,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
+from penstock.config import TopicOptions
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security.guard import GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
@@ -123,6 +124,15 @@ class Doors:
     def broker(self, identity: Identity) -> AsyncBroker:
         """The same with the names that a program uses."""
         return self._broker if not self.required else self._broker.through(self.operations(identity))
+
+    def is_creatable(self, topic: str) -> bool:
+        """Whether using this topic would create it; for protocols whose PUB does not create topics."""
+        return self._broker.operations.is_creatable(topic)
+
+    async def auto_create(self, identity: Identity, topic: str, options: TopicOptions) -> None:
+        """Create a topic with options of its own before it is used, if using it would create it."""
+        if self.is_creatable(topic):
+            await self._broker.run(self.operations(identity).auto_create_topic(topic, options))
 
     def overview(self) -> Work[Overview]:
         """All topics and groups, for what the server itself keeps an eye on."""

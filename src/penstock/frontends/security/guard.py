@@ -18,7 +18,7 @@ the connections that use the old one (``doors.py``).
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +29,7 @@ from penstock.broker.audit import DONE, Audit
 from penstock.broker.measuring import Family
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
-from penstock.errors import Forbidden, PenstockError
+from penstock.errors import Forbidden, PenstockError, TopicNotFound
 from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
@@ -44,6 +44,13 @@ ALLOWED_MAX: Final = 10_000  # Answers that are remembered for an operation.
 REFUSED_MAX: Final = 100  # Acts of one identity that are noted; or it could drown what admins did in its own.
 RECORD_COUNT: Final = slice(57, 61)  # In the header of a record batch.
 LEADING: Final = frozenset({"create_topic", "alter_topic"})  # Their options may name another topic.
+# Operations that create their topic, which is their first argument, if it is missing (broker/missing.py).
+CREATING: Final = frozenset(
+    {
+        "metadata", "publish", "publish_batch", "append", "append_batches", "schedule", "consumer",
+        "batch_consumer",
+    }
+)  # fmt: skip
 
 logger = logging.getLogger("penstock")
 
@@ -80,9 +87,12 @@ class GuardedOperations:
         if self._spending.limited:
             self._spending.spend(len(outputs), sum(_size(message) for _, message in outputs))
 
-    def _guarded(self, name: str, need: Need, operation: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrapped(self, name: str, need: Need, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """The operation with what is done beside it."""
         if need.act:
             operation = self._noted(name, need, operation)
+        if name in CREATING:
+            operation = self._creating(operation)
         if name in LEADING:
             operation = self._led(name, need, operation)
         tend = TENDED.get(name)
@@ -92,6 +102,10 @@ class GuardedOperations:
             operation = self._claiming(CLAIMED[name], operation)
         if name in COUNTED and self._spending.limited:
             operation = self._spent(COUNTED[name], operation)
+        return operation
+
+    def _guarded(self, name: str, need: Need, operation: Callable[..., Any]) -> Callable[..., Any]:
+        operation = self._wrapped(name, need, operation)
         allowed: set[Any] = set()
 
         def of_topic(*arguments: Any) -> Any:
@@ -158,6 +172,29 @@ class GuardedOperations:
 
         return led
 
+    def _creating(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """A topic that is missing is created by who may administer it; for all others it is not there."""
+
+        def creating(*arguments: Any) -> Any:
+            if self._operations.is_creatable(arguments[0]):
+                return self._create_first(operation, arguments)
+            return operation(*arguments)
+
+        return creating
+
+    def _create_first(self, operation: Callable[..., Work[Any]], arguments: tuple[Any, ...]) -> Work[Any]:
+        yield from self.create_missing([(arguments[0], None)])
+        return (yield from operation(*arguments))
+
+    def create_missing(self, outputs: Sequence[tuple[str, Any]]) -> Work[None]:
+        """Create the topics of these outputs that are missing."""
+        need = NEEDS["auto_create_topic"]
+        for topic, _ in outputs:
+            if self._operations.is_creatable(topic):
+                if not self.identity.permissions.allows(need.action, topic, None, need.operation):
+                    raise TopicNotFound(topic=topic)
+                yield from self.auto_create_topic(topic, {})
+
     def _claiming(self, at: int, operation: Callable[..., Any]) -> Callable[..., Any]:
         """Say who uses a transactional id, and whether a grant or an ACL names it, or it is an admin."""
         who = " ".join(self.identity.id)
@@ -210,8 +247,12 @@ class GuardedProducer:
     def publish(self, topic: str, message: Message) -> Work[Receipt]:
         """Publish one message under the next number of its partition."""
         self._guard.permit([(topic, message)])
-        work: Work[Receipt] = self._inner.publish(topic, message)
-        return work
+        return self._publish(topic, message)
+
+    def _publish(self, topic: str, message: Message) -> Work[Receipt]:
+        yield from self._guard.create_missing([(topic, message)])
+        receipt: Receipt = yield from self._inner.publish(topic, message)
+        return receipt
 
 
 def _remember(allowed: set[Any], *place: str | None) -> None:
@@ -281,6 +322,7 @@ def _visible_groups(guard: GuardedOperations, groups: list[GroupState]) -> list[
 
 def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
     consumer.permit = guard.permit
+    consumer.create_missing = guard.create_missing
     return consumer
 
 

@@ -35,6 +35,7 @@ class Need(NamedTuple):
 
 NEEDS: Final = {
     "create_topic": Need("admin", act=True, operation="create"),
+    "auto_create_topic": Need("admin", act=True, operation="create"),
     "alter_topic": Need("admin", act=True),
     "delete_topic": Need("admin", act=True, operation="delete"),
     "topics": Need("describe", None),

@@ -19,14 +19,12 @@ line break in a message (that came through another door) is sent as ``\n``.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.aio import AsyncConsumer, AsyncReceivedMessage
 from penstock.api.aio import AsyncBroker
-from penstock.config import TopicSettings
-from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicExists, TopicNotFound
+from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicNotFound
 from penstock.frontends.foreign import is_http
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
@@ -56,7 +54,6 @@ class Session:
     def __init__(
         self,
         doors: Doors,
-        defaults: TopicSettings,
         send: Callable[[bytes], Awaitable[None]],
         subscribe: Callable[[str, str, AsyncConsumer], None],
         in_flight_max: int,
@@ -64,8 +61,8 @@ class Session:
     ) -> None:
         self.broker: AsyncBroker | None = None if doors.required else doors.broker(NOBODY)
         self.doors = doors
+        self.identity = NOBODY
         self.log_in = log_in  # Who is there, by what was shown; the connection is theirs from then on.
-        self.defaults = defaults  # Of the topics that PRODUCE and SUB make.
         self.send = send  # One line or several, with their ends; waits for a client that does not read.
         self.subscribe = subscribe  # Begins to push the consumer's messages.
         self.in_flight_max = in_flight_max
@@ -97,11 +94,6 @@ class Session:
             raise Refused(errors.UNAUTHENTICATED)
         return self.broker
 
-    async def ensure_topic(self, name: str) -> None:
-        """Make the topic, as the server makes topics, if there is none of that name."""
-        with suppress(TopicExists):
-            await self.open_broker.create_topic(name)
-
 
 Do = Callable[[Session, list[bytes]], Awaitable[str]]
 
@@ -122,27 +114,25 @@ async def authenticate(session: Session, words: list[bytes]) -> str:
     if session.broker is not None and session.doors.required:
         raise Refused("You are logged in already")
     identity = await session.log_in(Credentials(key=text(words[0])))
+    session.identity = identity
     session.broker = session.doors.broker(identity)
     return "Welcome"
 
 
 async def produce(session: Session, words: list[bytes]) -> str:
-    """Publish to the partition that the client names; the topic is made at first use."""
+    """Publish to the partition that the client names."""
     topic, partition = text(words[0]), partition_number(words[1])
-    try:
-        receipt = await session.open_broker.publish(topic, words[2], partition=partition)
-    except TopicNotFound:
-        if partition >= session.defaults.partitions:
-            last = session.defaults.partitions - 1
-            raise PartitionNotFound(topic=topic, partition=partition, last=last) from None
-        await session.ensure_topic(topic)
-        receipt = await session.open_broker.publish(topic, words[2], partition=partition)
+    receipt = await session.open_broker.publish(topic, words[2], partition=partition)
     return f"Published {receipt.id}"
 
 
 async def publish(session: Session, words: list[bytes]) -> str:
-    """Publish to a topic that exists."""
-    receipt = await session.open_broker.publish(text(words[0]), words[1])
+    """Publish to a topic that exists: PUB is KQueue's, where SUB creates topics and PUB does not."""
+    topic = text(words[0])
+    broker = session.open_broker
+    if session.doors.is_creatable(topic):
+        raise TopicNotFound(topic=topic)
+    receipt = await broker.publish(topic, words[1])
     return f"Published {receipt.id}"
 
 
@@ -178,13 +168,10 @@ async def subscribe(session: Session, words: list[bytes]) -> str:
 
 
 async def open_consumer(session: Session, topic: str, group: str) -> AsyncConsumer:
-    """A consumer; its topic is made if there is none, by whoever may do that."""
-    limit = session.in_flight_max
-    try:
-        return await session.open_broker.consumer(topic, group=group, max_in_flight=limit)
-    except TopicNotFound:
-        await session.ensure_topic(topic)
-        return await session.open_broker.consumer(topic, group=group, max_in_flight=limit)
+    """A consumer; its topic is created if it is missing, by whoever may do that."""
+    broker = session.open_broker
+    await session.doors.auto_create(session.identity, topic, {})
+    return await broker.consumer(topic, group=group, max_in_flight=session.in_flight_max)
 
 
 async def acknowledge(session: Session, words: list[bytes]) -> str:

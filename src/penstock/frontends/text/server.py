@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 from penstock.aio import AsyncConsumer
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.config import TopicSettings
 from penstock.errors import PenstockError
 from penstock.frontends.config import LimitSettings
 from penstock.frontends.foreign import http_refusal
@@ -44,14 +43,12 @@ class TextListener(LineListener):
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        defaults: TopicSettings,
         doors: Doors | None = None,
     ) -> None:
         super().__init__(connections)
         self._broker = broker
         self._doors = doors or Doors(broker)
         self._limits = limits
-        self._defaults = defaults
 
     def connect(self) -> LineConnection:
         """The protocol of a new connection."""
@@ -89,7 +86,7 @@ class TextListener(LineListener):
                 return identity
 
             limit = self._limits.text_in_flight_max
-            session = Session(self._doors, self._defaults, send, begin, limit, log_in)
+            session = Session(self._doors, send, begin, limit, log_in)
             try:
                 await self._answer_lines(connection, session)
             finally:
