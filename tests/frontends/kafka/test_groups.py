@@ -464,8 +464,8 @@ def test_consumers_that_start_together_are_assigned_once() -> None:
         told: list[tuple[str, int]] = []
         consumers = {name: member(server) for name in "ab"}
         for name, consumer in consumers.items():
-            note = partial(_note_assigned, told, name)
-            consumer.subscribe(["orders"], on_assign=note)
+            consumer.subscribe(["orders"], on_assign=partial(_note_assigned, told, name))
+            consumer.poll(0.7)  # The second one starts a little later.
         deadline = time.monotonic() + WAIT_S
         while len(told) < 2 and time.monotonic() < deadline:
             for consumer in consumers.values():
