@@ -218,6 +218,16 @@ def test_rows_that_retention_would_delete_at_once_are_refused(broker: TestBroker
     assert values_of(broker, "orders") == [b"new", b"old"]
 
 
+def test_a_topic_that_gives_records_its_own_time_gives_it_to_staged_ones_too(broker: TestBroker) -> None:
+    broker.create_topic("stamped", append_time=True)
+    staged = stage(broker, "t", (0, batch([b"a", b"b"], times=[1000, 2000])), topic="stamped")
+    now_ms = broker.publish("stamped", b"first").timestamp
+
+    broker.publish_staged("stamped", "job", 0, staged)  # Though retention would delete what is so old.
+
+    assert [message.timestamp for message in broker.read("stamped")] == [now_ms] * 3
+
+
 def test_a_topic_that_is_full_refuses_before_anything_is_decided(broker: TestBroker) -> None:
     broker.create_topic("small", depth_max=2)
     broker.publish_staged("small", "job", 0, stage(broker, "t", (0, batch([b"a", b"b", b"c"]))))

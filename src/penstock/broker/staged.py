@@ -97,7 +97,7 @@ class Checking:
             self._check_records(batch)
         if header.attributes & SCHEDULED:
             self._check_room(partition, header.count)
-        elif has_times(header):
+        elif has_times(header) and not self._topic.settings.append_time:
             self._check_age(partition, header)
         self.count += header.count
 

@@ -14,7 +14,6 @@ attempt does not count.
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final
 
 from penstock.broker.at_once import now
@@ -35,12 +34,13 @@ from penstock.wire.kafka.messages.share import (
     ShareFetchResponse,
     ShareFetchResponsePartitionData,
 )
-from penstock.wire.records import decode_batch, read_header
+from penstock.wire.records import CODEC_MASK, decode_batch, read_header
 from penstock.wire.rewriting import encode_records
 
 COUNT_MAX: Final = 2**15 - 1  # The highest delivery count that the protocol can tell.
 
 Found = tuple[Sharer, ShareSession]
+Extent = tuple[int, int]  # The first offset, and the one after the last.
 
 
 class ShareFetch:
@@ -273,22 +273,37 @@ def acquired(share: Share, batch: LeasedBatch) -> list[AcquiredRecords]:
 def joined(lent: list[LeasedBatch]) -> bytes:
     """The record batches of several leases in order, and each record once.
 
-    Two leases may have parts of one batch, which is whole in both if it is compressed.
+    Two leases may have parts of one batch: both bring the batch as it is, or one brings it and the other its
+    own records alone.  Nothing that is compressed is unpacked, so the answer is never larger than its parts.
     """
     if len(lent) == 1:
         return lent[0].data
-    pieces: dict[tuple[int, int], bytes] = {}
+    pieces: dict[Extent, bytes] = {}
+    wider: list[Extent] = []  # Those of batches that are compressed, and may reach beyond their lease.
     for batch in lent:
         at = 0
         while at < len(batch.data):
             header = read_header(batch.data, at)
-            pieces[header.base_offset, header.next_offset] = batch.data[at : at + header.size]
+            extent = header.base_offset, header.next_offset
+            if header.attributes & CODEC_MASK:
+                wider.append(extent)
+            else:  # It spans what it always did, but has only the lease's records.
+                extent = max(extent[0], batch.start), min(extent[1], batch.end)
+            pieces[extent] = batch.data[at : at + header.size]
             at += header.size
-    ordered = sorted(pieces)
-    if all(before[1] <= after[0] for before, after in pairwise(ordered)):
-        return b"".join(pieces[extent] for extent in ordered)
-    records = {record.offset: record for piece in pieces.values() for record in decode_batch(piece)}
-    return encode_records([records[offset] for offset in sorted(records)])
+    for extent in [extent for extent in pieces if any(_overlap(extent, other) for other in wider)]:
+        records = [record for record in decode_batch(pieces.pop(extent)) if not _is_in(record.offset, wider)]
+        if records:
+            pieces[records[0].offset, records[-1].offset + 1] = encode_records(records)
+    return b"".join(pieces[extent] for extent in sorted(pieces))
+
+
+def _overlap(one: Extent, other: Extent) -> bool:
+    return one != other and one[0] < other[1] and other[0] < one[1]
+
+
+def _is_in(offset: int, extents: list[Extent]) -> bool:
+    return any(start <= offset < end for start, end in extents)
 
 
 def share_fetch(call: Call[ShareFetchRequest]) -> Coroutine[Any, Any, ShareFetchResponse]:
