@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from tests.logs import SMALL, filled, open_log, publish, values_of
 
-from penstock.errors import CorruptionError, OffsetOutOfRange
+from penstock.errors import OffsetOutOfRange
 from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, OPEN_MAX, WINDOWS_MAX
@@ -188,7 +188,7 @@ def test_marked_headers_are_walked_across_batches_larger_than_a_chunk() -> None:
     assert [header.base_offset for header in log.marked_headers(0, DEDUP)] == [3]
 
 
-def test_marked_headers_stop_at_damage() -> None:
+def test_marked_headers_go_on_behind_damage() -> None:
     files = MemoryFiles()
     log = Log.open(files, "log", LogConfig(durability="os"))
     for _ in range(5):
@@ -196,8 +196,13 @@ def test_marked_headers_stop_at_damage() -> None:
     place = log.segments()[0].bytes // 5 * 3
     (path,) = [f"log/{name}" for name in files.list("log") if name.endswith(".log")]
     files._contents[path][place + 16] = 9  # The format of the fourth batch.
-    with pytest.raises(CorruptionError):
-        list(log.marked_headers(0, DEDUP))
+    reported: list[tuple[int, int]] = []
+    log.on_damage = lambda found: reported.append((found.first_offset, found.end_offset))
+
+    assert [header.base_offset for header in log.headers(0)] == [0, 1, 2, 4]
+    assert list(log.marked_headers(0, DEDUP)) == []
+    assert [record.offset for record in log.records(0, 5)] == [0, 1, 2, 4]
+    assert reported == [(3, 4)]
 
 
 def test_a_log_of_many_segments_keeps_few_files_open() -> None:

@@ -53,6 +53,8 @@ FILE_MODE: Final = 0o600  # Messages, password hashes, the audit log: nothing he
 DIRECTORY_MODE: Final = 0o700
 OTHERS: Final = 0o077  # The bits of a mode that give access to others.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
+LOCK_BYTES_MAX: Final = 128  # The process id and the boot id, a line each.
+BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"  # Of Linux.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 logger = logging.getLogger("penstock")
@@ -105,6 +107,10 @@ class File(Protocol):
 class Lock(Protocol):
     """A held lock on a directory."""
 
+    def settle(self) -> None:
+        """Everything in the directory was recovered: from now on ``Files.intact`` tells of later damage."""
+        ...
+
     def release(self) -> None:
         """Let others have it."""
         ...
@@ -112,6 +118,10 @@ class Lock(Protocol):
 
 class Files(Protocol):
     """A place that holds files; paths are ``/``-separated text."""
+
+    # What the last process wrote is there, synced or not: the machine has run on since it took the lock.
+    # False as long as that is not known.
+    intact: bool
 
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
@@ -298,11 +308,25 @@ class SystemFile:
             os.close(descriptor)
 
 
+def _boot_id() -> str:
+    """Another one each time the machine starts; empty if the system does not say."""
+    try:
+        with open(BOOT_ID_PATH, encoding="ascii") as stream:
+            return stream.read().strip()
+    except (OSError, ValueError):
+        return ""
+
+
 class SystemLock:
     """A held ``flock``; the kernel releases it when the process dies, however it dies."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    def settle(self) -> None:
+        """Note that the machine has not lost power since everything was recovered."""
+        with suppress(OSError):  # A full disk, say: then the next open is more careful than it need be.
+            os.pwrite(self._descriptor, f"{os.getpid()}\n{_boot_id()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let others have it."""
@@ -313,6 +337,9 @@ class SystemLock:
 
 class SystemFiles:
     """The files of the operating system."""
+
+    def __init__(self) -> None:
+        self.intact = False
 
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
@@ -423,10 +450,12 @@ class SystemFiles:
             raise DirectoryUnusable(directory=directory, why=error.strerror or str(error)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            before = os.pread(descriptor, LOCK_BYTES_MAX, 0).decode("ascii", "replace").splitlines()
+            self.intact = before[1:2] == [_boot_id()] != [""]
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(descriptor, "\n".join([str(os.getpid()), *before[1:2], ""]).encode(), 0)
         except OSError as error:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            holder = os.pread(descriptor, LOCK_BYTES_MAX, 0).decode("ascii", "replace").partition("\n")[0]
             os.close(descriptor)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise DirectoryInUse(directory=directory, pid=holder or "unknown") from None
@@ -477,6 +506,9 @@ class MemoryLock:
         self._locks = locks
         self._path = path
 
+    def settle(self) -> None:
+        """Memory does not outlive the process."""
+
     def release(self) -> None:
         """Let others have it."""
         self._locks.discard(self._path)
@@ -486,6 +518,7 @@ class MemoryFiles:
     """Files that live and die with this object; directories exist as soon as they are named."""
 
     def __init__(self) -> None:
+        self.intact = True
         self._contents: dict[str, bytearray] = {}
         self._locks: set[str] = set()
 

@@ -61,6 +61,16 @@ class SegmentIndex:
         self.positions.append(position)
         self.befores.append(before)
 
+    def insert(self, offset: int, position: int, before: int) -> bool:
+        """Add an entry between others, where a batch begins behind damage; False if it is there."""
+        place = bisect_left(self.positions, position)
+        if place < len(self.positions) and self.positions[place] == position:
+            return False
+        self.offsets.insert(place, offset)
+        self.positions.insert(place, position)
+        self.befores.insert(place, before)
+        return True
+
     def find_offset(self, offset: int) -> tuple[int, int]:
         """Offset and position of the last entry at or below ``offset``."""
         place = bisect_right(self.offsets, offset) - 1

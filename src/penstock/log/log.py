@@ -51,6 +51,7 @@ from penstock.log.reader import LogReader
 from penstock.log.recovery import Recovery, create_segment, open_segments
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
 from penstock.log.segment import INDEX, LANES, LOG, Segment, SegmentInfo
+from penstock.log.survey import Broken
 from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
     CONTROL,
@@ -101,6 +102,8 @@ class Log(LogReader):
         self.path = directory
         self.config = config
         self.recovery: Recovery = opened.recovery
+        for found in opened.recovery.damage:
+            self.damage.add(found)
         self.lanes = LaneIndex()
         for start, end, lane in opened.lanes:
             self.lanes.add(start, end, lane)
@@ -208,7 +211,9 @@ class Log(LogReader):
     def replay(self, header: Header) -> None:
         """Keep in mind what a batch of this log says of transactions; for who opens it, in order."""
         if header.attributes & CONTROL:
-            self.transactions.end(header.producer_id, header.base_offset, self.is_commit(header))
+            committed = self.is_commit(header)
+            if committed is not None:  # Else nobody knows: it stays open, until the broker ends it.
+                self.transactions.end(header.producer_id, header.base_offset, committed)
         elif header.attributes & TRANSACTIONAL:
             self.transactions.begin(header.producer_id, header.base_offset)
         self.unstable = self.transactions.unstable()
@@ -377,6 +382,7 @@ class Log(LogReader):
             # One at a time, so that no crash can leave an older segment before a gap.
             self._files.sync_directory(self.path)
         self.lanes.drop_before(self.start)
+        self.damage.drop_before(self.start)
         self.transactions.drop_before(self.start)
         self.unstable = self.transactions.unstable()
         return self.start
@@ -418,7 +424,7 @@ class Log(LogReader):
         assert theirs.next_offset == self.start, "L2"
         segment = Segment(self._files, self.path, theirs.base_offset)
         segment.next_offset = theirs.next_offset
-        segment.size = theirs.size
+        segment.size = segment.stored = theirs.size
         segment.max_timestamp = theirs.max_timestamp
         segment.sealed = True
         self._files.remove(segment.path + INDEX)
@@ -466,6 +472,8 @@ class Log(LogReader):
         for group in self._groups(upto):
             if group[0] not in self._segments:
                 continue  # Deleted meanwhile, as below.
+            if self._is_damaged(group):
+                continue  # Its bytes stay as they are: somebody may have a copy to repair them with.
             work = SegmentRewrite(group, self._index_bytes, keep)
             try:
                 for _ in work.steps():
@@ -475,9 +483,15 @@ class Log(LogReader):
                 else:
                     if work.worthwhile:
                         report = self._install(work, report)
+            except Broken as broken:
+                self._learn(broken)
             finally:
                 work.close()
         return report
+
+    def _is_damaged(self, group: list[Segment]) -> bool:
+        paths = {segment.log_path for segment in group}
+        return any(found.path in paths for found in self.damage.ranges)
 
     def _groups(self, upto: int) -> list[list[Segment]]:
         """The sealed segments below ``upto``: neighbours that fit into one segment together."""
@@ -506,6 +520,7 @@ class Log(LogReader):
         self._forget()
         first = old[0]
         first.size = scan.position
+        first.stored = 0  # It was summed just now.
         first.next_offset = scan.next_offset
         first.max_timestamp = max(segment.max_timestamp for segment in old)
         place = self._segments.index(first) + 1
@@ -567,6 +582,7 @@ class Log(LogReader):
         segment.next_offset = offset
         self._active = segment
         self.lanes.drop_from(offset)
+        self.damage.drop_from(offset)
         self.end = offset
         self.safe = offset  # What is left was synced just now.
         self.durable = self.written

@@ -8,8 +8,11 @@ A position is found in one of three ways, the cheapest first:
     index     a binary search, then along the headers of at most ``index_bytes`` and a batch
 
 Everything read is checked: records against the checksum of their batch, the
-place of every batch by the chain of offsets (see ``log/scan.py``).  What does
-not fit is ``CorruptionError`` with path and position, never a wrong record.
+place of every batch by the chain of offsets (see ``log/scan.py``).  Bytes that do
+not fit are surveyed once (``survey.py``) and remembered (``damage``): their offsets
+are absent from then on, and everything around them is read as usual.  Batches that
+are passed on as they are have their checksums checked the first time, unless this process wrote
+them.
 
 Bounds: ``WINDOWS_MAX`` chunks of ``CHUNK_BYTES``, or of a batch up to ``LARGE_BYTES``,
 and one of those may be larger; and their records; ``HINTS_MAX`` hints; ``OPEN_MAX`` sealed segments
@@ -19,16 +22,18 @@ Not thread-safe: the caller holds the lock under which it also appends.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Final
 
 from penstock.errors import InvalidBatch, OffsetOutOfRange
+from penstock.log.damage import DamagedRange, DamageMap
 from penstock.log.files import File
 from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
-from penstock.log.scan import Damage, decode, reach, skip_plain, skip_to
+from penstock.log.scan import OFFSET_END, Damage, check_chain, decode, reach, skip_plain, skip_to
 from penstock.log.segment import Segment, raise_corruption
+from penstock.log.survey import Broken, broken_at, survey
 from penstock.log.transactions import COMMIT_KEY, IN_TRANSACTION, STABLE, LogTransactions, hide
 from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, decode_batch, read_header
 from penstock.wire.rewriting import slice_batch
@@ -71,7 +76,7 @@ class Window:
                 self.data, self.at, self.next_offset, end, self.records, self.transactions
             )
         except Damage as damage:
-            raise_corruption(self.segment, self.position + damage.at, damage.why)
+            raise broken_at(self.segment, self.position, damage) from None
         self.dense = len(self.records) == self.next_offset - self.start
 
     def between(self, start: int, end: int) -> list[Record]:
@@ -94,6 +99,8 @@ class LogReader:
         self.transactions = LogTransactions()
         self._window = Window(segments[-1], self.transactions)
         self._hints: dict[int, tuple[Segment, int]] = {}
+        self.damage = DamageMap()  # What was found so far that cannot be read ...
+        self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... and who is told of each range.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
@@ -110,7 +117,8 @@ class LogReader:
     def records(self, start: int, end: int) -> list[Record]:
         """The records with offsets in ``[start, end)``.
 
-        Those are absent that compaction removed or a transaction has hidden (``log/transactions.py``).
+        Those are absent that compaction removed, a transaction has hidden (``log/transactions.py``), or
+        that cannot be read (``damage``).
         """
         window = self._window
         if window.start <= start <= end <= window.next_offset and window.dense:
@@ -125,11 +133,22 @@ class LogReader:
         found: list[Record] = []
         window = self._window
         while start < end:
-            if not window.start <= start <= window.next_offset:
-                window = self._window_at(start)
-            if window.next_offset < end:
-                self._extend(window, start, end)
-            part = window.between(start, end)
+            upto = end
+            if self.damage.ranges:
+                start = self.damage.skip(start)
+                if start >= end:
+                    break
+                upto = min(end, self._sound_until(start))
+            try:
+                if not window.start <= start <= window.next_offset:
+                    window = self._window_at(start)
+                if window.next_offset < upto:
+                    self._extend(window, start, upto)
+            except Broken as broken:
+                self._learn(broken)
+                window = self._window
+                continue
+            part = window.between(start, upto)
             found = found + part if found else part
             start = window.next_offset
         return found
@@ -181,11 +200,11 @@ class LogReader:
         left = segment.size - position
         data = file.read(position, min(CHUNK_BYTES, left))
         if len(data) < HEADER_BYTES:
-            raise_corruption(segment, position, f"the batch of offset {base} is missing")
+            raise Broken(segment, position, base, f"the batch of offset {base} is missing")
         size = 12 + int.from_bytes(data[8:12], "big")
         if size > len(data):
             if size > left:
-                raise_corruption(segment, position, f"a batch of {size} bytes, and {left} are left")
+                raise Broken(segment, position, base, f"a batch of {size} bytes, and {left} are left")
             data = file.read(position, size)
             if size > LARGE_BYTES:
                 self._windows = [
@@ -231,28 +250,42 @@ class LogReader:
         """Whole batches from the one that holds ``offset`` on, below ``high``: at least one if there is one.
 
         At most ``max_bytes`` unless the first batch alone is longer, and never
-        beyond the end of a segment.
+        beyond the end of a segment, or damage.
         """
         if not self.start <= offset <= self.end:
             raise OffsetOutOfRange(offset=offset, start=self.start, end=self.end)
-        if offset >= self.high:
-            return b""
+        while True:
+            offset = self.damage.skip(offset)
+            if offset >= self.high:
+                return b""
+            try:
+                return self._read(offset, max_bytes)
+            except Broken as broken:
+                self._learn(broken)
+
+    def _read(self, offset: int, max_bytes: int) -> bytes:
         segment, position, base = self._locate(offset)
         file = self._use(segment)
+        upto = min(self.high, self._sound_until(offset))
         left = segment.size - position
         data = file.read(position, min(max(max_bytes, HEADER_BYTES), left))
         try:
-            at, following = reach(data, base, self.high, len(data))
+            at, following = reach(data, base, upto, len(data))
             if at == 0:
                 size = 12 + int.from_bytes(data[8:12], "big")
                 data = file.read(position, min(size, left))
-                at, following = reach(data, base, self.high, len(data))
+                at, following = reach(data, base, upto, len(data))
         except Damage as damage:
-            raise_corruption(segment, position + damage.at, damage.why)
+            raise broken_at(segment, position, damage) from None
         if at == 0:
-            raise_corruption(segment, position, f"the batch of offset {base} is not whole")
+            raise Broken(segment, position, base, f"the batch of offset {base} is not whole")
         self._hint(following, segment, position + at)
         return data if at == len(data) else data[:at]
+
+    def _sound_until(self, offset: int) -> int:
+        """Up to here nothing is known to be damaged."""
+        found = self.damage.next_at(offset) if self.damage.ranges else None
+        return OFFSET_END if found is None else found.first_offset
 
     def fetch(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """As ``read``, and the offset after it; what a transaction has hidden is an empty batch."""
@@ -263,27 +296,44 @@ class LogReader:
         """Batches as they are, markers and all, that begin below ``upto``: ``high``, or ``safe``.
 
         Its time does not depend on how many batches that are.  Where the last one ends is found by the
-        index.  So only the chain of the last few is checked here: whoever decodes the batches checks them
-        all.
+        index, and only the chain of the last few is checked; except that bytes which were there before
+        this process are checked as a whole when they are fetched for the first time.
         """
         if not self.start <= offset <= upto:
             raise OffsetOutOfRange(offset=offset, start=self.start, end=upto)
-        if offset == upto:
-            return b"", offset
+        while True:
+            offset = min(self.damage.skip(offset), upto)
+            if offset == upto:
+                return b"", offset
+            try:
+                return self._fetch(offset, max_bytes, min(upto, self._sound_until(offset)))
+            except Broken as broken:
+                self._learn(broken)
+
+    def _fetch(self, offset: int, max_bytes: int, upto: int) -> tuple[bytes, int]:
         segment, position, base = self._locate(offset)
-        end, following = self._reach(segment, position + max_bytes, upto)
+        end, following = self._reach(segment, position, position + max_bytes, upto)
         if end == position:  # The first batch alone is longer.
             head = self._use(segment).read(position, HEADER_BYTES)
             size = 12 + int.from_bytes(head[8:12], "big")
-            end, following = self._reach(segment, position + size, upto)
+            end, following = self._reach(segment, position, position + size, upto)
         data = self._use(segment).read(position, end - position)
         if not data or len(data) != end - position:
-            raise_corruption(segment, position, f"the batch of offset {base} is not whole")
+            raise Broken(segment, position, base, f"the batch of offset {base} is not whole")
+        if not segment.is_checked(position, end):
+            try:
+                check_chain(data, base)
+            except Damage as damage:
+                raise broken_at(segment, position, damage) from None
+            segment.checked(position, end)
         self._hint(following, segment, end)
         return data, following
 
-    def _reach(self, segment: Segment, limit: int, upto: int) -> tuple[int, int]:
-        """Where the last batch that ends within ``limit`` and begins below ``upto`` ends; what follows it."""
+    def _reach(self, segment: Segment, position: int, limit: int, upto: int) -> tuple[int, int]:
+        """Where the last batch that ends within ``limit`` and begins below ``upto`` ends; what follows it.
+
+        If that is before ``position``, something is wrong with the batch there.
+        """
         limit = min(limit, segment.size)
         offset, at = self._index(segment).find_mark(limit, upto)
         file = self._use(segment)
@@ -292,9 +342,11 @@ class LogReader:
             try:
                 step, offset = reach(data, offset, upto, limit - at)
             except Damage as damage:
-                raise_corruption(segment, at + damage.at, damage.why)
+                raise broken_at(segment, at, damage) from None
             at += step
             if step + HEADER_BYTES <= len(data) or at + HEADER_BYTES > limit or offset >= upto:
+                if at < position:
+                    raise Broken(segment, position, offset, f"the batch of offset {offset} is not whole")
                 return at, offset
 
     def plain_batches(self, start: int, end: int, marked: int, max_bytes: int) -> bytes:
@@ -304,6 +356,8 @@ class LogReader:
         by a transaction, or has one of the ``marked`` attributes, which need a look inside.
         The first and the last are cut to what is wanted, unless they are compressed.
         """
+        if self.damage.ranges and self._sound_until(self.damage.skip(start)) < end:
+            return b""
         wanted = end - start
         following = start
         spanned = 0
@@ -311,16 +365,21 @@ class LogReader:
         pieces: list[bytes] = []
         while following < end:
             data = self.read(following, max_bytes)
+            if not data:
+                return b""
             at = 0
             while following < end and at < len(data):
                 header = read_header(data, at)
                 count += 1
                 spanned += header.count
-                if count * BATCH_RECORDS_MIN > wanted or spanned > 2 * wanted:
-                    return b""
-                if header.attributes & marked or header.count != header.last_offset_delta + 1:
-                    return b""
-                if header.attributes & IN_TRANSACTION and self._hides(header):
+                if (
+                    header.base_offset > following  # Damage was found just now.
+                    or count * BATCH_RECORDS_MIN > wanted
+                    or spanned > 2 * wanted
+                    or header.attributes & marked
+                    or header.count != header.last_offset_delta + 1
+                    or (header.attributes & IN_TRANSACTION and self._hides(header))
+                ):
                     return b""
                 try:
                     pieces.append(_wanted_part(data, at, start, end))
@@ -340,36 +399,43 @@ class LogReader:
 
     def _headers(self, offset: int, attributes: int) -> Iterator[Header]:
         while offset < self.end:
-            segment, position, base = self._locate(max(offset, self.start))
-            changes = self._changes
-            for header in self._segment_headers(segment, position, base, attributes):
-                offset = header.next_offset
-                yield header
-            if changes == self._changes:
-                offset = segment.next_offset
+            offset = self.damage.skip(max(offset, self.start))
+            if offset >= self.end:
+                return
+            try:
+                segment, position, base = self._locate(offset)
+                changes = self._changes
+                upto = min(segment.next_offset, self._sound_until(offset))
+                for header in self._segment_headers(segment, position, base, upto, attributes):
+                    offset = header.next_offset
+                    yield header
+                if changes == self._changes:
+                    offset = upto
+            except Broken as broken:
+                self._learn(broken)
 
     def _segment_headers(
-        self, segment: Segment, position: int, base: int, attributes: int
+        self, segment: Segment, position: int, base: int, upto: int, attributes: int
     ) -> Iterator[Header]:
-        """As far as the segment reaches, or until positions become void."""
+        """Up to an offset of the segment, or until positions become void."""
         changes = self._changes
         data = b""
         at = 0
-        while changes == self._changes and base < segment.next_offset:
+        while changes == self._changes and base < upto:
             if at + HEADER_BYTES > len(data):
                 position += at
                 data = self._use(segment).read(position, min(CHUNK_BYTES, segment.size - position))
                 at = 0
             if attributes != EVERY_BATCH:
-                at, base = skip_plain(data, at, base, attributes, segment.next_offset)
-                if base >= segment.next_offset or (at > 0 and at + HEADER_BYTES > len(data)):
+                at, base = skip_plain(data, at, base, attributes, upto)
+                if base >= upto or (at > 0 and at + HEADER_BYTES > len(data)):
                     continue
             try:
                 header = read_header(data, at)
             except InvalidBatch as error:
-                raise_corruption(segment, position + at, str(error.facts["why"]))
-            if header.base_offset != base or header.next_offset > segment.next_offset:
-                raise_corruption(segment, position + at, f"the batch of offset {base} is missing")
+                raise Broken(segment, position + at, base, str(error.facts["why"])) from None
+            if header.base_offset != base or header.next_offset > upto:
+                raise Broken(segment, position + at, base, f"the batch of offset {base} is missing")
             yield header
             base = header.next_offset
             at += header.size
@@ -377,15 +443,16 @@ class LogReader:
     def _hides(self, header: Header) -> bool:
         return self.transactions.hides(header.attributes, header.producer_id, header.base_offset)
 
-    def is_commit(self, marker: Header) -> bool:
-        """Whether that marker of the log commits."""
-        segment, position, _ = self._locate(marker.base_offset)
+    def is_commit(self, marker: Header) -> bool | None:
+        """Whether that marker of the log commits; None if it cannot be read."""
+        segment, position, base = self._locate(marker.base_offset)
         data = self._use(segment).read(position, marker.size)
         try:
             check_batch(data)
             return [record.key for record in decode_batch(data)] == [COMMIT_KEY]
         except InvalidBatch as error:
-            raise_corruption(segment, position, str(error.facts["why"]))
+            self._learn(Broken(segment, position, base, str(error.facts["why"])))
+            return None
 
     # --- finding ----------------------------------------------------------------------------------------
 
@@ -397,20 +464,53 @@ class LogReader:
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         index = self._index(segment)
         if offset >= segment.next_offset or not index.offsets or offset < index.offsets[0]:
-            raise_corruption(segment, segment.size, f"the batch of offset {offset} is missing")
+            position = segment.size if offset >= segment.next_offset else 0
+            raise Broken(segment, position, offset, f"the batch of offset {offset} is missing")
         base, position = index.find_offset(offset)
         file = self._use(segment)
         while True:
             data = file.read(position, min(SEEK_BYTES, segment.size - position))
             if len(data) < HEADER_BYTES:
-                raise_corruption(segment, position, f"the batch of offset {base} is missing")
+                raise Broken(segment, position, base, f"the batch of offset {base} is missing")
             try:
                 at, base = skip_to(data, base, offset)
             except Damage as damage:
-                raise_corruption(segment, position + damage.at, damage.why)
+                raise broken_at(segment, position, damage) from None
             position += at
             if at + HEADER_BYTES <= len(data):
                 return segment, position, base
+
+    def _learn(self, broken: Broken) -> None:
+        """Find out what is damaged, so that it is left out from now on; raise if nothing new is found."""
+        segment, position = broken.segment, broken.position
+        file, index = self._use(segment), self._index(segment)
+        changed = False
+        if broken.unreadable:
+            header = read_header(file.read(position, HEADER_BYTES))
+            end = position + header.size
+            changed = self.note_damage(
+                DamagedRange(
+                    segment.log_path, position, end, header.base_offset, header.next_offset, broken.why
+                )
+            )
+        else:
+            place = self._segments.index(segment) + 1
+            following = self._bases[place] if place < len(self._bases) else self.end
+            found = survey(segment, file, index, position, broken.offset, following)
+            for damage in found.damage:
+                changed = self.note_damage(damage) or changed
+            for offset, resumed, before in found.entries:
+                changed = index.insert(offset, resumed, before) or changed
+        if not changed:
+            raise_corruption(segment, position, broken.why)
+        self._hints.clear()
+
+    def note_damage(self, found: DamagedRange) -> bool:
+        """Remember a range that cannot be read, and report it; False if it was known."""
+        if not self.damage.add(found):
+            return False
+        self.on_damage(found)
+        return True
 
     def _hint(self, offset: int, segment: Segment, position: int) -> None:
         hints = self._hints
@@ -442,6 +542,10 @@ class LogReader:
         self._windows.clear()
         self._window = Window(self._segments[-1], self.transactions)
         self._hints.clear()
+
+
+def _ignore(_: DamagedRange) -> None:
+    """Nobody wants to know."""
 
 
 def _wanted_part(data: bytes, at: int, start: int, end: int) -> bytes:

@@ -8,13 +8,18 @@ For every segment, the oldest first:
 In a log that was not closed only the last segment is scanned.  If that one
 does not end with a whole, valid batch, it is cut exactly behind the last one:
 what follows was never acknowledged, since a sync covers all that is before
-it.  Unless something else damaged the file: so if valid batches are found
-behind the cut, the bytes are first kept beside it (``.cut-<position>``).
-Zeros at the end are room that was reserved and not used, and no news.
+it.  Zeros at the end are room that was reserved and not used.
+
+Valid batches behind an invalid one mean one of two things.  If the machine lost
+power, later bytes may have reached the disk before earlier ones: then the log
+is cut, since none of these batches was acknowledged, and the bytes are kept beside
+it (``.cut-<position>``).  If it did not (``Files.intact``), or if these bytes were there when
+the log was closed, something else has damaged the file: then only
+the damaged bytes are left out.
 
 A sealed segment is never cut, but for such zeros.  Damage in it is reported
-here, is ``CorruptionError`` for whoever reads that place, and does not touch
-what lies before and behind it.
+here, its offsets are absent for readers, and it does not touch what lies before
+and behind it.
 
 What else a crash can leave: temporary files, indexes without a segment,
 segments that were joined to the one before and a restoration that was not
@@ -26,6 +31,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from penstock.log.damage import DamagedRange
 from penstock.log.files import TEMPORARY, File, Files
 from penstock.log.index import (
     INDEX_HEAD_BYTES,
@@ -44,15 +50,6 @@ SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
 
 
-@dataclass(frozen=True, slots=True)
-class DamageFound:
-    """A place in a sealed segment that cannot be read."""
-
-    path: str
-    position: int
-    why: str
-
-
 @dataclass(slots=True)
 class Recovery:
     """What opening a log found and did."""
@@ -64,7 +61,7 @@ class Recovery:
     kept_path: str = ""  # Where the cut bytes are kept, if valid batches were among them.
     rebuilt: list[str] = field(default_factory=list)  # Index files made again.
     removed: list[str] = field(default_factory=list)  # Files a crash had left.
-    damage: list[DamageFound] = field(default_factory=list)
+    damage: list[DamagedRange] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -121,7 +118,9 @@ def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
 
 def rebuild_index(segment: Segment, index_bytes: int) -> SegmentIndex:
     """The index of a sealed segment whose stored one turned out to be damaged."""
-    scan, _ = _scan_sealed(segment, 0, index_bytes, segment.next_offset)
+    scan = Scan(segment.base_offset, index_bytes, 0)
+    file = segment.opened()
+    _scan_over(segment, file, scan, segment.next_offset, file.size)
     return scan.index
 
 
@@ -175,7 +174,7 @@ def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
         segment.index = segment.load_index()
         if segment.index is None:
             return None
-    segment.size = head.segment_bytes
+    segment.size = segment.stored = head.segment_bytes
     segment.next_offset = head.next_offset
     segment.max_timestamp = head.max_timestamp
     return lanes
@@ -196,17 +195,24 @@ def _rescue(
     segment: Segment, file: File, before: int, limit: int, index_bytes: int, recovery: Recovery
 ) -> list[LaneRange]:
     """Scan a segment that cannot be trusted."""
+    scan = Scan(segment.base_offset, index_bytes, before)
     if segment.sealed:
-        scan, damage = _scan_sealed(segment, before, index_bytes, limit)
-        recovery.damage += damage
+        recovery.damage += _scan_over(segment, file, scan, limit, file.size)
     else:
         head = _read_head(segment)
-        if head is not None and head.segment_bytes > file.size:
+        closed_bytes = 0 if head is None or head.base_offset != segment.base_offset else head.segment_bytes
+        # What a process wrote is there if only the process ended, and what was there when the log was
+        # closed was synced: damage in it is no torn end.
+        written = file.size if segment.files.intact else closed_bytes
+        recovery.damage += _scan_over(segment, file, scan, limit, written)
+        if closed_bytes > file.size:
             # Closing syncs the segment before it writes the index, and nothing shortens it after.
-            why = f"it has {file.size} bytes, and had {head.segment_bytes} when it was closed"
-            recovery.damage.append(DamageFound(segment.log_path, file.size, why))
-        scan = Scan(segment.base_offset, index_bytes, before)
-        scan_file(file, scan)
+            why = f"it has {file.size} bytes, and had {closed_bytes} when it was closed"
+            recovery.damage.append(
+                DamagedRange(
+                    segment.log_path, file.size, closed_bytes, scan.next_offset, scan.next_offset, why
+                )
+            )
         _cut(segment, file, scan, recovery)
     recovery.scanned_bytes += file.size
     segment.size = scan.position
@@ -282,33 +288,36 @@ def _next_batch(file: File, position: int, offset: int, limit: int = OFFSET_END)
     return -1
 
 
-def _scan_sealed(
-    segment: Segment, before: int, index_bytes: int, limit: int
-) -> tuple[Scan, list[DamageFound]]:
-    """Scan a sealed segment, over damage if need be; ``limit`` is where the next one begins."""
-    file = segment.opened()
-    scan = Scan(segment.base_offset, index_bytes, before)
-    damage: list[DamageFound] = []
+def _scan_over(segment: Segment, file: File, scan: Scan, limit: int, written: int) -> list[DamagedRange]:
+    """Scan a segment, over damage where a valid batch follows that begins before ``written``.
+
+    ``limit`` is where the next segment begins.
+    """
+    damage: list[DamagedRange] = []
     while True:
         scan_file(file, scan)
         if not scan.why or scan.next_offset >= limit:  # What is behind a complete chain does not matter.
-            return scan, damage
-        damage.append(DamageFound(segment.log_path, scan.position, scan.why))
+            return damage
         position = scan.position
         while True:
             position = _next_batch(file, position + 1, scan.next_offset, limit)
-            if position < 0:
-                return scan, damage
+            if position < 0 or position >= written:
+                return damage
             header = read_header(file.read(position, HEADER_BYTES))
             if _is_followed(file, position + header.size, header.next_offset, limit):
                 break
+        damage.append(
+            DamagedRange(
+                segment.log_path, scan.position, position, scan.next_offset, header.base_offset, scan.why
+            )
+        )
         scan.resume(position, header.base_offset, limit)
 
 
 def _is_followed(file: File, position: int, offset: int, limit: int) -> bool:
     """Does what comes next confirm where a batch behind damage belongs?  Its own checksum does not."""
     if _is_room(file, position):  # Or its very end.
-        return offset == limit
+        return limit in (offset, OFFSET_END)
     data = file.read(position, HEADER_BYTES)
     return len(data) == HEADER_BYTES and int.from_bytes(data[:8], "big") == offset
 
@@ -319,8 +328,12 @@ def _check_chain(segments: list[Segment], recovery: Recovery) -> None:
         base = following.base_offset
         if segment.next_offset < base:
             why = f"offsets {segment.next_offset} to {base - 1} are missing"
-            recovery.damage.append(DamageFound(segment.path + LOG, segment.size, why))
+            recovery.damage.append(
+                DamagedRange(segment.log_path, segment.size, segment.size, segment.next_offset, base, why)
+            )
         elif segment.next_offset > base:
             why = f"offsets {base} to {segment.next_offset - 1} are in the next segment, too"
-            recovery.damage.append(DamageFound(segment.path + LOG, segment.size, why))
+            recovery.damage.append(
+                DamagedRange(segment.log_path, segment.size, segment.size, base, base, why)
+            )
             segment.next_offset = base

@@ -34,7 +34,8 @@ from penstock.errors import InvalidBatch
 from penstock.log.files import File
 from penstock.log.recovery import scan_file
 from penstock.log.scan import Scan
-from penstock.log.segment import INDEX, LANES, REWRITE, Segment, raise_corruption
+from penstock.log.segment import INDEX, LANES, REWRITE, Segment
+from penstock.log.survey import Broken
 from penstock.wire.records import (
     CONTROL,
     HEADER_BYTES,
@@ -95,7 +96,7 @@ class SegmentRewrite:
         position = 0
         offset = segment.base_offset
         while position < segment.size:
-            data = _chunk(segment, source, position)
+            data = _chunk(segment, source, position, offset)
             at = 0
             while at + HEADER_BYTES <= len(data):
                 try:
@@ -105,9 +106,9 @@ class SegmentRewrite:
                     header = check_batch(data, at)
                     if header.base_offset != offset:
                         raise InvalidBatch(why=f"the batch of offset {offset} is missing")
-                    self._batch(header, data, position, at)
                 except InvalidBatch as error:
-                    raise_corruption(segment, position + at, str(error.facts["why"]))
+                    raise Broken(segment, position + at, offset, str(error.facts["why"])) from None
+                self._batch(header, data, position, at)
                 offset = header.next_offset
                 at += header.size
             position += at
@@ -119,8 +120,11 @@ class SegmentRewrite:
         records: list[Record] = []
         kept = count = header.count
         if not header.attributes & CONTROL:
-            records = [record for record in decode_batch(data, at) if self._keep(record)]
-            kept = len(records)
+            try:
+                records = [record for record in decode_batch(data, at) if self._keep(record)]
+                kept = len(records)
+            except InvalidBatch:  # Nobody knows what is in it: it stays as it is.
+                kept = count
         if kept < count and self._target is None:
             self._begin(position + at)
         self.removed += count - kept
@@ -198,11 +202,11 @@ class SegmentRewrite:
             self._files.remove(self._path)
 
 
-def _chunk(segment: Segment, source: File, position: int) -> bytes:
+def _chunk(segment: Segment, source: File, position: int, offset: int) -> bytes:
     """A step's worth of bytes, and at least one batch."""
     left = segment.size - position
     data = source.read(position, min(STEP_BYTES, left))
     if len(data) < HEADER_BYTES:
-        raise_corruption(segment, position, "the segment ends within a batch")
+        raise Broken(segment, position, offset, "the segment ends within a batch")
     size = 12 + int.from_bytes(data[8:12], "big")
     return source.read(position, size) if len(data) < size <= left else data

@@ -10,6 +10,7 @@ again), so the chain is what protects it: every walk here checks it.
     whole       how far whole batches reach
     reach       the same from their headers alone
     decode      batches to records, checksums checked
+    check_chain checksums of whole batches
     Scan        checksums of a whole segment, collecting its index and lanes
     find_batch  the next valid batch behind damage
 
@@ -55,10 +56,12 @@ _PRODUCER_AT: Final = 43  # In a batch: eight bytes.
 class Damage(Exception):  # noqa: N818 - it is a finding; CorruptionError, with the path, is the error
     """The bytes at ``at`` are not the batch that should be there."""
 
-    def __init__(self, at: int, why: str) -> None:
+    def __init__(self, at: int, why: str, offset: int, unreadable: bool = False) -> None:
         super().__init__(at, why)
         self.at = at
         self.why = why
+        self.offset = offset  # What should begin there.
+        self.unreadable = unreadable  # The checksum is right, but the records cannot be decoded.
 
 
 def _complaint(base: int, length: int, magic: int, delta: int, offset: int) -> str:
@@ -80,7 +83,7 @@ def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
     while at <= last and offset <= target:
         base, length, magic, _, delta = _unpack_chain(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
-            raise Damage(at, _complaint(base, length, magic, delta, offset))
+            raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
         if base + delta >= target:
             break
         offset = base + delta + 1
@@ -117,7 +120,7 @@ def reach(data: bytes, offset: int, high: int, limit: int) -> tuple[int, int]:
     while at <= last and offset < high:
         base, length, magic, _, delta = _unpack_chain(data, at)
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
-            raise Damage(at, _complaint(base, length, magic, delta, offset))
+            raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
         if at + length + _SIZE_BEGIN > limit:
             break
         offset = base + delta + 1
@@ -146,6 +149,7 @@ def decode(
         base, length, magic, crc, attributes, delta = _unpack_batch(data, at)
         following = at + length + _SIZE_BEGIN
         why = ""
+        unreadable = False
         if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
             why = _complaint(base, length, magic, delta, offset)
         elif following > size:
@@ -157,10 +161,11 @@ def decode(
                 records.extend(decode_batch(data, at))
             except InvalidBatch as error:
                 why = str(error.facts["why"])
+                unreadable = True
         if why:
             if at > first:
                 break
-            raise Damage(at, why)
+            raise Damage(at, why, offset, unreadable)
         at = following
         offset = base + delta + 1
     return at, offset
@@ -169,6 +174,25 @@ def decode(
 def _is_hidden(data: bytes, at: int, attributes: int, offset: int, transactions: LogTransactions) -> bool:
     producer_id = int.from_bytes(data[at + _PRODUCER_AT : at + _PRODUCER_AT + 8], "big", signed=True)
     return transactions.hides(attributes, producer_id, offset)
+
+
+def check_chain(data: bytes, offset: int) -> None:
+    """Check the headers, the chain and the checksums of whole batches; ``Damage`` at the first wrong one."""
+    at = 0
+    size = len(data)
+    while at < size:
+        if size - at < HEADER_BYTES:
+            raise Damage(at, "a batch is cut short", offset)
+        base, length, magic, crc, _, delta = _unpack_batch(data, at)
+        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
+        following = at + length + _SIZE_BEGIN
+        if following > size:
+            raise Damage(at, "a batch is cut short", offset)
+        if _checksum(data, at + _CRC_BEGIN, following) != crc:
+            raise Damage(at, "the checksum does not match", offset)
+        at = following
+        offset = base + delta + 1
 
 
 class Scan:

@@ -52,8 +52,8 @@ class Segment:
     """One segment.  Plain data; ``Log`` keeps it right."""
 
     __slots__ = (
-        "base_offset", "closed", "file", "files", "index", "indexed", "max_timestamp",
-        "next_offset", "path", "room", "sealed", "size",
+        "base_offset", "checked_end", "checked_start", "closed", "file", "files", "index", "indexed",
+        "max_timestamp", "next_offset", "path", "room", "sealed", "size", "stored",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, base_offset: int) -> None:
@@ -69,6 +69,21 @@ class Segment:
         self.file: File | None = None  # None: closed.
         self.index: SegmentIndex | None = None  # None: not loaded.
         self.indexed = 0  # While active: from this position on the next batch gets an entry.
+        self.stored = 0  # Up to here the bytes were there before this process, and were not summed by it ...
+        self.checked_start = 0  # ... except between these two positions.
+        self.checked_end = 0
+
+    def is_checked(self, position: int, end: int) -> bool:
+        """Whether these bytes were written by this process, or their checksums were found right by it."""
+        end = min(end, self.stored)
+        return position >= end or (self.checked_start <= position and end <= self.checked_end)
+
+    def checked(self, position: int, end: int) -> None:
+        """The checksums in between are right.  One stretch is remembered: that of the last reader."""
+        if self.checked_start <= position <= self.checked_end <= end:
+            self.checked_end = end
+        else:
+            self.checked_start, self.checked_end = position, end
 
     def info(self) -> SegmentInfo:
         """As it is now."""

@@ -67,6 +67,15 @@ class FaultyFiles:
             lasting  # All later operations go wrong too, until ``heal``; FULL: those that need room.
         )
 
+    @property
+    def intact(self) -> bool:
+        """See ``Files``."""
+        return self.inner.intact
+
+    @intact.setter
+    def intact(self, intact: bool) -> None:
+        self.inner.intact = intact
+
     def heal(self) -> None:
         """From now on everything works (not after a crash)."""
         self._at = 0
@@ -285,6 +294,9 @@ class _CrashLock:
         self._disk = disk
         self._path = path
 
+    def settle(self) -> None:
+        self._disk.intact = True
+
     def release(self) -> None:
         self._disk.locks.discard(self._path)
 
@@ -293,6 +305,7 @@ class CrashDisk:
     """A disk in memory that forgets, at a power cut, what was not synced."""
 
     def __init__(self) -> None:
+        self.intact = True  # Until the power is cut.
         self.life = 0  # Rises with every crash; older files are dead.
         self.locks: set[str] = set()
         self._names: dict[str, _Node] = {}
@@ -308,6 +321,7 @@ class CrashDisk:
     def power_cut(self, chance: Random) -> None:
         """The machine stops; what was not synced is there or not."""
         self.kill()
+        self.intact = False
         for changes in self._pending.values():
             for change in changes:
                 if chance.random() < 0.5:

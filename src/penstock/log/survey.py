@@ -1,0 +1,164 @@
+"""Finding out how far damage reaches, when a reader of a segment has met some.
+
+Walking along headers is fast and trusts lengths, so a reader may notice damage
+far behind the place where it is.  A survey starts at an index entry before
+it, whose position is known to be the beginning of a batch, and checks every
+batch from there on:
+
+    entry                                       next entry
+      v                                           v
+      [ good ][ good ][ ######## ][ good ][ good ][ good ...
+                      damaged      ^ the next valid batch, confirmed by what follows it
+
+It ends at the first index entry behind the damage.  So it reads about
+twice ``index_bytes`` and two batches, however long the segment is.
+
+A batch inside the damaged bytes may be part of a message.  So a valid batch only
+counts if it is also followed by what its offsets announce: the next batch, the next
+index entry, or the end of the segment.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock.log.damage import DamagedRange
+from penstock.log.files import File
+from penstock.log.index import SegmentIndex
+from penstock.log.scan import Damage, check_chain, find_batch
+from penstock.log.segment import Segment
+from penstock.wire.records import HEADER_BYTES, read_header
+
+CANDIDATES_MAX: Final = 1000  # Places that are tried behind damage: bounds the work on hostile bytes.
+_SIZE_BEGIN: Final = 12
+_SIZE_MAX: Final = 1 << 31
+
+
+class Broken(Exception):  # noqa: N818 - it never leaves the log
+    """A segment is not as it should be at a position."""
+
+    def __init__(
+        self, segment: Segment, position: int, offset: int, why: str, unreadable: bool = False
+    ) -> None:
+        super().__init__(why)
+        self.segment = segment
+        self.position = position
+        self.offset = offset  # What should begin there.
+        self.why = why
+        self.unreadable = unreadable  # One whole batch, whose checksum is right.
+
+
+def broken_at(segment: Segment, position: int, damage: Damage) -> Broken:
+    """What was found in a chunk that begins at ``position``."""
+    return Broken(segment, position + damage.at, damage.offset, damage.why, damage.unreadable)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a survey found."""
+
+    damage: list[DamagedRange] = field(default_factory=list)
+    entries: list[tuple[int, int, int]] = field(default_factory=list)  # For the index: see ``Index.insert``.
+
+
+def survey(
+    segment: Segment, file: File, index: SegmentIndex, position: int, offset: int, following: int
+) -> Survey:
+    """Look for the damage that a reader met at ``position``, where it expected ``offset``.
+
+    ``following`` is where the next segment begins.
+    """
+    found = Survey()
+    path = segment.log_path
+    if offset >= segment.next_offset and position >= segment.size:
+        why = f"offsets {segment.next_offset} to {following - 1} are missing"
+        found.damage.append(
+            DamagedRange(path, segment.size, segment.size, segment.next_offset, following, why)
+        )
+    elif not index.offsets or offset < index.offsets[0]:
+        end, end_offset = _entry(segment, index, 0)
+        why = f"the batch of offset {segment.base_offset} is missing"
+        found.damage.append(DamagedRange(path, 0, end, segment.base_offset, end_offset, why))
+    else:
+        # A wrong length leads too far along the file, a wrong count too far along the offsets; and what
+        # misleads is the batch before the one that was not there.
+        places = (bisect_left(index.positions, position), bisect_left(index.offsets, offset))
+        _walk(segment, file, index, max(min(places) - 1, 0), position, found)
+    return found
+
+
+def _entry(segment: Segment, index: SegmentIndex, place: int) -> tuple[int, int]:
+    """Position and offset of an index entry; behind the last one, of the end of the segment."""
+    if place < len(index.offsets):
+        return index.positions[place], index.offsets[place]
+    return segment.size, segment.next_offset
+
+
+def _walk(segment: Segment, file: File, index: SegmentIndex, place: int, until: int, found: Survey) -> None:
+    """Check the batches from an index entry on, up to the first entry behind damage, or behind ``until``."""
+    position, offset = _entry(segment, index, place)
+    before = index.befores[place]
+    end, end_offset = _entry(segment, index, place + 1)
+    while position < segment.size:
+        if position >= end:
+            if found.damage or position > until:
+                return
+            place += 1
+            end, end_offset = _entry(segment, index, place + 1)
+        size, newest, why = _batch(segment, file, position, offset)
+        if not why and position + size <= end:
+            before = max(before, newest)
+            position, offset = position + size, read_header(file.read(position, HEADER_BYTES)).next_offset
+            continue
+        goes_on, next_offset = _resume(file, position, offset, end, end_offset)
+        found.damage.append(
+            DamagedRange(
+                segment.log_path, position, goes_on, offset, next_offset, why or "it overlaps the next one"
+            )
+        )
+        if goes_on < segment.size:
+            found.entries.append((next_offset, goes_on, before))
+        position, offset = goes_on, next_offset
+
+
+def _batch(segment: Segment, file: File, position: int, offset: int) -> tuple[int, int, str]:
+    """Size and newest time of the batch that should be there, and what is wrong with it."""
+    head = file.read(position, HEADER_BYTES)
+    if len(head) < HEADER_BYTES:
+        return 0, 0, "the segment ends within a batch"
+    size = _SIZE_BEGIN + int.from_bytes(head[8:12], "big")
+    if not HEADER_BYTES <= size <= segment.size - position:
+        return 0, 0, f"a batch of {size} bytes, and {segment.size - position} are left"
+    try:
+        check_chain(file.read(position, size), offset)
+    except Damage as damage:
+        return 0, 0, damage.why
+    return size, int.from_bytes(head[35:43], "big", signed=True), ""
+
+
+def _resume(file: File, position: int, offset: int, end: int, end_offset: int) -> tuple[int, int]:
+    """Where the next valid batch behind the damage at ``position`` begins, at the latest at ``end``."""
+    data = file.read(position, end - position)
+    at = 1
+    for _ in range(CANDIDATES_MAX):
+        step = find_batch(data[at:], offset, end_offset)
+        if step < 0:
+            break
+        at += step
+        header = read_header(data, at)
+        following = at + header.size
+        announced = header.next_offset
+        if following == len(data):
+            confirmed = announced == end_offset
+        else:
+            confirmed = int.from_bytes(data[following : following + 8], "big") == announced
+        if confirmed or _claimed(data, at, header.base_offset, offset):
+            return position + at, header.base_offset
+        at += 1
+    return end, end_offset
+
+
+def _claimed(data: bytes, at: int, base: int, offset: int) -> bool:
+    """Whether the damaged batch itself says that the next one begins at ``at``."""
+    size = _SIZE_BEGIN + int.from_bytes(data[8:12], "big")
+    return at == size < _SIZE_MAX and base == offset + int.from_bytes(data[23:27], "big") + 1
