@@ -196,6 +196,24 @@ class StagedPublish(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: bool  # The application published this version, or a later one, before.
 
 
+ProblemKind = Literal[
+    "damaged", "cut", "file_damaged", "topic_offline", "storage_failed", "directory_gone", "disk_full"
+]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is wrong with the storage of a broker."""
+
+    kind: ProblemKind
+    message: str
+    since_ms: int
+    warning: bool = False  # The broker is ready all the same.
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None  # Damaged: from here ...
+    end_offset: int | None = None  # ... up to here.
+
+
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A broker at a glance; the counts are since it was opened."""
 
@@ -217,6 +235,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     acked: int
     memory_bytes_peak: int  # Of the whole process.
+    problems: list[Problem] = []  # With its storage; those of topics that you may see.
 
 
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):

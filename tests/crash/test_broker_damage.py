@@ -1,29 +1,24 @@
-"""Bytes of any file of a data directory change behind the broker's back.
+"""Files of a data directory are cut, filled with zeros, emptied or removed behind the broker's back.
 
-Opening either works, with right data, or is refused with an error that says
-what is damaged.  Right data means: every message that is returned is the one
-that was published at that offset; what cannot be returned is an error, or was
-cut from the end of a log that was not closed, which recovery reports; nothing
-acked is delivered again, unless the journal itself was cut so.  Never another
-exception, never a hang, never a wrong message.
+``test_flipped_bytes.py`` changes single bytes.  Here more is lost, so less can be promised: the broker opens;
+every message that is returned is the one that was published at that offset; nothing acked is delivered again,
+unless the journal itself was damaged; and whatever is missing is reported.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
 
 from penstock.config import BrokerConfig
-from penstock.errors import CorruptionError, DirectoryUnusable, PenstockError
-from penstock.log.log import Log
+from penstock.errors import PenstockError, TopicDamaged
 from penstock.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 
 CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)
-SAMPLES = 40  # Places in a file that are tried; of a small file, every byte.
 
 
 @dataclass
@@ -94,13 +89,6 @@ def kinds(original: Original) -> dict[str, str]:
     return found
 
 
-def places(size: int) -> Iterator[int]:
-    step = max(size // SAMPLES, 1)
-    yield from range(0, size, step)
-    if size:
-        yield size - 1
-
-
 LOGS = re.compile(r"\d{20}\.log$")
 
 
@@ -128,18 +116,6 @@ def test_undamaged_everything_is_as_it_was() -> None:
         broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
         assert compare(broker, original) == []
         broker.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("how", "path"), cases())
-def test_a_changed_byte_is_noticed_or_does_not_matter(how: str, path: str) -> None:
-    original = ORIGINALS[how]
-    data = original.contents[path]
-    for place in places(len(data)):
-        for flip in (0x01, 0xFF):
-            changed = bytearray(data)
-            changed[place] ^= flip
-            check(original, path, bytes(changed))
 
 
 @pytest.mark.slow
@@ -177,13 +153,10 @@ def test_a_file_that_is_gone_is_noticed_or_does_not_matter(how: str, path: str) 
 def check(original: Original, path: str, data: bytes | None) -> None:
     """Open the directory with the file changed so, and look at everything."""
     disk, clock = original.copy(path, data)
-    try:
-        broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
-    except PenstockError:
-        return
+    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
     problems = compare(broker, original)
     if problems:
-        assert reported(broker), problems
+        assert broker.stats().problems, problems
     with suppress(PenstockError):
         broker.publish("orders", b"after")
     broker.close()
@@ -195,22 +168,20 @@ def compare(broker: TestBroker, original: Original) -> list[str]:
     for topic in {topic for topic, _ in original.values}:
         expected = {offset: value for (name, offset), value in original.values.items() if name == topic}
         found: dict[int, bytes] = {}
-        try:
-            for message in broker.read(topic, limit=1000):
-                assert message.value == expected[message.offset]
-                found[message.offset] = message.value
-        except (CorruptionError, DirectoryUnusable):
+        if topic not in broker.topics():
+            problems.append(f"{topic} is offline")
             continue
+        for message in broker.read(topic, limit=1000):
+            assert message.value == expected[message.offset]
+            found[message.offset] = message.value
         if found != expected:
             problems.append(f"{topic}: {len(expected) - len(found)} are missing")
-    problems += compare_group(broker, original)
-    try:
+    if "orders" in broker.topics():
+        problems += compare_group(broker, original)
         waiting = {entry.value for entry in broker.scheduled("orders")}
         assert waiting <= original.waiting
         if waiting != original.waiting:
             problems.append("the schedule has lost something")
-    except CorruptionError:
-        pass
     return problems
 
 
@@ -221,56 +192,16 @@ def compare_group(broker: TestBroker, original: Original) -> list[str]:
     delivered: set[int] = set()
     consumer = broker.consumer("orders", group="work", max_attempts=1000, visibility_timeout="12h")
     for _ in range(40):
-        try:
-            for message in consumer.receive(1):
-                assert message.value == expected[message.offset]
-                assert message.offset not in delivered
-                delivered.add(message.offset)
-        except CorruptionError:
-            broker.advance("1ms")
+        for message in consumer.receive(1):
+            assert message.value == expected[message.offset]
+            assert message.offset not in delivered
+            delivered.add(message.offset)
     if delivered & original.acked:
         return ["something acked was delivered again"]
     return []
 
 
-def reported(broker: TestBroker) -> bool:
-    """Has recovery said that it had to cut the end of some log, or found damage?"""
-
-    def cut(log: Log) -> bool:
-        return bool(log.recovery.cut_bytes or log.recovery.damage)
-
-    return any(
-        cut(log)
-        for topic in broker._core.state.topics.values()
-        for partition in topic.partitions
-        for log in broker._core._logs(partition)
-    )
-
-
-def test_messages_around_damaged_ones_are_delivered() -> None:
-    """The one that cannot be read is an error, again and again; the others come."""
-    original = ORIGINALS["closed"]
-    path = next(path for path in sorted(original.contents) if re.search(r"orders/0/\d+\.log", path))
-    changed = bytearray(original.contents[path])
-    changed[changed.index(b"3 3 3 3 3 ") + 10] ^= 0xFF
-    disk, clock = original.copy(path, bytes(changed))
-    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
-    consumer = broker.consumer("orders", group="fresh")
-    received = set()
-    failures = 0
-    for _ in range(10):
-        try:
-            received |= {message.offset for message in consumer.receive(100)}
-        except CorruptionError:
-            failures += 1
-        broker.advance("2s")
-    assert failures > 1
-    assert len(received) == 19
-    with pytest.raises(CorruptionError):
-        broker.read("orders", limit=100)
-
-
-def test_a_damaged_snapshot_that_stands_for_a_trimmed_journal_is_refused() -> None:
+def test_a_topic_is_offline_if_the_snapshot_of_a_trimmed_journal_is_damaged() -> None:
     """Without it nobody knows which groups there are; to go on would deliver everything again."""
     disk, clock = CrashDisk(), ManualClock()
     broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
@@ -288,5 +219,8 @@ def test_a_damaged_snapshot_that_stands_for_a_trimmed_journal_is_refused() -> No
     disk.kill()
     disk.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
 
-    with pytest.raises(CorruptionError, match="snapshot"):
-        TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    with TestBroker.open("data", config=CONFIG, files=disk, clock=clock) as broker:
+        with pytest.raises(TopicDamaged, match="snapshot"):
+            broker.read("orders")
+        broker.create_topic("others")
+        assert [problem.kind for problem in broker.stats().problems] == ["topic_offline"]

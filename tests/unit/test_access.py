@@ -176,14 +176,21 @@ def test_one_secret_has_another_hash_each_time() -> None:
     assert not first.fits("secret ")
 
 
-def test_a_damaged_file_of_keys_is_told_at_the_start() -> None:
+def test_a_damaged_file_of_keys_lets_nobody_in_and_is_not_overwritten() -> None:
     files = MemoryFiles()
     with TestBroker.open("data", files=files) as broker:
         broker.create_key("billing", [READER])
-    files.write_file("data/access.json", files.read_file("data/access.json").replace(b"reader", b"admin"))
+    damaged = files.read_file("data/access.json").replace(b"reader", b"admin")
+    files.write_file("data/access.json", damaged)
 
-    with pytest.raises(DirectoryUnusable, match=r"access.json is damaged"):
-        TestBroker.open("data", files=files)
+    with TestBroker.open("data", files=files) as broker:
+        assert [problem.kind for problem in broker.stats().problems] == ["file_damaged"]
+        assert broker.keys() == []
+        with pytest.raises(DirectoryUnusable, match=r"access.json is damaged"):
+            broker.create_key("another", [READER])
+        with pytest.raises(DirectoryUnusable, match=r"access.json is damaged"):
+            assert broker._core.access.has_admin  # So a server that asks for keys does not start.
+    assert files.read_file("data/access.json") == damaged
 
 
 # The book of acts.

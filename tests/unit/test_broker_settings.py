@@ -7,8 +7,17 @@ import pytest
 from crc32c import crc32c
 
 from penstock import BrokerConfig, GroupSettings, TopicSettings
-from penstock.errors import DirectoryUnusable, InvalidValue, QueueFull, TopicExists, TopicNotFound
+from penstock.delivery import events
+from penstock.errors import (
+    DirectoryUnusable,
+    InvalidValue,
+    QueueFull,
+    TopicDamaged,
+    TopicExists,
+    TopicNotFound,
+)
 from penstock.log.files import MemoryFiles
+from penstock.message import Message
 from penstock.testing import TestBroker
 
 HOUR_MS = 3_600_000
@@ -207,15 +216,31 @@ def test_a_schedule_has_a_limit(penstock: TestBroker) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b'{"format": 1}', *map(sealed, [b"{", b"[]", b'{"format": "one"}', b'{"format": 99}'])],
+    "content", [b"", b"{", b'{"format": 1}', *map(sealed, [b"{", b"[]", b'{"format": "one"}'])]
 )
-def test_a_directory_that_cannot_be_read_says_why(content: bytes) -> None:
+def test_a_damaged_manifest_is_made_again_and_no_producer_id_is_given_twice(content: bytes) -> None:
     files = MemoryFiles()
-    TestBroker.open("data", files=files).close()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders", durability="fsync")
+        broker.producer().publish("orders", b"x")
+        before = broker._core.catalogue.new_producer_id()
     files.write_file("data/penstock.json", content)
 
-    with pytest.raises(DirectoryUnusable, match=r"damaged|newer"):
+    with TestBroker.open("data", files=files) as broker:
+        assert [problem.kind for problem in broker.stats().problems] == ["file_damaged"]
+        given = [broker._core.catalogue.new_producer_id() for _ in range(2)]
+        assert min(given) > before + 1000
+    with TestBroker.open("data", files=files) as broker:
+        assert broker.stats().problems == []
+        assert broker._core.catalogue.new_producer_id() > max(given)
+
+
+def test_a_directory_of_a_newer_version_is_refused() -> None:
+    files = MemoryFiles()
+    TestBroker.open("data", files=files).close()
+    files.write_file("data/penstock.json", sealed(b'{"format": 99}'))
+
+    with pytest.raises(DirectoryUnusable, match="newer"):
         TestBroker.open("data", files=files)
     with pytest.raises(DirectoryUnusable):  # Not DirectoryInUse: the lock was let go.
         TestBroker.open("data", files=files)
@@ -225,14 +250,75 @@ def test_a_directory_that_cannot_be_read_says_why(content: bytes) -> None:
     "content",
     [b"", b"{}", *map(sealed, [b"nonsense", b'{"partitions": 0}', b'{"durability": "sometimes"}'])],
 )
-def test_damaged_settings_of_a_topic_say_so(content: bytes) -> None:
+def test_a_topic_with_damaged_settings_is_offline_and_the_others_work(content: bytes) -> None:
     files = MemoryFiles()
     with TestBroker.open("data", files=files) as broker:
-        broker.create_topic("orders")
+        for topic in ("orders", "bills"):
+            broker.create_topic(topic, durability="fsync")
+            broker.publish(topic, b"kept")
+    intact = files.read_file("data/topics/orders/topic.json")
     files.write_file("data/topics/orders/topic.json", content)
 
-    with pytest.raises(DirectoryUnusable, match=r"orders/topic\.json"):
-        TestBroker.open("data", files=files)
+    with TestBroker.open("data", files=files) as broker:
+        assert [message.value for message in broker.read("bills")] == [b"kept"]
+        for call in (
+            lambda: broker.publish("orders", b"x"),
+            lambda: broker.read("orders"),
+            lambda: broker.create_topic("orders"),
+            lambda: broker.consumer("orders"),
+        ):
+            with pytest.raises(TopicDamaged, match=r"topic\.json"):
+                call()
+        [problem] = broker.stats().problems
+        assert (problem.kind, problem.topic) == ("topic_offline", "orders")
+    files.write_file("data/topics/orders/topic.json", intact)
+
+    with TestBroker.open("data", files=files) as broker:
+        assert [message.value for message in broker.read("orders")] == [b"kept"]
+
+
+def test_a_topic_that_is_offline_can_be_deleted() -> None:
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders", durability="fsync")
+    files.write_file("data/topics/orders/topic.json", b"")
+
+    with TestBroker.open("data", files=files) as broker:
+        broker.delete_topic("orders")
+        assert broker.stats().problems == []
+        broker.create_topic("orders", durability="fsync")
+        broker.publish("orders", b"new")
+
+
+def test_what_goes_to_a_topic_that_is_offline_waits_for_it() -> None:
+    """An ack with outputs is both or neither: the outputs are not dropped."""
+    files = MemoryFiles()
+    with TestBroker.open("data", files=files) as broker:
+        for topic in ("in", "out"):
+            broker.create_topic(topic, durability="fsync")
+        broker.publish("in", b"x")
+        [message] = broker.consumer("in", group="work").receive()
+        [partition] = broker._core.state.topics["in"].partitions
+        assert partition.journal is not None
+        member = partition.groups["work"]
+        outputs = [("out", Message(b"y"))]
+        settled: list[events.AnyEvent] = [
+            events.Settled(member.number, message.delivery.lease, 0, 1, events.ACKED)
+        ]
+        broker._core.dead_letters.send(partition, member.number, settled, outputs, 0, 1)
+        broker._core.state.jobs.clear()  # The process ends before it is published.
+        partition.journal.log.sync()
+        content = dict(files._contents)
+    files._contents = {path: bytearray(data) for path, data in content.items()}
+    intact = files.read_file("data/topics/out/topic.json")
+    files.write_file("data/topics/out/topic.json", b"")
+    with TestBroker.open("data", files=files) as broker:
+        broker.advance("10s")
+    files.write_file("data/topics/out/topic.json", intact)
+
+    with TestBroker.open("data", files=files) as broker:
+        broker.advance("10s")
+        assert [stored.value for stored in broker.read("out")] == [b"y"]
 
 
 def test_settings_of_a_later_version_are_ignored_and_missing_ones_have_their_default() -> None:

@@ -31,10 +31,15 @@ def test_what_was_said_is_there_after_a_restart_and_a_damaged_file_is_told() -> 
     with TestBroker.open("data", files=files) as broker:
         assert lock_ms(broker) == 5000
 
-    files.write_file("data/groups.json", files.read_file("data/groups.json").replace(b"5000", b"6000"))
+    damaged = files.read_file("data/groups.json").replace(b"5000", b"6000")
+    files.write_file("data/groups.json", damaged)
 
-    with pytest.raises(DirectoryUnusable, match=r"groups.json is damaged"):
-        TestBroker.open("data", files=files)
+    with TestBroker.open("data", files=files) as broker:
+        assert [problem.kind for problem in broker.stats().problems] == ["file_damaged"]
+        assert lock_ms(broker) not in (5000, 6000)
+        with pytest.raises(DirectoryUnusable, match=r"groups.json is damaged"):
+            alter(broker, "billing", share_lock_ms=7000)
+    assert files.read_file("data/groups.json") == damaged
 
 
 def test_queue_groups_of_that_name_follow_on_all_topics_and_only_in_what_has_changed() -> None:

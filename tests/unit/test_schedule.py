@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.errors import CorruptionError, DiskFull
+from penstock.errors import DiskFull
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.buckets import HOUR_MS, SPILL_PAIRS
@@ -439,12 +439,14 @@ def test_a_closed_schedule_opens_as_it_was() -> None:
     assert [due.number for due in partition.schedule.entries()] == [number]
 
 
-def test_a_damaged_log_is_reported() -> None:
+def test_entries_around_damage_come_and_the_damaged_one_does_not() -> None:
     disk = CrashDisk()
     partition = Partition(disk, LogConfig(segment_bytes=4096))
-    for _ in range(100):
-        partition.add(NOW_MS, bytes(100))
-    disk.damage("orders/schedule/00000000000000000000.log", lambda data: bytes(300) + data[300:])
+    numbers = [partition.add(NOW_MS, bytes(100)) for _ in range(100)]
+    disk.damage("orders/schedule/00000000000000000000.log", lambda data: bytes(30) + data[30:])
 
-    with pytest.raises(CorruptionError):
-        partition.open(NOW_MS)
+    partition.open(NOW_MS)
+
+    assert [due.number for due in partition.schedule.entries()] == numbers[1:]
+    assert [due.number for due in partition.schedule.take_due(NOW_MS, 1000)] == numbers[1:]
+    assert [found.first_offset for found in partition.schedule.log.damage.ranges] == [0]

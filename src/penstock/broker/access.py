@@ -129,6 +129,7 @@ class Access:
         self._state = state
         self._path = f"{state.directory}/access.json"
         self._book = Book()
+        self._error: DirectoryUnusable | None = None  # The file is damaged: nobody is known.
 
     def open(self) -> None:
         """Read what there is."""
@@ -138,14 +139,16 @@ class Access:
         try:
             self._book = _with_acls(unsealed(files.read_file(self._path), Book))
         except (msgspec.MsgspecError, InvalidValue) as error:
-            raise DirectoryUnusable(
-                directory=self._state.directory,
-                why=f"access.json is damaged ({error}); restore it from a copy",
-            ) from None
+            why = f"access.json is damaged ({error}); restore it from a copy, or run penstock repair"
+            self._error = DirectoryUnusable(directory=self._state.directory, why=why)
+            message = f"{why}: until then nobody can log in"
+            self._state.problems.report("access.json", "file_damaged", message)
 
     @property
     def has_admin(self) -> bool:
         """Whether there is somebody who may make keys."""
+        if self._error is not None:
+            raise self._error
         stored: list[StoredKey | StoredUser] = [*self._book.keys.values(), *self._book.users.values()]
         return any(grant.allows("admin", None) for one in stored for grant in one.info.grants)
 
@@ -303,6 +306,8 @@ class Access:
         self.changed("user", name)
 
     def _save(self, **changes: Any) -> None:
+        if self._error is not None:
+            raise self._error
         book = msgspec.structs.replace(self._book, **changes)
         self._state.files.write_file(self._path, sealed(book))
         self._book = book  # Only now: what is not on disk did not happen.

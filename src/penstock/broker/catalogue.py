@@ -23,13 +23,16 @@ import msgspec
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State, Topic
 from penstock.config import TopicSettings
-from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicExists
+from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicDamaged, TopicExists
 from penstock.log.files import Lock, keep_private
 from penstock.types import check_name
 
 FORMAT_VERSION = 1
 SECRETS = ("access.json", "audit.log", "audit.log.1")  # Older versions left them readable for everybody.
 PRODUCER_BLOCK = 1000  # Producer ids are reserved on disk this many at a time.
+# If nobody knows any more which were given: more than can have been, without a trace in any log.
+PRODUCERS_FORGOTTEN_MAX = 1 << 24
+GENERATIONS_SINCE = 1_700_000_000  # Seconds since 1970; no group comes to a generation each second.
 GENERATION_BLOCK = 1000  # Generations of Kafka's groups, too ...
 GENERATIONS_NEAR = 100  # ... and so many before the last is given, or groups would wait for the disk.
 
@@ -59,6 +62,7 @@ class Catalogue:
         self._manifest_path = f"{state.directory}/penstock.json"
         self._lock: Lock | None = None
         self._manifest = Manifest()
+        self._manifest_lost = False
         self._next_producer_id = 0
         self.names: dict[bytes, str] = {}  # Of all topics, by id.
 
@@ -88,8 +92,11 @@ class Catalogue:
         for name in sorted(self._files.list(self._topics_path)):
             if name.startswith("."):
                 self._files.remove_tree(f"{self._topics_path}/{name}")
-            else:
+                continue
+            try:
                 topics.append(self._topic(name, self._read_topic(name)))
+            except TopicDamaged as error:
+                self.set_offline(error)
         return topics
 
     def _keep_private(self) -> None:
@@ -102,14 +109,20 @@ class Catalogue:
             if self._files.exists(f"{directory}/{name}"):
                 keep_private(self._files, f"{directory}/{name}")
 
+    def set_offline(self, error: TopicDamaged) -> None:
+        """A topic cannot be opened; its files stay as they are."""
+        name = error.facts["topic"]
+        self._state.offline[name] = error
+        self._state.problems.report(("offline", name), "topic_offline", str(error), topic=name)
+
     def _read_manifest(self) -> Manifest:
         try:
             manifest = unsealed(self._files.read_file(self._manifest_path), Manifest)
         except (msgspec.MsgspecError, InvalidValue) as error:
-            raise DirectoryUnusable(
-                directory=self._state.directory,
-                why=f"penstock.json is damaged ({error}); restore it from a copy",
-            ) from None
+            self._manifest_lost = True
+            message = f"penstock.json is damaged ({error}); it is made again from what the logs say"
+            self._state.problems.report("penstock.json", "file_damaged", message)
+            return Manifest()
         if manifest.format > FORMAT_VERSION:
             raise DirectoryUnusable(
                 directory=self._state.directory,
@@ -121,6 +134,8 @@ class Catalogue:
         """Name a directory of an earlier version."""
         if not self._manifest.cluster_id:
             self._manifest.cluster_id = new_cluster_id(self._state.random)
+            if self._manifest_lost:
+                return  # It is saved when the rest is known again.
             with suppress(PenstockError):  # A full disk, most likely: then it is saved with the next change.
                 self._save_manifest(self._manifest)
 
@@ -129,18 +144,32 @@ class Catalogue:
         """By which Kafka's clients know this directory."""
         return self._manifest.cluster_id
 
+    def settle(self, highest_producer_id: int) -> None:
+        """All topics were opened.
+
+        What a damaged penstock.json said is made again: ids and generations beyond all that were given.
+        """
+        if self._manifest_lost:
+            self._manifest_lost = False
+            self._next_producer_id = max(highest_producer_id, 0) + PRODUCERS_FORGOTTEN_MAX
+            self._change_manifest(
+                next_producer_id=self._next_producer_id,
+                generations=max(self._state.clock.wall_ms() // 1000 - GENERATIONS_SINCE, 0),
+            )
+        if self._lock is not None and not self._state.offline:
+            self._lock.settle()
+
     def _save_manifest(self, manifest: Manifest) -> None:
         self._files.write_file(self._manifest_path, sealed(manifest))
 
     def _read_topic(self, name: str) -> StoredTopic:
         path = f"{self._topics_path}/{name}/topic.json"
+        if not self._files.exists(path):
+            raise TopicDamaged(topic=name, why="topic.json is missing")
         try:
             return unsealed(self._files.read_file(path), StoredTopic)
         except (msgspec.MsgspecError, InvalidValue) as error:
-            raise DirectoryUnusable(
-                directory=self._state.directory,
-                why=f"{name}/topic.json is damaged ({error}); restore it from a copy",
-            ) from None
+            raise TopicDamaged(topic=name, why=f"topic.json: {error}") from None
 
     def _topic(self, name: str, stored: StoredTopic) -> Topic:
         files = self._state.memory if stored.durability == "memory" else self._files
@@ -156,6 +185,7 @@ class Catalogue:
         check_name("topic", name)
         if name in self._state.topics:
             raise TopicExists(topic=name)
+        self._state.check_online(name)
         making = f"{self._topics_path}/.making-{name}"
         if self._files.exists(making):
             self._files.remove_tree(making)
@@ -188,6 +218,11 @@ class Catalogue:
         self._clear_away(topic.name)
         self.names.pop(topic.id, None)
         self._state.memory.remove_tree(topic.directory)
+
+    def delete_offline(self, name: str) -> None:
+        """Remove a topic that cannot be opened."""
+        del self._state.offline[name]
+        self._clear_away(name)
 
     def _clear_away(self, name: str) -> None:
         """Remove the folder of that name, if there is one."""

@@ -5,6 +5,7 @@
     dead_letters   burying, redriving       streams        assignment and commits
     schedules      what is due later        tracing        what happened to a message
     maintenance    retention and the like   triage         dead letters by error
+    problems       what is wrong            storage        is there room, is the directory there
     facts          what the broker tells    progress       how far a group is
     overviews      all of it, line by line
     measuring      the same as metrics
@@ -58,6 +59,7 @@ from penstock.broker.restoring import Restoring
 from penstock.broker.schedules import Schedules
 from penstock.broker.staging import Staging
 from penstock.broker.state import (
+    Chore,
     Consumer,
     Group,
     GroupPartition,
@@ -68,13 +70,14 @@ from penstock.broker.state import (
     Topic,
 )
 from penstock.broker.steps import Durable, Steps
+from penstock.broker.storage import Storage
 from penstock.broker.streams import Streams
 from penstock.broker.tracing import Tracing
 from penstock.broker.transactions import Transactions
 from penstock.broker.triage import Triage
 from penstock.clock import Clock
 from penstock.config import MEMORY, BrokerConfig, TopicOptions, TopicSettings, settings_with
-from penstock.errors import InvalidValue, PenstockError
+from penstock.errors import CorruptionError, InvalidValue, PenstockError, TopicDamaged
 from penstock.info import BrokerInfo, PartitionInfo, TopicInfo
 from penstock.log.files import Files
 from penstock.log.log import Log
@@ -92,6 +95,7 @@ class Core:
     ) -> None:
         self.state = State(directory=directory, files=files, clock=clock, config=config, random=random)
         self.catalogue = Catalogue(self.state)
+        self.storage = Storage(self.state)
         self.access = Access(self.state)
         self.audit = Audit(self.state)
         self.missing = MissingTopics(self.state, self.create_topic)
@@ -128,19 +132,51 @@ class Core:
         """Lock the directory and recover everything in it; jobs may be queued."""
         try:
             for topic in self.catalogue.open():
-                self.state.topics[topic.name] = topic
-                for number in range(topic.settings.partitions):
-                    topic.partitions.append(open_partition(self.state, topic, number))
-                self._revive(topic)
+                try:
+                    self._open_topic(topic)
+                except CorruptionError as error:
+                    self._give_up(topic, error)
             self.transactions.open()
             self.access.open()
             self.group_configs.open()
+            self.catalogue.settle(self._highest_producer())
+            self.storage.opened()
         except BaseException:
             self._abandon()
             raise
         self.state.alarms.set(
             self.state.upkeep, self.state.clock.steady_ms() + self.state.config.maintenance_ms
         )
+
+    def _open_topic(self, topic: Topic) -> None:
+        self.state.topics[topic.name] = topic
+        for number in range(topic.settings.partitions):
+            topic.partitions.append(open_partition(self.state, topic, number))
+        self._revive(topic)
+
+    def _give_up(self, topic: Topic, error: CorruptionError) -> None:
+        """A topic cannot be opened: go on without it."""
+        del self.state.topics[topic.name]
+        topic.deleted = True  # For whatever was begun with it.
+        for partition in topic.partitions:
+            partition.groups.clear()
+            for log in self._logs(partition):
+                log.abandon()
+        self.catalogue.names.pop(topic.id, None)
+        path = str(error.facts["path"]).removeprefix(f"{topic.directory}/")
+        self.catalogue.set_offline(TopicDamaged(topic=topic.name, why=f"{path}: {error.facts['why']}"))
+
+    def _highest_producer(self) -> int:
+        """No producer has written under a higher id; -1 if none has."""
+        known = [
+            producer_id
+            for topic in self.state.topics.values()
+            for partition in topic.partitions
+            for producer_id, *_ in partition.producers.snapshot()
+        ]
+        if self.state.ledger is not None:
+            known += self.state.ledger.by_producer
+        return max(known, default=-1)
 
     def _revive(self, topic: Topic) -> None:
         """Groups, dedup ids, alarms and unfinished jobs of a topic that was just opened."""
@@ -239,10 +275,8 @@ class Core:
         for target in self.state.alarms.due(now_ms):
             try:
                 yield from self._ring(target)
-            except (
-                PenstockError
-            ) as error:  # A full disk, most likely; the others have their turn all the same.
-                logger.warning("will try again: %s", error)
+            except PenstockError as error:  # The others have their turn all the same.
+                self.storage.retry_later(error)
                 self.state.alarms.set(target, now_ms + RETRY_MS)
 
     def _ring(self, target: Target) -> Steps[None]:
@@ -261,12 +295,21 @@ class Core:
                 self.state.jobs.append(self.staging.resume(target.topic))
             case Transactions():
                 self.state.jobs.append(self.transactions.look())
-            case _ if target is self.state.flush:
-                self.maintenance.flush()
-            case _ if target is self.state.upkeep:
-                self.transactions.forget_idle()
-                yield from self.expiry.look()
-                yield from self.maintenance.upkeep()
+            case Chore():
+                yield from self._do(target)
+            case _:
+                pass  # It is gone.
+
+    def _do(self, chore: Chore) -> Steps[None]:
+        if chore is self.state.flush:
+            self.maintenance.flush()
+        elif chore is self.state.storage:
+            self.storage.check()
+        elif chore is self.state.upkeep:
+            self.storage.check()
+            self.transactions.forget_idle()
+            yield from self.expiry.look()
+            yield from self.maintenance.upkeep()
 
     # Topics.
 
@@ -313,8 +356,13 @@ class Core:
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with all its messages and groups."""
+        if name in self.state.offline and not self.state.closed:
+            self.catalogue.delete_offline(name)
+            self.state.problems.forget_topic(name)
+            return
         topic = self.state.topic(name)
         topic.deleted = True
+        self.state.problems.forget_topic(name)
         del self.state.topics[name]
         for group in topic.groups.values():
             for consumer in group.consumers.values():

@@ -140,7 +140,7 @@ class ThreadDriver:
                 self._drive(job)
             except PenstockError as error:
                 # The job left itself in the state, to be tried again when its alarm rings.
-                logger.warning("will try again: %s", error)
+                self._core.storage.retry_later(error)
 
     def _after_sync(self) -> None:
         if self._closing:  # Everybody was woken, and close may hold the lock until this thread has ended.
@@ -164,7 +164,7 @@ class ThreadDriver:
             self._drive(self._core.tick())
             self._run_jobs()
         except PenstockError as error:
-            logger.warning("will try again: %s", error)
+            self._core.storage.retry_later(error)
 
     def close(self, timeout_ms: int | None) -> None:
         """Let running calls finish, up to the deadline; then release, write down, close."""
@@ -534,7 +534,7 @@ class LoopDriver:
             try:
                 await self._drive(job)
             except PenstockError as error:
-                logger.warning("will try again: %s", error)
+                self._core.storage.retry_later(error)
 
     async def _keep_time(self) -> None:
         while not self._closing:
@@ -554,7 +554,7 @@ class LoopDriver:
             await self._drive(self._core.tick())
             await self._run_jobs()
         except PenstockError as error:
-            logger.warning("will try again: %s", error)
+            self._core.storage.retry_later(error)
 
     async def close(self, timeout_ms: int | None) -> None:
         """Let running calls finish, up to the deadline; then release, write down, close."""

@@ -50,6 +50,7 @@ class Facts:
             published=sum(topic.published for topic in topics),
             delivered=sum(group.delivered for group in groups),
             acked=sum(group.acked for group in groups),
+            problems=state.problems.all(),
             memory_bytes_peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * PEAK_UNIT,
         )
 

@@ -38,6 +38,7 @@ class GroupConfigs:
         self._state = state
         self._groups = groups
         self._path = f"{state.directory}/groups.json"
+        self._error: DirectoryUnusable | None = None  # The file is damaged.
 
     def open(self) -> None:
         """Read what there is."""
@@ -47,10 +48,10 @@ class GroupConfigs:
         try:
             self._state.group_configs = unsealed(files.read_file(self._path), Book).groups
         except (msgspec.MsgspecError, InvalidValue) as error:
-            raise DirectoryUnusable(
-                directory=self._state.directory,
-                why=f"groups.json is damaged ({error}); restore it from a copy, or delete it",
-            ) from None
+            why = f"groups.json is damaged ({error}); restore it from a copy, or delete it"
+            self._error = DirectoryUnusable(directory=self._state.directory, why=why)
+            message = f"{why}: until then Kafka groups have the usual settings"
+            self._state.problems.report("groups.json", "file_damaged", message)
 
     def said(self, name: str) -> GroupConfig:
         """What was said about a group."""
@@ -102,5 +103,7 @@ class GroupConfigs:
         ]
 
     def _save(self, groups: dict[str, GroupConfig]) -> None:
+        if self._error is not None:
+            raise self._error
         self._state.files.write_file(self._path, sealed(Book(groups=groups)))
         self._state.group_configs = groups  # Only now: what is not on disk did not happen.

@@ -98,6 +98,9 @@ class Intents:
             for record in records:
                 self._apply(self._decoded(record))
             position = min(position + 1000, self.log.end)
+        for found in self.log.damage.ranges:  # What is missing may have been promised, or published.
+            self.log.abandon()
+            raise CorruptionError(path=found.path, position=found.position, why=found.why)
         self.resumed = set(self.pending)
 
     def _decoded(self, record: Record) -> Intent | Finished | Summary:

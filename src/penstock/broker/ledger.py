@@ -78,6 +78,9 @@ class Ledger:
             for record in self.log.records(position, min(position + READ_RECORDS, self.log.end)):
                 self._apply((record.key or b"").decode(), self._decoded(record))
             position += READ_RECORDS
+        for found in self.log.damage.ranges:  # A decision that is missing must not be taken the other way.
+            self.log.abandon()
+            raise CorruptionError(path=found.path, position=found.position, why=found.why)
 
     def _decoded(self, record: Record) -> Transaction | None:
         if record.value is None:

@@ -70,7 +70,8 @@ class Maintenance:
                     yield from self._tidy(partition)
                     self.maybe_snapshot(partition)
                 except PenstockError as error:  # The other partitions are looked after all the same.
-                    logger.warning("upkeep of %s: %s", partition.directory, error)
+                    if not self._state.problems.trouble(error):
+                        logger.warning("upkeep of %s: %s", partition.directory, error)
 
     def retain(self, topic: Topic, partition: Partition) -> None:
         """Delete what is older or larger than the topic keeps."""
@@ -148,7 +149,8 @@ class Maintenance:
 
     def _tidy(self, partition: Partition) -> Steps[None]:
         forget_idle(partition, self._state.clock.steady_ms())
-        if partition.topic.intents is not None and partition.topic.intents.pending:
+        topic = partition.topic
+        if topic.intents_error is not None or (topic.intents is not None and topic.intents.pending):
             return  # What it has begun is known by the numbers that are there.
         wall_ms = self._state.clock.wall_ms()
         partition.producers.expire(wall_ms)

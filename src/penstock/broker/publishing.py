@@ -576,6 +576,9 @@ class Publishing:
         while partition.outbox:
             output = partition.outbox[0]
             topic = self._state.topics.get(output.topic)
+            if topic is None and output.topic in self._state.offline:
+                self._state.alarms.set(partition, self._state.clock.steady_ms() + OUTBOX_RETRY_MS)
+                raise self._state.offline[output.topic]
             if topic is not None and output.partition < len(topic.partitions):
                 target = topic.partitions[output.partition]
                 try:

@@ -22,6 +22,7 @@ from penstock.config import TopicSettings
 from penstock.delivery import events
 from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.retries import PARKED_MS
+from penstock.errors import PenstockError
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.schedule import Schedule
 
@@ -39,13 +40,22 @@ def open_partition(state: State, topic: Topic, number: int) -> Partition:
     directory = f"{topic.directory}/{number}"
     topic.files.make_directory(directory)
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
-    load_digest(partition, state.clock.wall_ms())  # First: from then on the log hides what was aborted.
-    if topic.files.exists(f"{directory}/journal"):
-        open_journal(state, partition)
-        _replay(partition)
-        _settle_in(state, partition)
-    if topic.files.exists(f"{directory}/schedule"):
-        open_schedule(state, partition)
+    state.problems.watch(partition.log, "data", topic.name, number)
+    try:
+        load_digest(partition, state.clock.wall_ms())  # First: from then on the log hides what was aborted.
+        if topic.files.exists(f"{directory}/journal"):
+            journal = open_journal(state, partition)
+            whole = _replay(partition)
+            _settle_in(state, partition, whole)
+            if not whole:
+                journal.save_snapshot(snapshot_state(partition))  # What is missing counts only once.
+        if topic.files.exists(f"{directory}/schedule"):
+            open_schedule(state, partition)
+    except PenstockError:
+        partition.log.abandon()
+        if partition.journal is not None:
+            partition.journal.log.abandon()
+        raise
     return partition
 
 
@@ -56,6 +66,7 @@ def open_journal(state: State, partition: Partition) -> Journal:
         files = partition.topic.files
         files.make_directory(directory)
         partition.journal = Journal(files, directory, partition.topic.settings.durability, state.clock)
+        state.problems.watch(partition.journal.log, "journal", partition.topic.name, partition.number)
     return partition.journal
 
 
@@ -67,10 +78,12 @@ def open_schedule(state: State, partition: Partition) -> Schedule:
         files.make_directory(directory)
         config = LogConfig(durability=partition.topic.settings.durability)
         partition.schedule = Schedule.open(files, directory, config, partition.log, state.clock.wall_ms())
+        state.problems.watch(partition.schedule.log, "schedule", partition.topic.name, partition.number)
     return partition.schedule
 
 
-def _replay(partition: Partition) -> None:
+def _replay(partition: Partition) -> bool:
+    """Do again what was decided; False if some of it cannot be read."""
     journal = partition.journal
     assert journal is not None
     snapshot = journal.load_snapshot()
@@ -83,20 +96,26 @@ def _replay(partition: Partition) -> None:
     numbers = {member.number: member for member in partition.groups.values()}
     for _, time_ms, event in journal.events(start):
         apply(partition, numbers, event, time_ms)
+        partition.group_numbers = max(partition.group_numbers, event.group)
     if start > journal.log.end:
         # The snapshot outlived the end of the journal; say where it holds from now on.
         journal.save_snapshot(snapshot_state(partition))
+    return all(found.end_offset <= start for found in journal.log.damage.ranges)
 
 
-def _settle_in(state: State, partition: Partition) -> None:
-    """Give back what the last process held, and forget what the log has lost."""
+def _settle_in(state: State, partition: Partition, whole: bool) -> None:
+    """Give back what the last process held, and forget what the log has lost.
+
+    If the journal is not ``whole``, a lease may be unknown, whose messages nobody would hand out any more.
+    Then only what is settled counts: everything else is delivered again, as if for the first time.
+    """
     journal = partition.journal
     assert journal is not None
     now_ms = state.clock.steady_ms()
     shorter = False
     for member in partition.groups.values():
-        if max(member.engine.end(), member.committed) > partition.log.end:
-            told = _without_lost(state, member, partition.log.end)
+        if not whole or max(member.engine.end(), member.committed) > partition.log.end:
+            told = _without_lost(state, member, partition.log.end, whole)
             journal.commit(told, now_ms)
             for event in told:
                 apply(partition, {member.number: member}, event, now_ms)
@@ -146,8 +165,8 @@ def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
     engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
 
 
-def _without_lost(state: State, member: GroupPartition, end: int) -> list[events.AnyEvent]:
-    """The log ends before what the group knows: what it knows of the offsets that are left, told anew."""
+def _without_lost(state: State, member: GroupPartition, end: int, whole: bool) -> list[events.AnyEvent]:
+    """What a group knows of the offsets up to ``end``, told anew; if not ``whole``, only what is settled."""
     engine, group = member.engine, member.number
     told: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
     for start, stop in engine.done.ranges():
@@ -162,7 +181,8 @@ def _without_lost(state: State, member: GroupPartition, end: int) -> list[events
         attempt = lease.attempt + _counted(state)
         waiting += [(start, stop, attempt, 0) for start, stop in lease.unsettled()]
     # By rising offsets, as they were handed out: each lane's cursor follows.
-    for number, (start, stop, attempt, due_ms) in enumerate(sorted(waiting), engine.next_number):
+    waiting = sorted(waiting) if whole else []
+    for number, (start, stop, attempt, due_ms) in enumerate(waiting, engine.next_number):
         if start < end:
             stop = min(stop, end)
             told.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))

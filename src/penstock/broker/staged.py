@@ -65,8 +65,10 @@ def _read_range(log: Log, token: str, start: int, end: int) -> Iterator[tuple[in
     while start < end:
         data = log.read(start, READ_BYTES)
         position = 0
-        while position < len(data) and start < end:
+        while start < end and (position < len(data) or not data):
             header = check_batch(data, position)
+            if header.base_offset > start:
+                raise InvalidBatch(why=f"what was staged at offset {start} is damaged")
             for record in decode_batch(data, position, start, end):
                 yield decode_staged(record, token)
             position += header.size

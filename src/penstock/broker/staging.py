@@ -41,7 +41,7 @@ from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
 from penstock.config import DAY_MS, MEMORY, TopicSettings
 from penstock.delivery.offsets import OffsetSet
-from penstock.errors import InvalidValue
+from penstock.errors import CorruptionError, InvalidValue, TopicDamaged
 from penstock.info import StagedPublish
 from penstock.log.log import Log
 from penstock.types import whole_number
@@ -90,6 +90,7 @@ class Staging:
         """The last version of an application that was published, or is bound to be."""
         topic = self._state.topic(name)
         checked_application(application)
+        _check_readable(topic)
         return None if topic.intents is None else topic.intents.version(application)
 
     def publish(self, name: Any, application: Any, version: Any, staged: Any) -> Steps[StagedPublish]:
@@ -209,19 +210,34 @@ class Staging:
 
     def revive(self, topic: Topic) -> None:
         """A topic was opened: so are its intents, and a job finishes what is under way."""
-        if topic.files.exists(_directory(topic)) and self._opened(topic).pending:
-            self._state.jobs.append(self.resume(topic.name))
+        if not topic.files.exists(_directory(topic)):
+            return
+        try:
+            if self._opened(topic).pending:
+                self._state.jobs.append(self.resume(topic.name))
+        except CorruptionError as error:
+            topic.intents_error = TopicDamaged(topic=topic.name, why=f"its intents: {error.facts['why']}")
+            message = (
+                f"what jobs have published to {topic.name} cannot be read ({error.facts['why']}, at byte "
+                f"{error.facts['position']} of {error.facts['path']}): it takes no staged publish until it "
+                "is repaired"
+            )
+            self._state.problems.report(("intents", topic.name), "file_damaged", message, topic=topic.name)
 
     def _opened(self, topic: Topic) -> Intents:
+        _check_readable(topic)
         if topic.intents is None:
             directory = _directory(topic)
             topic.files.make_directory(directory)
             durability = "memory" if topic.settings.durability == "memory" else "fsync"
             topic.intents = Intents(topic.name, topic.files, directory, durability, self._state.clock)
+            self._state.problems.watch(topic.intents.log, "intents", topic.name)
         return topic.intents
 
     def needed_from(self, end: int) -> int:
         """The first offset of staging that an intent needs; ``end`` if none does."""
+        if any(topic.intents_error is not None for topic in self._state.topics.values()):
+            return 0  # Nobody knows.
         return min(
             (
                 start
@@ -247,6 +263,11 @@ class Staging:
             for start, end in ranges:
                 self._released.add(start, end)
         log.delete_before(self._released.floor)
+
+
+def _check_readable(topic: Topic) -> None:
+    if topic.intents_error is not None:
+        raise topic.intents_error
 
 
 def _directory(topic: Topic) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from penstock.broker.intents import Intents
 from penstock.broker.journal import Journal
 from penstock.broker.ledger import Ledger
+from penstock.broker.problems import Problems
 from penstock.broker.rates import Counts, Meter
 from penstock.broker.steps import Steps, Waiter
 from penstock.clock import Clock
@@ -29,7 +30,14 @@ from penstock.delivery.dedup import DedupWindow, ProducerTable
 from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.events import Output
 from penstock.delivery.ordering import KeyGate
-from penstock.errors import Closed, GroupNotFound, PartitionNotFound, TopicNotFound
+from penstock.errors import (
+    Closed,
+    GroupNotFound,
+    PartitionNotFound,
+    PenstockError,
+    TopicDamaged,
+    TopicNotFound,
+)
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig
@@ -210,6 +218,7 @@ class Topic:
         self.partitions: list[Partition] = []
         self.groups: dict[str, Group] = {}
         self.intents: Intents | None = None  # Begun with the first staged publish.
+        self.intents_error: PenstockError | None = None  # They cannot be read: nothing is staged here.
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
         self.waiters: set[Waiter] = set()
         self.lines: dict[int, Line] = {}  # By partition, while somebody stands there.
@@ -316,7 +325,10 @@ class State:
         self.alarms = Alarms()
         self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
         self.upkeep = Chore()  # Retention, compaction, snapshots.
+        self.storage = Chore()  # While there is no room on the disk: looks whether there is.
+        self.problems = Problems(clock)
         self.topics: dict[str, Topic] = {}
+        self.offline: dict[str, TopicDamaged] = {}  # Topics that are there, and cannot be opened.
         self.member_groups: dict[str, MemberGroup] = {}
         self.awaited: set[Ticket[Any]] = set()  # Answers that members of those groups wait for.
         self.group_configs: dict[str, GroupConfig] = {}  # What was said about Kafka's groups.
@@ -368,4 +380,10 @@ class State:
         try:
             return self.topics[name]
         except (KeyError, TypeError):
+            self.check_online(name)
             raise TopicNotFound(topic=name) from None
+
+    def check_online(self, name: Any) -> None:
+        """Refuse to take a topic that cannot be opened for one that is not there."""
+        if isinstance(name, str) and name in self.offline:
+            raise self.offline[name]

@@ -38,7 +38,7 @@ from penstock.broker.publishing import Appended, Publishing
 from penstock.broker.state import Partition, State
 from penstock.broker.steps import Durable, Steps
 from penstock.config import DAY_MS, MEMORY
-from penstock.errors import PenstockError, ProducerUnknown, RequestError
+from penstock.errors import CorruptionError, PenstockError, ProducerUnknown, RequestError
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
@@ -82,13 +82,14 @@ class Transactions:
         self._deadlines: dict[str, int] = {}  # Of those that are ongoing, by the steady clock.
         self._running: set[str] = set()  # Those that somebody is finishing.
         self._told: dict[str, int] = {}  # Of those that are ongoing: how long the ledger was when it knew.
+        self._error: PenstockError | None = None  # Why the ledger cannot be read.
         self.alarm_ms = -1
 
     # Life.
 
     def open(self) -> None:
         """The topics are open: know what was under way, and go on with it."""
-        if self._state.files.exists(self._directory):
+        if self._state.files.exists(self._directory) and self._is_readable():
             for name, known in self._ledger.by_name.items():
                 self._watch(name, known)
                 for group, topic, commits in known.committed_places():
@@ -96,13 +97,30 @@ class Transactions:
         if any(partition.log.transactions.open for partition in self._partitions()) or self._unfinished():
             self._state.jobs.append(self.look())
 
+    def _is_readable(self) -> bool:
+        """Whether the ledger can be opened; if not, nothing is decided, and readers wait for open ones."""
+        try:
+            return self._ledger is not None
+        except CorruptionError as error:
+            self._error = error
+            message = (
+                f"the ledger of transactions cannot be read ({error.facts['why']}, at byte "
+                f"{error.facts['position']} of {error.facts['path']}): transactions are refused until it is "
+                "repaired"
+            )
+            self._state.problems.report("transactions", "file_damaged", message)
+            return False
+
     @property
     def _ledger(self) -> Ledger:
         """Begun with the first transactional id."""
+        if self._error is not None:
+            raise self._error
         if self._state.ledger is None:
             self._state.files.make_directory(self._directory)
             durability = "memory" if self._state.directory == MEMORY else "fsync"
             self._state.ledger = Ledger(self._state.files, self._directory, durability, self._state.clock)
+            self._state.problems.watch(self._state.ledger.log, "ledger of transactions")
         return self._state.ledger
 
     def forget_idle(self) -> None:
@@ -266,6 +284,8 @@ class Transactions:
 
     def look(self) -> Steps[None]:
         """The alarm rang: abort what took too long, go on with what is not finished."""
+        if self._error is not None:
+            return
         yield from self._close_orphans()
         now_ms = self._state.clock.steady_ms()
         for name in [name for name, due_ms in self._deadlines.items() if due_ms <= now_ms]:
@@ -389,6 +409,7 @@ class Transactions:
         """Those that are still there; a topic that was deleted needs nothing any more."""
         found: list[Partition] = []
         for topic_name, number in sorted(places):
+            self._state.check_online(topic_name)
             topic = self._state.topics.get(topic_name)
             if topic is not None and number < len(topic.partitions):
                 found.append(topic.partitions[number])
@@ -424,6 +445,9 @@ class Transactions:
                 if known is not None and not known.is_at_rest and place in known.partitions:
                     continue
                 logger.warning("no transaction stands for producer %d on %s:%d", producer_id, *place)
-                self._end_on(partition, producer_id, 0 if known is None else known.epoch, commit=False)
+                # Unless its marker was damaged: then it is known how it ended.
+                damaged = bool(partition.log.damage.ranges)
+                commit = damaged and known is not None and known.state == "committed"
+                self._end_on(partition, producer_id, 0 if known is None else known.epoch, commit=commit)
                 if partition.log.config.durability != "memory":
                     yield Durable(partition.log)

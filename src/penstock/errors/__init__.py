@@ -65,7 +65,9 @@
     │   ├── Overloaded            OVERLOADED
     │   ├── QuotaExceeded         QUOTA_EXCEEDED
     │   ├── ShuttingDown          SHUTTING_DOWN
+    │   ├── Unhealthy             UNHEALTHY
     │   └── ServerUnreachable     SERVER_UNREACHABLE
+    ├── TopicDamaged              a topic is offline, because a file of it is damaged
     ├── LakeDamaged               a file of the lake cannot be read
     ├── OutcomeUnknown            the connection broke before the answer came; it may have been done
     ├── StorageFailed             a write or sync failed; the partition stops until it is reopened
@@ -76,7 +78,7 @@ own protocol in one table, and a test walks this package to see that no class
 is missing from any table.  Bugs are not in this tree: they are ``assert``.
 
 The last column is the module in which a family of them stands (of the last
-four, LakeDamaged is in ``lake`` and the others are in ``failures``); a program
+five, TopicDamaged is in ``topics``, LakeDamaged in ``lake``, and the others in ``failures``); a program
 imports all of them from here.
 
 An error carries facts (``error.facts``); its sentence is a template over
@@ -156,6 +158,7 @@ from penstock.errors.topics import (
     PartitionNotFound,
     RestoreRefused,
     StagedMissing,
+    TopicDamaged,
     TopicExists,
     TopicNotFound,
 )
@@ -168,6 +171,7 @@ from penstock.errors.unavailable import (
     ServerUnreachable,
     ShuttingDown,
     TransactionBusy,
+    Unhealthy,
 )
 
 __all__ = [
@@ -232,12 +236,14 @@ __all__ = [
     "ShuttingDown",
     "StagedMissing",
     "StorageFailed",
+    "TopicDamaged",
     "TopicExists",
     "TopicNotFound",
     "TransactionBusy",
     "TransactionNotOpen",
     "Unauthenticated",
     "UnavailableError",
+    "Unhealthy",
     "UnknownPriority",
     "UpgradeRequired",
     "VersionUnsupported",

@@ -1,6 +1,6 @@
 """Topics, partitions and offsets that are not there, or not as the call needs them."""
 
-from penstock.errors.base import RequestError
+from penstock.errors.base import PenstockError, RequestError
 
 
 class TopicNotFound(RequestError):
@@ -73,6 +73,24 @@ class RestoreRefused(RequestError):
 
     def __init__(self, *, start: int, end: int, why: str) -> None:
         super().__init__(start=start, end=end, why=why)
+
+
+class TopicDamaged(PenstockError):
+    """A topic is offline: a file that it cannot do without is damaged.  All other topics work.
+
+    Cause: the disk returned other bytes than were written, or something else changed a file.
+    Do: run ``penstock check`` on the data directory to see what is damaged.  Restore the file from a copy,
+        or run ``penstock repair``; the server must not be running then.
+    """
+
+    code = "TOPIC_DAMAGED"
+    sentence = (
+        "topic {topic!r} is offline, because its files are damaged: {why}; "
+        "run penstock check on the data directory, and restore the file or run penstock repair"
+    )
+
+    def __init__(self, *, topic: str, why: str) -> None:
+        super().__init__(topic=topic, why=why)
 
 
 class StagedMissing(RequestError):

@@ -103,6 +103,20 @@ class ShuttingDown(UnavailableError):
         super().__init__(what=what)
 
 
+class Unhealthy(UnavailableError):
+    """The server runs, and something is wrong with its storage, so it should get no new clients.
+
+    Cause: the disk is full or failed, the data directory was removed, or stored bytes are damaged.
+    Do: look at the overview of the dashboard, or at the server's log; it says what is wrong and what to do.
+    """
+
+    code = "UNHEALTHY"
+    sentence = "the server has problems with its storage: {problems}; its overview and its log say more"
+
+    def __init__(self, *, problems: str) -> None:
+        super().__init__(problems=problems)
+
+
 class ServerUnreachable(UnavailableError):
     """A client cannot reach its server; the call was not sent, or changes nothing.
 

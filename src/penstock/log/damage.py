@@ -12,10 +12,11 @@ offsets in between are absent, like records that compaction has removed.
 nobody tries to read the same bytes twice, and so that they can be reported.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
+OFFSET_END: Final = 1 << 62  # Above all offsets.
 RANGES_MAX: Final = 10_000  # Known at a time; what is found beyond that is an error for whoever reads it.
 
 
@@ -37,35 +38,57 @@ class DamagedRange:
 
 
 class DamageMap:
-    """The damaged ranges of one log."""
+    """The damaged ranges of one log.
+
+    A range may have no offsets: bytes between two batches that belong to neither.
+    """
 
     def __init__(self) -> None:
-        self.ranges: list[DamagedRange] = []  # All of them.
-        self._holes: list[DamagedRange] = []  # Those with offsets, by rising offset.
+        self.ranges: list[DamagedRange] = []  # By rising offset.
         self._firsts: list[int] = []  # Their first offsets.
+        self._ends: set[int] = set()  # Where they end.
 
     def add(self, found: DamagedRange) -> bool:
         """Remember a range; False if it is known, or there are too many."""
-        if found in self.ranges or len(self.ranges) >= RANGES_MAX:
+        known = any(
+            found.path == other.path
+            and (found.position, found.end_position) == (other.position, other.end_position)
+            and (found.first_offset, found.end_offset) == (other.first_offset, other.end_offset)
+            for other in self.ranges
+        )
+        if known or len(self.ranges) >= RANGES_MAX:
             return False
         self._keep([*self.ranges, found])
         return True
 
+    def drop_segment(self, path: str) -> None:
+        """Forget the ranges of a segment."""
+        self._keep([found for found in self.ranges if found.path != path])
+
     def skip(self, offset: int) -> int:
         """The first offset from ``offset`` on that lies in no damaged range."""
-        place = bisect_right(self._firsts, offset) - 1
-        while 0 <= place < len(self._holes):
-            found = self._holes[place]
-            if offset < found.first_offset:
-                break
-            offset = max(offset, found.end_offset)
+        place = max(bisect_right(self._firsts, offset) - 1, 0)
+        while place > 0 and self.ranges[place - 1].end_offset > offset:
+            place -= 1
+        while place < len(self.ranges) and self.ranges[place].first_offset <= offset:
+            offset = max(offset, self.ranges[place].end_offset)
             place += 1
         return offset
 
-    def next_at(self, offset: int) -> DamagedRange | None:
-        """The first range that begins at or above ``offset``."""
-        place = bisect_left(self._firsts, offset)
-        return self._holes[place] if place < len(self._holes) else None
+    def sound_until(self, offset: int) -> int:
+        """Up to here one may read on from ``offset``, which lies in no damaged range."""
+        place = bisect_right(self._firsts, offset)
+        return self._firsts[place] if place < len(self._firsts) else OFFSET_END
+
+    def begins_in(self, path: str, offset: int) -> int:
+        """The position in a segment of the first damage behind the batch of ``offset``."""
+        for found in self.ranges[bisect_right(self._firsts, offset) :]:
+            return found.position if found.path == path else OFFSET_END
+        return OFFSET_END
+
+    def is_seam(self, offset: int) -> bool:
+        """Whether a damaged range ends there: the batch of the offset does not follow the one before."""
+        return offset in self._ends
 
     def drop_before(self, offset: int) -> None:
         """Forget the ranges that end at or below ``offset``: their segments are deleted."""
@@ -77,5 +100,5 @@ class DamageMap:
 
     def _keep(self, ranges: list[DamagedRange]) -> None:
         self.ranges = sorted(ranges, key=lambda found: (found.first_offset, found.end_offset))
-        self._holes = [found for found in self.ranges if found.offsets]
-        self._firsts = [found.first_offset for found in self._holes]
+        self._firsts = [found.first_offset for found in self.ranges]
+        self._ends = {found.end_offset for found in self.ranges}

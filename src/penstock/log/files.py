@@ -54,6 +54,7 @@ DIRECTORY_MODE: Final = 0o700
 OTHERS: Final = 0o077  # The bits of a mode that give access to others.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
 LOCK_BYTES_MAX: Final = 128  # The process id and the boot id, a line each.
+DELETED: Final = "it was deleted or replaced while it was in use"
 BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"  # Of Linux.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -175,6 +176,14 @@ class Files(Protocol):
         """Take the lock file ``path``; ``DirectoryInUse`` if someone holds it."""
         ...
 
+    def identity(self, path: str) -> tuple[int, int] | None:
+        """What tells a directory from another one that has its name later; None if there is none."""
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """The room that is left where ``path`` is; -1 if nobody knows."""
+        ...
+
 
 def storage_error(path: str, error: OSError) -> PenstockError:
     """What an ``OSError`` on ``path`` means to the layers above."""
@@ -288,6 +297,8 @@ class SystemFile:
         except (OSError, ValueError) as error:  # ValueError: it is closed.
             # Even "no room" is fatal here: after a failed sync the kernel may have dropped the pages.
             raise StorageFailed(path=self._path, why=f"sync: {error}") from error
+        if not os.fstat(self._descriptor).st_nlink:  # What is synced to a file without a name is lost.
+            raise StorageFailed(path=self._path, why=DELETED)
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
@@ -462,6 +473,22 @@ class SystemFiles:
             raise DirectoryUnusable(directory=directory, why=error.strerror or str(error)) from error
         return SystemLock(descriptor)
 
+    def identity(self, path: str) -> tuple[int, int] | None:
+        """Device and inode of a directory; None if there is none."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def free_bytes(self, path: str) -> int:
+        """The room that is left for this user on the file system of ``path``; -1 if nobody knows."""
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return -1
+        return found.f_bavail * found.f_frsize
+
 
 class MemoryFile:
     """A file that is a ``bytearray``."""
@@ -589,3 +616,11 @@ class MemoryFiles:
             raise DirectoryInUse(directory=os.path.dirname(path), pid=str(os.getpid()))
         self._locks.add(path)
         return MemoryLock(self._locks, path)
+
+    def identity(self, path: str) -> tuple[int, int] | None:  # noqa: ARG002 - it is one place.
+        """Nobody else can remove it."""
+        return 0, 0
+
+    def free_bytes(self, path: str) -> int:  # noqa: ARG002
+        """Nobody knows."""
+        return -1

@@ -43,7 +43,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, Literal, Self
 
+from crc32c import crc32c
+
 from penstock.errors import Closed, OffsetOutOfRange, PenstockError, StorageFailed
+from penstock.log.damage import DamagedRange
 from penstock.log.files import File, Files
 from penstock.log.index import LaneRange
 from penstock.log.lanes import LaneIndex
@@ -108,12 +111,17 @@ class Log(LogReader):
         for start, end, lane in opened.lanes:
             self.lanes.add(start, end, lane)
         self.last_timestamp = max(segment.max_timestamp for segment in opened.segments)
-        self.start = min(max(self.start, _begun_at(files, directory)), self.end)
+        begun_at = _begun_at(files, directory)
+        if begun_at is None:
+            why = "where the log begins cannot be read, so deleted records may be there again"
+            self.damage.add(DamagedRange(f"{directory}/{START}", 0, 0, self.start, self.start, why))
+        self.start = min(max(self.start, begun_at or 0), self.end)
         self.cleaned = Cleaned()
         self.leader_epoch = 0  # Stamped into every batch; a cluster sets it.
         self.written = 0  # Bytes appended since open ...
         self.durable = 0  # ... and how many of them a sync has covered.
         self.failed: PenstockError | None = None  # Never cleared: what every append raises from then on.
+        self.on_trouble: Callable[[PenstockError], None] = _ignore  # Told when a write or a sync fails.
         self._files = files
         self._active = opened.segments[-1]
         self._segment_bytes = config.segment_bytes
@@ -163,8 +171,8 @@ class Log(LogReader):
         place_batch(batch, base, self.leader_epoch)
         try:
             file.append((batch,))
-        except StorageFailed as error:
-            self.failed = error
+        except PenstockError as error:
+            self.fail(error)
             raise
         if position >= active.indexed:
             assert active.index is not None
@@ -249,6 +257,7 @@ class Log(LogReader):
             active.file.truncate(active.size)
         except PenstockError as error:
             self.failed = error
+            self.on_trouble(error)
             raise
         active.room = 0
         active.index.drop_from(active.size)
@@ -277,10 +286,17 @@ class Log(LogReader):
                 file.sync()
             except PenstockError as error:
                 self.failed = error
+                self.on_trouble(error)
                 raise
         self.durable = written
         if not self._seen_at_once:
             self.safe = max(self.safe, end)
+
+    def fail(self, error: PenstockError) -> None:
+        """A write did not succeed: take no more from now on, unless there was only no room for it."""
+        if isinstance(error, StorageFailed) and self.failed is None:
+            self.failed = error
+        self.on_trouble(error)
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
         """Begin new segments at another size from now on."""
@@ -306,8 +322,8 @@ class Log(LogReader):
                 self._rolling = True
                 self._store_index(active)
                 segment = create_segment(self._files, self.path, self.end)
-            except StorageFailed as error:
-                self.failed = error
+            except PenstockError as error:
+                self.fail(error)
                 raise
             self._rolling = False
             active.sealed = True
@@ -396,7 +412,7 @@ class Log(LogReader):
         if offset == self.end:
             self.roll()
         else:
-            self._files.write_file(f"{self.path}/{START}", b"%d\n" % offset)
+            self._files.write_file(f"{self.path}/{START}", _start_file(offset))
         self.delete_before(offset)
         self.start = max(self.start, offset)
         self.lanes.drop_before(self.start)
@@ -588,13 +604,26 @@ class Log(LogReader):
         self.durable = self.written
 
 
-def _begun_at(files: Files, directory: str) -> int:
-    """Where a log was told to begin; 0 if nobody did."""
+def _ignore(_: PenstockError) -> None:
+    """Nobody wants to know."""
+
+
+def _start_file(offset: int) -> bytes:
+    """The offset as text, and a line with its checksum."""
+    text = b"%d\n" % offset
+    return text + b"crc32c %08x\n" % crc32c(text)
+
+
+def _begun_at(files: Files, directory: str) -> int | None:
+    """Where a log was told to begin; 0 if nobody did, None if that cannot be read."""
     path = f"{directory}/{START}"
     if not files.exists(path):
         return 0
-    text = files.read_file(path)
-    return int(text) if text.strip().isdigit() else 0
+    data = files.read_file(path)
+    text = data.partition(b"\n")[0]
+    if not text.isdigit() or data not in (_start_file(int(text)), text + b"\n"):
+        return None
+    return int(text)
 
 
 def _average(segment: Segment) -> int:

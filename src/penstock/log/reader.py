@@ -31,7 +31,7 @@ from penstock.log.damage import DamagedRange, DamageMap
 from penstock.log.files import File
 from penstock.log.index import SegmentIndex
 from penstock.log.recovery import rebuild_index
-from penstock.log.scan import OFFSET_END, Damage, check_chain, decode, reach, skip_plain, skip_to
+from penstock.log.scan import Damage, check_chain, decode, reach, skip_plain, skip_to
 from penstock.log.segment import Segment, raise_corruption
 from penstock.log.survey import Broken, broken_at, survey
 from penstock.log.transactions import COMMIT_KEY, IN_TRANSACTION, STABLE, LogTransactions, hide
@@ -101,6 +101,7 @@ class LogReader:
         self._hints: dict[int, tuple[Segment, int]] = {}
         self.damage = DamageMap()  # What was found so far that cannot be read ...
         self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... and who is told of each range.
+        self._rescanned: set[str] = set()  # Segments whose stored index was about something else.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
@@ -134,14 +135,16 @@ class LogReader:
         window = self._window
         while start < end:
             upto = end
+            seam = False
             if self.damage.ranges:
                 start = self.damage.skip(start)
                 if start >= end:
                     break
-                upto = min(end, self._sound_until(start))
+                upto = min(end, self.damage.sound_until(start))
+                seam = self.damage.is_seam(start)
             try:
-                if not window.start <= start <= window.next_offset:
-                    window = self._window_at(start)
+                if not window.start <= start <= window.next_offset or (seam and start == window.next_offset):
+                    window = self._window_at(start, seam)
                 if window.next_offset < upto:
                     self._extend(window, start, upto)
             except Broken as broken:
@@ -166,9 +169,11 @@ class LogReader:
             self._fill(window, *self._locate(start))
         window.extend(min(end, window.segment.next_offset))
 
-    def _window_at(self, offset: int) -> Window:
-        """A window that holds ``offset``, or that ends with it."""
+    def _window_at(self, offset: int, seam: bool) -> Window:
+        """A window that holds ``offset``, or that ends with it, unless that is a ``seam``."""
         window = self._find_window(offset)
+        if window is not None and seam and window.next_offset == offset:
+            window = None
         if window is None:
             segment, position, base = self._locate(offset)
             window = (
@@ -266,7 +271,7 @@ class LogReader:
     def _read(self, offset: int, max_bytes: int) -> bytes:
         segment, position, base = self._locate(offset)
         file = self._use(segment)
-        upto = min(self.high, self._sound_until(offset))
+        upto = min(self.high, self.damage.sound_until(offset))
         left = segment.size - position
         data = file.read(position, min(max(max_bytes, HEADER_BYTES), left))
         try:
@@ -281,11 +286,6 @@ class LogReader:
             raise Broken(segment, position, base, f"the batch of offset {base} is not whole")
         self._hint(following, segment, position + at)
         return data if at == len(data) else data[:at]
-
-    def _sound_until(self, offset: int) -> int:
-        """Up to here nothing is known to be damaged."""
-        found = self.damage.next_at(offset) if self.damage.ranges else None
-        return OFFSET_END if found is None else found.first_offset
 
     def fetch(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
         """As ``read``, and the offset after it; what a transaction has hidden is an empty batch."""
@@ -306,17 +306,17 @@ class LogReader:
             if offset == upto:
                 return b"", offset
             try:
-                return self._fetch(offset, max_bytes, min(upto, self._sound_until(offset)))
+                return self._fetch(offset, max_bytes, min(upto, self.damage.sound_until(offset)))
             except Broken as broken:
                 self._learn(broken)
 
     def _fetch(self, offset: int, max_bytes: int, upto: int) -> tuple[bytes, int]:
         segment, position, base = self._locate(offset)
-        end, following = self._reach(segment, position, position + max_bytes, upto)
+        end, following = self._reach(segment, position, offset, position + max_bytes, upto)
         if end == position:  # The first batch alone is longer.
             head = self._use(segment).read(position, HEADER_BYTES)
             size = 12 + int.from_bytes(head[8:12], "big")
-            end, following = self._reach(segment, position, position + size, upto)
+            end, following = self._reach(segment, position, offset, position + size, upto)
         data = self._use(segment).read(position, end - position)
         if not data or len(data) != end - position:
             raise Broken(segment, position, base, f"the batch of offset {base} is not whole")
@@ -329,12 +329,14 @@ class LogReader:
         self._hint(following, segment, end)
         return data, following
 
-    def _reach(self, segment: Segment, position: int, limit: int, upto: int) -> tuple[int, int]:
+    def _reach(self, segment: Segment, position: int, wanted: int, limit: int, upto: int) -> tuple[int, int]:
         """Where the last batch that ends within ``limit`` and begins below ``upto`` ends; what follows it.
 
-        If that is before ``position``, something is wrong with the batch there.
+        The first one is that of ``wanted``, at ``position``.
         """
         limit = min(limit, segment.size)
+        if self.damage.ranges:
+            limit = min(limit, self.damage.begins_in(segment.log_path, wanted))
         offset, at = self._index(segment).find_mark(limit, upto)
         file = self._use(segment)
         while True:
@@ -356,7 +358,7 @@ class LogReader:
         by a transaction, or has one of the ``marked`` attributes, which need a look inside.
         The first and the last are cut to what is wanted, unless they are compressed.
         """
-        if self.damage.ranges and self._sound_until(self.damage.skip(start)) < end:
+        if self.damage.ranges and self.damage.sound_until(self.damage.skip(start)) < end:
             return b""
         wanted = end - start
         following = start
@@ -405,7 +407,7 @@ class LogReader:
             try:
                 segment, position, base = self._locate(offset)
                 changes = self._changes
-                upto = min(segment.next_offset, self._sound_until(offset))
+                upto = min(segment.next_offset, self.damage.sound_until(offset))
                 for header in self._segment_headers(segment, position, base, upto, attributes):
                     offset = header.next_offset
                     yield header
@@ -497,6 +499,11 @@ class LogReader:
             place = self._segments.index(segment) + 1
             following = self._bases[place] if place < len(self._bases) else self.end
             found = survey(segment, file, index, position, broken.offset, following)
+            if found.index_wrong and segment.log_path not in self._rescanned:
+                self._rescanned.add(segment.log_path)
+                segment.index = self._rescan(segment)
+                self._forget()
+                return
             for damage in found.damage:
                 changed = self.note_damage(damage) or changed
             for offset, resumed, before in found.entries:
@@ -513,6 +520,8 @@ class LogReader:
         return True
 
     def _hint(self, offset: int, segment: Segment, position: int) -> None:
+        if self.damage.is_seam(offset):
+            return  # What comes next lies elsewhere.
         hints = self._hints
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
@@ -533,7 +542,18 @@ class LogReader:
         index = segment.index
         if index is None:
             self._use(segment)
-            index = segment.index = segment.load_index() or rebuild_index(segment, self._index_bytes)
+            index = segment.load_index()
+            if index is None:
+                index = self._rescan(segment)
+            segment.index = index
+        return index
+
+    def _rescan(self, segment: Segment) -> SegmentIndex:
+        """Make the index of a sealed segment again, and find everything in it that is damaged."""
+        index, damage = rebuild_index(segment, self._index_bytes)
+        self.damage.drop_segment(segment.log_path)
+        for found in damage:
+            self.note_damage(found)
         return index
 
     def _forget(self) -> None:

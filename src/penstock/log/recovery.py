@@ -8,7 +8,8 @@ For every segment, the oldest first:
 In a log that was not closed only the last segment is scanned.  If that one
 does not end with a whole, valid batch, it is cut exactly behind the last one:
 what follows was never acknowledged, since a sync covers all that is before
-it.  Zeros at the end are room that was reserved and not used.
+it.  Zeros at the end are room that was reserved and not used.  Without a power cut
+such an end is rare: it may be damage, so its bytes are kept (see below).
 
 Valid batches behind an invalid one mean one of two things.  If the machine lost
 power, later bytes may have reached the disk before earlier ones: then the log
@@ -31,7 +32,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from penstock.log.damage import DamagedRange
+from penstock.log.damage import OFFSET_END, DamagedRange
 from penstock.log.files import TEMPORARY, File, Files
 from penstock.log.index import (
     INDEX_HEAD_BYTES,
@@ -41,7 +42,7 @@ from penstock.log.index import (
     decode_index_head,
     decode_lanes,
 )
-from penstock.log.scan import OFFSET_END, Scan, find_batch
+from penstock.log.scan import Scan, find_batch
 from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment
 from penstock.wire.records import HEADER_BYTES, read_header
 
@@ -58,7 +59,7 @@ class Recovery:
     cut_bytes: int = 0  # Removed from the end of the last segment ...
     cut_path: str = ""  # ... which is this one ...
     cut_position: int = 0  # ... from here on.
-    kept_path: str = ""  # Where the cut bytes are kept, if valid batches were among them.
+    kept_path: str = ""  # Where the cut bytes are kept, if they may be more than a torn end.
     rebuilt: list[str] = field(default_factory=list)  # Index files made again.
     removed: list[str] = field(default_factory=list)  # Files a crash had left.
     damage: list[DamagedRange] = field(default_factory=list)
@@ -116,12 +117,18 @@ def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
     return segment
 
 
-def rebuild_index(segment: Segment, index_bytes: int) -> SegmentIndex:
-    """The index of a sealed segment whose stored one turned out to be damaged."""
+def rebuild_index(segment: Segment, index_bytes: int) -> tuple[SegmentIndex, list[DamagedRange]]:
+    """The index of a sealed segment whose stored one turned out to be damaged, and what cannot be read."""
     scan = Scan(segment.base_offset, index_bytes, 0)
     file = segment.opened()
-    _scan_over(segment, file, scan, segment.next_offset, file.size)
-    return scan.index
+    damage = _scan_over(segment, file, scan, segment.next_offset, file.size)
+    if scan.next_offset < segment.next_offset:
+        damage.append(
+            DamagedRange(
+                segment.log_path, scan.position, segment.size, scan.next_offset, segment.next_offset, scan.why
+            )
+        )
+    return scan.index, damage
 
 
 def _tidy(files: Files, directory: str, recovery: Recovery) -> list[int]:
@@ -246,7 +253,7 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
             recovery.cut_bytes = file.size - scan.position
             recovery.cut_path = segment.log_path
             recovery.cut_position = scan.position
-            if _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
+            if files.intact or _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
                 recovery.kept_path = f"{segment.path}{CUT}{scan.position}"
                 _keep(files, file, scan.position, recovery.kept_path)
         files.sync_directory(segment.path.rpartition("/")[0])

@@ -27,6 +27,7 @@ from typing import Final
 from crc32c import crc32c
 
 from penstock.errors import InvalidBatch
+from penstock.log.damage import OFFSET_END
 from penstock.log.index import LaneRange, SegmentIndex
 from penstock.log.transactions import IN_TRANSACTION, LogTransactions
 from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, decode_batch, lane_of
@@ -48,7 +49,6 @@ _SIZE_BEGIN: Final = 12  # The length field counts from here.
 _CRC_BEGIN: Final = 21
 _LENGTH_MIN: Final = HEADER_BYTES - _SIZE_BEGIN
 _COPY_BYTES_MAX: Final = 4096  # Up to here a copy to sum is cheaper than a view, which is three objects.
-OFFSET_END: Final = 1 << 62  # Above all offsets.
 _SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
 _PRODUCER_AT: Final = 43  # In a batch: eight bytes.
 

@@ -59,6 +59,7 @@ class Survey:
 
     damage: list[DamagedRange] = field(default_factory=list)
     entries: list[tuple[int, int, int]] = field(default_factory=list)  # For the index: see ``Index.insert``.
+    index_wrong: bool = False  # It is about other bytes: the segment has to be scanned.
 
 
 def survey(
@@ -106,16 +107,15 @@ def _walk(segment: Segment, file: File, index: SegmentIndex, place: int, until: 
             place += 1
             end, end_offset = _entry(segment, index, place + 1)
         size, newest, why = _batch(segment, file, position, offset)
-        if not why and position + size <= end:
+        if not why and position + size > end:
+            found.index_wrong = True
+            return
+        if not why:
             before = max(before, newest)
             position, offset = position + size, read_header(file.read(position, HEADER_BYTES)).next_offset
             continue
         goes_on, next_offset = _resume(file, position, offset, end, end_offset)
-        found.damage.append(
-            DamagedRange(
-                segment.log_path, position, goes_on, offset, next_offset, why or "it overlaps the next one"
-            )
-        )
+        found.damage.append(DamagedRange(segment.log_path, position, goes_on, offset, next_offset, why))
         if goes_on < segment.size:
             found.entries.append((next_offset, goes_on, before))
         position, offset = goes_on, next_offset

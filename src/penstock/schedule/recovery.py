@@ -136,7 +136,8 @@ def find_fired(log: Log, timetable: Timetable, data_log: Log, accounted: int) ->
                 number = entries.schedule_number(record)
                 if number in timetable.live:
                     due = read_due(log, timetable, number)
-                    fired = Fired(number, record.offset, next_occurrence(due, record.timestamp))
+                    next_ms = -1 if due is None else next_occurrence(due, record.timestamp)
+                    fired = Fired(number, record.offset, next_ms)
                     apply_fired(timetable, fired)
                     found.append(fired)
     return found
@@ -173,10 +174,12 @@ def read_record(log: Log, number: int) -> Record | None:
     return records[0] if records and entries.kind_of(records[0], log.path) == entries.ENTRY else None
 
 
-def read_due(log: Log, timetable: Timetable, number: int) -> Due:
-    """A waiting entry, with the due time it has now."""
+def read_due(log: Log, timetable: Timetable, number: int) -> Due | None:
+    """A waiting entry, with the due time it has now; None if it is damaged."""
     record = read_record(log, number)
-    assert record is not None, "the record of a waiting entry is never cleaned away"
+    if record is None:
+        assert log.damage.skip(number) != number, "the record of a waiting entry is never cleaned away"
+        return None
     due_ms = timetable.moved.get(number, -1)
     due = entries.read_entry(record)
     return due if due_ms < 0 else due.moved(due_ms)

@@ -88,7 +88,9 @@ class Schedule:
 
     def _recover(self, replay: Replay, shorter: bool, now_ms: int) -> None:
         data_log = self._data_log
-        self._unwritten = find_fired(self.log, self._timetable, data_log, replay.accounted)
+        # A FIRED that cannot be read must not make its entry fire again: then the whole data log is compared.
+        accounted = data_log.start if self.log.damage.ranges else replay.accounted
+        self._unwritten = find_fired(self.log, self._timetable, data_log, accounted)
         self._dead = replay.records - self._timetable.live.count
         self._accounted = data_log.end
         # Numbers that this log has lost are given again; the CHECKPOINT tells old messages that carry them.
@@ -195,7 +197,9 @@ class Schedule:
         Not in the order of their due times: that would need all of them in memory.
         """
         for number in self._timetable.live.members(after + 1):
-            yield read_due(self.log, self._timetable, number)
+            due = read_due(self.log, self._timetable, number)
+            if due is not None:
+                yield due
 
     # --- what is due ----------------------------------------------------------------------------------------
 
@@ -251,13 +255,19 @@ class Schedule:
         found: dict[int, Due] = {}
         try:
             for number in sorted(number for _, number in items):  # The order that is cheap to read.
-                found[number] = read_due(self.log, self._timetable, number)
+                due = read_due(self.log, self._timetable, number)
+                if due is None:
+                    self._timetable.settle(number)  # It is damaged, and never comes.
+                else:
+                    found[number] = due
         except BaseException:
             for due_ms, number in items:
                 self._timetable.place(number, due_ms)
             raise
         # The record has the last word: a due time that came back wrong from the disk is not believed.
-        return [found[number] for due_ms, number in items if found[number].due_ms == due_ms]
+        return [
+            found[number] for due_ms, number in items if number in found and found[number].due_ms == due_ms
+        ]
 
     def _find_lost(self) -> None:
         """Place the entries of hours that could not be read back from disk again."""

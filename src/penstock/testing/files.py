@@ -169,6 +169,14 @@ class FaultyFiles:
         """See ``Files``; cannot go wrong."""
         return self.inner.lock(path)
 
+    def identity(self, path: str) -> tuple[int, int] | None:
+        """See ``Files``; cannot go wrong."""
+        return self.inner.identity(path)
+
+    def free_bytes(self, path: str) -> int:
+        """See ``Files``; cannot go wrong."""
+        return self.inner.free_bytes(path)
+
 
 class FaultyFile:
     """A file of ``FaultyFiles``."""
@@ -421,3 +429,11 @@ class CrashDisk:
             raise DirectoryInUse(directory=os.path.dirname(path), pid=str(os.getpid()))
         self.locks.add(path)
         return _CrashLock(self, path)
+
+    def identity(self, path: str) -> tuple[int, int] | None:  # noqa: ARG002
+        """See ``Files``; nobody else can remove it."""
+        return 0, 0
+
+    def free_bytes(self, path: str) -> int:  # noqa: ARG002
+        """See ``Files``."""
+        return -1
