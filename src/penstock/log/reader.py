@@ -101,7 +101,7 @@ class LogReader:
         self._hints: dict[int, tuple[Segment, int]] = {}
         self.damage = DamageMap()  # What was found so far that cannot be read ...
         self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... and who is told of each range.
-        self._rescanned: set[str] = set()  # Segments whose stored index was about something else.
+        self._rescanned: set[str] = set()  # Segments whose stored index turned out to be of other bytes.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
@@ -499,15 +499,15 @@ class LogReader:
             place = self._segments.index(segment) + 1
             following = self._bases[place] if place < len(self._bases) else self.end
             found = survey(segment, file, index, position, broken.offset, following)
-            if found.index_wrong and segment.log_path not in self._rescanned:
+            for damage in () if found.index_wrong else found.damage:
+                changed = self.note_damage(damage) or changed
+            for offset, resumed, before in () if found.index_wrong else found.entries:
+                changed = index.insert(offset, resumed, before) or changed
+            if not changed and segment.log_path not in self._rescanned:
                 self._rescanned.add(segment.log_path)
                 segment.index = self._rescan(segment)
                 self._forget()
                 return
-            for damage in found.damage:
-                changed = self.note_damage(damage) or changed
-            for offset, resumed, before in found.entries:
-                changed = index.insert(offset, resumed, before) or changed
         if not changed:
             raise_corruption(segment, position, broken.why)
         self._hints.clear()
