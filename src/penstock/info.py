@@ -201,7 +201,7 @@ ProblemKind = Literal[
 ]
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class StorageProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong with the storage of a broker."""
 
     kind: ProblemKind
@@ -212,6 +212,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
     first_offset: int | None = None  # Damaged: from here ...
     end_offset: int | None = None  # ... up to here.
+    path: str = ""  # Where on the server's disk; empty for who is no admin.
 
 
 class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,7 +236,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     acked: int
     memory_bytes_peak: int  # Of the whole process.
-    problems: list[Problem] = []  # With its storage; those of topics that you may see.
+    problems: list[StorageProblem] = []  # With its storage; those of topics that you may see.
 
 
 class TopicState(msgspec.Struct, frozen=True, kw_only=True):

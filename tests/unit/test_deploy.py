@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from penstock.broker.metrics import SECTIONS
-from penstock.info import VerdictWord
+from penstock.info import ProblemKind, VerdictWord
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "penstock.json").read_text())
@@ -77,6 +77,8 @@ def test_an_expression_parses_and_asks_for_metrics_and_labels_that_exist(place: 
         assert set(labels) <= KNOWN.get(name, set()) | OF_PROMETHEUS
         for word in labels.get("verdict", "").split("|"):
             assert word in {"", *get_args(VerdictWord)}
+        for word in labels.get("kind", "").split("|"):
+            assert word in {"", *get_args(ProblemKind)}
 
 
 def test_an_alert_says_what_happened_and_what_to_do() -> None:

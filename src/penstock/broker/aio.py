@@ -9,11 +9,13 @@ from typing import Any, Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Work
+from penstock.broker.at_once import at_once
 from penstock.broker.broker import make_core
 from penstock.broker.core import Core
 from penstock.broker.driver import LoopDriver, Running
 from penstock.broker.operations import LocalOperations
 from penstock.config import BrokerConfig
+from penstock.info import StorageProblem
 
 T = TypeVar("T")
 
@@ -38,6 +40,14 @@ class EmbeddedAsyncBroker(AsyncBroker):
     def through(self, operations: LocalOperations) -> AsyncBroker:
         """The same broker for somebody whose operations these are."""
         return AsyncBroker(operations, self._loop_driver)
+
+    def problems(self) -> list[StorageProblem]:
+        """What is wrong with its storage, warnings left out."""
+        return self._core.state.problems.serious()
+
+    def check_storage(self) -> None:
+        """Look whether the data directory is there, and whether there is room if there was none."""
+        self.start(at_once(self._core.storage.check)(), lambda _result, _error: None)
 
     async def run(self, work: Work[T]) -> T:
         """Run an operation to its end, for a door that awaits it."""

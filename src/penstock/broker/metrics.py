@@ -9,13 +9,14 @@ counts.  All else is read from the state when somebody asks (``measuring.py``).
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from penstock.broker.depth import topic_depth
 from penstock.broker.state import Group, State, Topic
+from penstock.config import MEMORY
 from penstock.delivery import events
 from penstock.histogram import Histogram
-from penstock.info import GroupInfo
+from penstock.info import GroupInfo, ProblemKind
 from penstock.version import __version__, compiled
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -88,6 +89,25 @@ def _logs_failed(facts: BrokerFacts) -> int:
     return sum(log.failed is not None for log in logs)
 
 
+def _problems(facts: BrokerFacts) -> Labelled:
+    return {(kind,): facts.state.problems.count(kind) for kind in get_args(ProblemKind)}
+
+
+def _damaged_offsets(facts: BrokerFacts) -> int:
+    partitions = [each for topic in facts.state.topics.values() for each in topic.partitions]
+    return sum(found.offsets for partition in partitions for found in partition.log.damage.ranges)
+
+
+def _disk_free_bytes(facts: BrokerFacts) -> int:
+    state = facts.state
+    return -1 if state.directory == MEMORY else state.files.free_bytes(state.directory)
+
+
+def _writes_refused(facts: BrokerFacts) -> Labelled:
+    refused = dict.fromkeys(("DISK_FULL", "STORAGE_FAILED"), 0) | facts.state.problems.refused
+    return {(code,): count for code, count in refused.items()}
+
+
 def _build(_: BrokerFacts) -> Labelled:
     return {(__version__, str(compiled()).lower()): 1}
 
@@ -149,6 +169,29 @@ OF_BROKER: Final = Section(
             "penstock_logs_failed",
             "Logs that take no more messages, because the disk refused to write or to sync.",
             _logs_failed,
+        ),
+        gauge(
+            "penstock_problems",
+            "Problems with the storage, by kind: damaged, cut, file_damaged, topic_offline, storage_failed, "
+            "directory_gone, disk_full.",
+            _problems,
+            ("kind",),
+        ),
+        gauge(
+            "penstock_damaged_offsets",
+            "Offsets of messages in damaged ranges, of those that were found since the broker was opened.",
+            _damaged_offsets,
+        ),
+        gauge(
+            "penstock_disk_free_bytes",
+            "Room on the file system of the data directory; -1 if all is in memory.",
+            _disk_free_bytes,
+        ),
+        counter(
+            "penstock_writes_refused_total",
+            "Writes to logs that failed, by the code of the error: DISK_FULL or STORAGE_FAILED.",
+            _writes_refused,
+            ("code",),
         ),
         histogram(
             "penstock_fsync_seconds",

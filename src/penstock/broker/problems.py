@@ -21,7 +21,7 @@ from typing import Final
 
 from penstock.clock import Clock
 from penstock.errors import DiskFull, PenstockError, StorageFailed
-from penstock.info import Problem, ProblemKind
+from penstock.info import ProblemKind, StorageProblem
 from penstock.log.damage import DamagedRange
 from penstock.log.files import DELETED
 from penstock.log.log import Log
@@ -37,16 +37,16 @@ class Problems:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[Hashable, Problem] = {}
+        self._known: dict[Hashable, StorageProblem] = {}
         self.beyond = 0  # Problems that were not listed, because there are too many.
         self.refused: dict[str, int] = {}  # Writes that were refused, by the code of the error.
         self.on_full: Callable[[], None] = lambda: None  # Called when there is no room, each time.
 
-    def all(self) -> list[Problem]:
+    def all(self) -> list[StorageProblem]:
         """What is wrong now, the oldest first."""
         return list(self._known.values())
 
-    def serious(self) -> list[Problem]:
+    def serious(self) -> list[StorageProblem]:
         """Those for which the broker is not ready."""
         return [problem for problem in self.all() if not problem.warning]
 
@@ -68,6 +68,7 @@ class Problems:
         partition: int | None = None,
         first_offset: int | None = None,
         end_offset: int | None = None,
+        path: str = "",
     ) -> None:
         """Something is wrong; said once, until it is over."""
         if key in self._known:
@@ -76,7 +77,7 @@ class Problems:
             self.beyond += 1
             return
         warning = kind in WARNINGS
-        self._known[key] = Problem(
+        self._known[key] = StorageProblem(
             kind=kind,
             message=message,
             since_ms=self._clock.wall_ms(),
@@ -85,8 +86,10 @@ class Problems:
             partition=partition,
             first_offset=first_offset,
             end_offset=end_offset,
+            path=path,
         )
-        logger.log(logging.WARNING if warning else logging.ERROR, "%s", message)
+        level = logging.WARNING if warning else logging.ERROR
+        logger.log(level, "%s%s", message, f" ({path})" if path else "")
 
     def over(self, key: Hashable, message: str) -> None:
         """It is not wrong any more."""
@@ -98,7 +101,7 @@ class Problems:
         for key in [key for key, problem in self.all_by_key() if problem.topic == topic]:
             del self._known[key]
 
-    def all_by_key(self) -> list[tuple[Hashable, Problem]]:
+    def all_by_key(self) -> list[tuple[Hashable, StorageProblem]]:
         """The same with their keys."""
         return list(self._known.items())
 
@@ -123,10 +126,12 @@ class Problems:
         if log.recovery.kept_path:
             cut = log.recovery
             message = (
-                f"{name} did not end with a valid batch: {cut.cut_bytes} bytes were cut off, from byte "
-                f"{cut.cut_position} of {cut.cut_path} on; they are kept in {cut.kept_path}"
+                f"{name} did not end with a valid batch: {cut.cut_bytes} bytes were cut off, and are kept "
+                "beside it"
             )
-            self.report(("cut", log.path), "cut", message, topic=topic, partition=partition)
+            self.report(
+                ("cut", log.path), "cut", message, topic=topic, partition=partition, path=cut.kept_path
+            )
 
     def _damaged(self, name: str, found: DamagedRange, topic: str | None, partition: int | None) -> None:
         last = found.end_offset - 1
@@ -134,13 +139,13 @@ class Problems:
         if not found.offsets:
             offsets = "a place"
         message = (
-            f"{offsets} in {name} cannot be read ({found.why}, at byte {found.position} of {found.path}); "
-            "everything around it can: see penstock check"
+            f"{offsets} in {name} cannot be read: at byte {found.position}, {found.why}; everything "
+            "around it can"
         )
         key = (found.path, found.position, found.first_offset)
         self.report(
             key, "damaged", message, topic=topic, partition=partition,
-            first_offset=found.first_offset, end_offset=found.end_offset,
+            first_offset=found.first_offset, end_offset=found.end_offset, path=found.path,
         )  # fmt: skip
 
     def trouble(
@@ -156,9 +161,10 @@ class Problems:
             message = f"{whose} were removed while they were in use: publishing there is refused"
             self.report(("removed", topic), "directory_gone", message, topic=topic)
         elif isinstance(error, StorageFailed):
-            message = f"{name or error.facts['path']} takes no more writes: {error.facts['why']}"
-            key = ("storage_failed", error.facts["path"])
-            self.report(key, "storage_failed", message, topic=topic, partition=partition)
+            path = str(error.facts["path"])
+            message = f"{name or 'a file'} takes no more writes: {error.facts['why']}"
+            key = ("storage_failed", path)
+            self.report(key, "storage_failed", message, topic=topic, partition=partition, path=path)
         else:
             return False
         return True

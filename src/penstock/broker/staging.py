@@ -218,11 +218,17 @@ class Staging:
         except CorruptionError as error:
             topic.intents_error = TopicDamaged(topic=topic.name, why=f"its intents: {error.facts['why']}")
             message = (
-                f"what jobs have published to {topic.name} cannot be read ({error.facts['why']}, at byte "
-                f"{error.facts['position']} of {error.facts['path']}): it takes no staged publish until it "
-                "is repaired"
+                f"what jobs have published to {topic.name} cannot be read: at byte "
+                f"{error.facts['position']}, {error.facts['why']}; it takes no staged publish until it is "
+                "repaired"
             )
-            self._state.problems.report(("intents", topic.name), "file_damaged", message, topic=topic.name)
+            self._state.problems.report(
+                ("intents", topic.name),
+                "file_damaged",
+                message,
+                topic=topic.name,
+                path=str(error.facts["path"]),
+            )
 
     def _opened(self, topic: Topic) -> Intents:
         _check_readable(topic)

@@ -54,10 +54,10 @@ class Storage:
             return
         if not self._state.problems.has("directory_gone"):
             message = (
-                f"the data directory {directory} was removed or replaced while it was in use: publishing is "
-                "refused; put it back if you can, and start again"
+                "the data directory was removed or replaced while it was in use: publishing is refused; "
+                "put it back if you can, and start again"
             )
-            self._state.problems.report("directory_gone", "directory_gone", message)
+            self._state.problems.report("directory_gone", "directory_gone", message, path=directory)
         for log in self._logs():
             if log.failed is None:
                 log.failed = StorageFailed(path=log.path, why=DELETED)

@@ -104,11 +104,11 @@ class Transactions:
         except CorruptionError as error:
             self._error = error
             message = (
-                f"the ledger of transactions cannot be read ({error.facts['why']}, at byte "
-                f"{error.facts['position']} of {error.facts['path']}): transactions are refused until it is "
-                "repaired"
+                f"the ledger of transactions cannot be read: at byte {error.facts['position']}, "
+                f"{error.facts['why']}; transactions are refused until it is repaired"
             )
-            self._state.problems.report("transactions", "file_damaged", message)
+            path = str(error.facts["path"])
+            self._state.problems.report("transactions", "file_damaged", message, path=path)
             return False
 
     @property

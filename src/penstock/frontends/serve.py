@@ -58,6 +58,7 @@ BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it
 FILES_SPARE: Final = 4096  # Open files beside connections: segments, indexes, journals.
 # A peer that vanished without a word is noticed after about two minutes.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+STORAGE_CHECK_S: Final = 1.0  # How often to look whether the data directory is still there.
 FIRST_KEY: Final = "first-admin"
 INTERRUPTED: Final = 128 + signal.SIGINT  # The exit code of a second SIGINT.
 
@@ -86,6 +87,7 @@ class Server:
         self._sockets = sockets
         self._listeners = {name: self._listener(name) for name in sockets}
         self._accepting: list[asyncio.Server] = []
+        self._watching: asyncio.TimerHandle | None = None
         broker.operations.connections = lambda: self.connections.count
         broker.operations.tasks = lambda: len(asyncio.all_tasks())
 
@@ -114,6 +116,7 @@ class Server:
             try:
                 await server._make_first_key()
                 await server._accept()
+                server._watch_storage()
             except BaseException:
                 await server.stop()
                 raise
@@ -161,8 +164,15 @@ class Server:
             except OSError as error:  # Two servers may bind at the same moment; only one may listen.
                 raise unusable(name, self.addresses[name], error) from None
 
+    def _watch_storage(self) -> None:
+        """Notice a data directory that is removed, and a disk that has room again, though nobody writes."""
+        self.broker.check_storage()
+        self._watching = asyncio.get_running_loop().call_later(STORAGE_CHECK_S, self._watch_storage)
+
     async def stop(self) -> None:
         """End in order: accept nobody, finish what is in hand, release, write down."""
+        if self._watching is not None:
+            self._watching.cancel()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.server.stop_timeout_ms / 1000
         for accepting in self._accepting:

@@ -1,11 +1,12 @@
 """Whether the server is well, what it is, and how much it has done; all but the last without a login."""
 
 import platform
+from collections import Counter
 from typing import Literal
 
 import msgspec
 
-from penstock.errors import ShuttingDown
+from penstock.errors import ShuttingDown, Unhealthy
 from penstock.frontends.http.call import Call
 from penstock.info import BrokerInfo
 from penstock.version import __version__
@@ -38,10 +39,21 @@ async def livez(_: Call) -> Health:
 
 
 async def readyz(call: Call) -> Health:
-    """Whether requests are served; not any more once the server is about to end."""
+    """Whether requests are served, and the storage is well; not any more once the server is about to end.
+
+    What is wrong is said in general terms, because anybody may ask; `/v1/overview` has the details.
+    """
     if call.shared.draining:
         raise ShuttingDown(what="server")
+    kinds = Counter(problem.kind for problem in call.shared.broker.problems())
+    if kinds:
+        raise Unhealthy(problems=", ".join(_in_words(kind, count) for kind, count in kinds.items()))
     return Health()
+
+
+def _in_words(kind: str, count: int) -> str:
+    words = kind.replace("_", " ")
+    return words if count == 1 else f"{words} ({count} times)"
 
 
 async def version(_: Call) -> Version:

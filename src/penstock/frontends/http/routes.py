@@ -504,7 +504,7 @@ ROUTES: Final = (
         operation=None,
         tag="server",
         answer=health.Health,
-        errors=("SHUTTING_DOWN",),
+        errors=("SHUTTING_DOWN", "UNHEALTHY"),
     ),
     Route(
         method="GET",
@@ -521,7 +521,7 @@ ROUTES: Final = (
         operation=None,
         tag="server",
         answer=health.Health,
-        errors=("SHUTTING_DOWN",),
+        errors=("SHUTTING_DOWN", "UNHEALTHY"),
     ),
     Route(
         method="GET",

@@ -36,7 +36,7 @@ from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
 from penstock.groups.rounds import GroupState
 from penstock.groups.transactions import Claim
-from penstock.info import BrokerInfo, Overview
+from penstock.info import BrokerInfo, Overview, StorageProblem
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
 
@@ -303,9 +303,21 @@ def _visible_places(guard: GuardedOperations, info: BrokerInfo) -> BrokerInfo:
     """Where things are on the server's disk: for admins; where archived messages are, for who may read."""
     return msgspec.structs.replace(
         info,
+        problems=_visible_problems(guard, info.problems),
         directory=info.directory if guard.may("admin", None) else "",
         lake=info.lake if guard.may("read", None) else "",
     )
+
+
+def _visible_problems(guard: GuardedOperations, problems: list[StorageProblem]) -> list[StorageProblem]:
+    """All for admins; for others those of topics that may be described, and not where they are on disk."""
+    if guard.may("admin", None):
+        return problems
+    return [
+        msgspec.structs.replace(problem, path="")
+        for problem in problems
+        if problem.topic is not None and guard.may("describe", problem.topic)
+    ]
 
 
 def _visible_errors(guard: GuardedOperations, errors: list[Any]) -> list[Any]:
