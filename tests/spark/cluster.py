@@ -6,9 +6,9 @@
         cluster.executors()            their pids, while an application runs
         cluster.python_workers()       those of the Python processes below them
 
-The executors' Python has PySpark and PyArrow and whatever else there is, but
-not Penstock and what it is compiled against: what they use of these was
-shipped to them.
+The Python of the executors, which Spark also runs beside the driver, has PySpark, PyArrow,
+deltalake and what these need.  It has neither Penstock nor what that needs: what is used
+of these was shipped.
 """
 
 import os
@@ -25,8 +25,8 @@ from typing import Self
 import pyspark
 from tests.server.process import environment, free_port
 
+import penstock
 from penstock.spark.java import java_home
-from penstock.spark.shipping import DEPENDENCIES, PACKAGES
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = 2
@@ -40,13 +40,23 @@ SETTINGS = {
     "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.sql.shuffle.partitions": "2",
 }
-# Which of the two it is, executors know by the environment of their worker.
+# All that the machines of a cluster need: PySpark, PyArrow and deltalake, and what these need themselves.
+INSTALLED = [
+    "pyspark",
+    "py4j",
+    "pyarrow",
+    "deltalake",
+    "arro3",
+    "arro3_core",
+    "deprecated",
+    "wrapt",
+    "typing_extensions",
+]
+# Without what else is installed, and without the sources that a developer's PYTHONPATH may name.
 PYTHON = """\
 #!/bin/sh
-if [ "$BARE" ]; then
-    PYTHONPATH="$PYTHONPATH:{packages}" exec {python} -S "$@"
-fi
-exec {python} "$@"
+PYTHONPATH=$(echo "$PYTHONPATH" | sed 's#{sources}##g')
+PYTHONPATH="$PYTHONPATH:{packages}" exec {python} -S "$@"
 """
 
 
@@ -79,7 +89,6 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
-            "BARE": "yes",
             "PYTHONPATH": "",
         }
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -134,15 +143,16 @@ def eventually(
 
 
 def bare_python(folder: Path) -> Path:
-    """A Python that, on executors, does not have what is to be shipped."""
+    """A Python that does not have what is to be shipped."""
     here = Path(pyspark.__file__).parents[1]
     packages = folder / "packages"
     packages.mkdir()
     for path in here.iterdir():
-        if path.suffix != ".pth" and path.name.partition("-")[0] not in (*PACKAGES, *DEPENDENCIES):
+        if path.name.partition("-")[0].removesuffix(".py") in INSTALLED:
             (packages / path.name).symlink_to(path)
     python = folder / "python"
-    python.write_text(PYTHON.format(packages=packages, python=sys.executable))
+    sources = Path(penstock.__file__).parents[1]
+    python.write_text(PYTHON.format(packages=packages, python=sys.executable, sources=sources))
     python.chmod(0o755)
     return python
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.server.process import Server
-from tests.spark.cluster import Cluster
+from tests.spark.cluster import Cluster, bare_python
 from tests.spark.drivers import Driver
 
 import penstock
@@ -17,6 +17,18 @@ COMMANDS = [
     ["sql", "select count(*) as messages from table", "-o", "csv"],
     ["pipeline", "run", "archive", "--once", "--set", "topic=table"],
 ]
+
+
+def test_a_local_spark_whose_python_has_no_penstock_reads_and_writes_topics(tmp_path: Path) -> None:
+    variables = {"PYSPARK_PYTHON": str(bare_python(tmp_path))}
+    with Server(tmp_path) as server, penstock.connect(server.url) as broker:
+        for topic in ("table", "out"):
+            broker.create_topic(topic, partitions=2)
+
+        told = Driver("everything", "local[2]", server, tmp_path, variables).finish()
+
+        assert told.splitlines() == [f"1000 {sum(range(1000)):.1f}", "done"]
+        assert len(broker.read("out", limit=2000)) == 1000
 
 
 def test_executors_that_have_no_penstock_and_no_key_read_and_write_topics_and_run_commands(

@@ -22,7 +22,7 @@ beside this file.  Starting takes about 7 s, the first job 3 s more.
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
@@ -31,7 +31,7 @@ from penstock.errors import ExtraMissing
 from penstock.spark.connections import DAEMON, HIDDEN, HIDING
 from penstock.spark.java import java_home
 from penstock.spark.patience import patient
-from penstock.spark.shipping import shipping_settings
+from penstock.spark.shipping import shipping_settings, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def session(
         settings = shipping_settings(settings)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with patient() if local else nullcontext():
+    with patient() if local else nullcontext(), _workers(master, settings):
         made = builder.getOrCreate()
     if local and CHECKPOINTS not in settings:
         _quicken_checkpoints(made)
@@ -92,6 +92,13 @@ def session(
 
         ship(made)
     return made
+
+
+def _workers(master: str, settings: Mapping[str, str]) -> AbstractContextManager[None]:
+    """The Python that runs beside the driver finds Penstock, whichever it is."""
+    if master.startswith(CONNECT):
+        return nullcontext()
+    return visible(settings.get("spark.pyspark.python") or os.environ["PYSPARK_PYTHON"])
 
 
 def _quicken_checkpoints(session: "SparkSession") -> None:

@@ -11,15 +11,22 @@ deleted), and the same kind of machine.  A node that has Penstock
 installed uses the shipped one all the same: driver and executors are always of
 one version.
 
+Spark runs Python beside the driver, too, to look for data sources and to plan their
+reads.  That is the Python of the executors (``PYSPARK_PYTHON``), which may not have
+Penstock; such a one gets the archive's content by its PYTHONPATH (``visible``).
+
 Making the archive takes a tenth of a second, once for each version: its name
 has the digest of what is in it.
 """
 
 import hashlib
 import os
+import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +67,37 @@ def archive() -> Path:
                 made.writestr(name, content)
         fresh.replace(target)
     return target
+
+
+@contextmanager
+def visible(python: str) -> Iterator[None]:
+    """Whatever is started meanwhile, and runs that Python, can import Penstock."""
+    found = shutil.which(python) or python
+    if os.path.abspath(found) == os.path.abspath(sys.executable):  # Not the real paths: venvs share them.
+        yield
+        return
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_unpacked()), before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _unpacked() -> Path:
+    """A folder with the content of the archive."""
+    made = archive()
+    folder = made.with_suffix("")
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+            with zipfile.ZipFile(made) as packed:
+                packed.extractall(f"{fresh}/content")
+            with suppress(OSError):  # Another process may be faster.
+                Path(fresh, "content").rename(folder)
+    return folder
 
 
 def _files() -> Iterator[tuple[str, Path]]:
