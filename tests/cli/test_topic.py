@@ -39,6 +39,19 @@ def test_a_topic_that_exists_is_refused_unless_that_is_fine(cli: Cli, penstock: 
     assert penstock.describe_topic("orders").settings.partitions == 2
 
 
+@pytest.mark.parametrize(("text", "size"), [("1MiB", 1 << 20), ("65536", 65536)])
+def test_a_size_is_written_with_its_unit_or_in_bytes(
+    text: str, size: int, cli: Cli, penstock: TestBroker
+) -> None:
+    sizes = ["--set", f"segment_bytes={text}", "--set", "retention_bytes=none"]
+    created = cli("topic", "create", "orders", *sizes)
+    altered = cli("topic", "alter", "orders", "--set", f"message_bytes_max={text}")
+
+    assert (created.code, altered.code) == (0, 0)
+    found = penstock.describe_topic("orders").settings
+    assert (found.segment_bytes, found.message_bytes_max, found.retention_bytes) == (size, size, None)
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -48,6 +61,7 @@ def test_a_topic_that_exists_is_refused_unless_that_is_fine(cli: Cli, penstock: 
         ("create x --durability now", "invalid value for '--durability': 'now' is not one of "),
         ("create x --retention 3y", "invalid value for '--retention': '3y': write it like '250ms', "),
         ("create x --depth-max few", "invalid value for '--depth-max': 'few' is not a whole number"),
+        ("create x --set segment_bytes=few", "invalid value for '--segment-bytes': 'few': a size is a "),
         ("create x --set compact", "invalid value for '--set': 'compact' is not NAME=VALUE"),
         ("create x --set compact=2", "invalid value for '--set': compact is yes or no, not '2'"),
         ("create x --set tll=1d", "invalid value for '--set': there is no setting 'tll'; did you mean ttl?"),

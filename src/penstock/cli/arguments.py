@@ -16,7 +16,7 @@ from penstock.cli.connecting import DEFAULT_SERVER
 from penstock.cli.screen import Output
 from penstock.client.url import server_address
 from penstock.errors import PenstockError
-from penstock.types import check_name, duration_ms, instant_ms, lane_number
+from penstock.types import check_name, duration_ms, instant_ms, lane_number, size_bytes
 
 _DURATION: Final = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d|w))+")
 
@@ -34,6 +34,14 @@ def duration(text: str) -> str:
     except PenstockError as error:
         raise _refusal(error) from None
     return text
+
+
+def size(text: str) -> int:
+    """A size in bytes, written as a number or like 1MiB."""
+    try:
+        return size_bytes("", int(text) if text.isdecimal() else text)
+    except PenstockError as error:
+        raise _refusal(error) from None
 
 
 def instant(text: str) -> datetime:

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from penstock.access import ANY, Grant, Quota
+from penstock.cli.arguments import size
 from penstock.cli.screen import Column
 from penstock.cli.text import time_text
 from penstock.errors import PenstockError
-from penstock.types import size_bytes, size_text
+from penstock.types import size_text
 
 COLUMNS: Final = (Column("may", text=True), Column("quota", text=True), Column("since (UTC)"))
 
@@ -28,14 +29,6 @@ def grant(text: str) -> Grant:
     try:
         chosen: Any = role
         return Grant(role=chosen, **dict(zip(("topics", "groups"), patterns, strict=False)))
-    except PenstockError as error:
-        raise typer.BadParameter("{value!r}: {why}".format(**error.facts)) from None
-
-
-def size(text: str) -> int:
-    """A size such as 1MiB."""
-    try:
-        return size_bytes("", int(text) if text.isdecimal() else text)
     except PenstockError as error:
         raise typer.BadParameter("{value!r}: {why}".format(**error.facts)) from None
 

@@ -5,13 +5,25 @@ docs/configuration.md is given by ``--set name=value``.  Without any, a topic
 gets the server's defaults.
 """
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli import connecting, screen
-from penstock.cli.arguments import SERVER, OutputOption, Server, Topic, Yes, agreed, duration, maybe, pairs
+from penstock.cli.arguments import (
+    SERVER,
+    OutputOption,
+    Server,
+    Topic,
+    Yes,
+    agreed,
+    duration,
+    maybe,
+    pairs,
+    size,
+)
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.screen import Column
 from penstock.cli.text import counted, document_of, duration_text, size_text
@@ -220,11 +232,7 @@ def setting(name: str, text: str) -> object:
     """The value of a setting, of the type that it has."""
     default = TopicSettings()
     if f"{name}_ms" in default.__struct_fields__:
-        try:
-            return None if text == "none" else duration(text)
-        except typer.BadParameter as error:
-            error.param_hint = f"'--{name.replace('_', '-')}'"
-            raise
+        return None if text == "none" else _hinted(name, duration, text)
     if name not in default.__struct_fields__:
         known = [field.removesuffix("_ms") for field in default.__struct_fields__]
         near = get_close_matches(name, known, 1)
@@ -237,11 +245,22 @@ def setting(name: str, text: str) -> object:
         return text
     if text == "none" and known_value is None:
         return None
+    if "bytes" in name:
+        return _hinted(name, size, text)
     if not text.isdigit():
         raise typer.BadParameter(
             f"{text!r} is not a whole number", param_hint=f"'--{name.replace('_', '-')}'"
         )
     return int(text)
+
+
+def _hinted(name: str, read: Callable[[str], object], text: str) -> object:
+    """Read a value; an error names the setting as it is written on the command line."""
+    try:
+        return read(text)
+    except typer.BadParameter as error:
+        error.param_hint = f"'--{name.replace('_', '-')}'"
+        raise
 
 
 def _yes_or_no(name: str, text: str) -> bool:
