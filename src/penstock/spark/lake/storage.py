@@ -10,6 +10,7 @@ that says in our words what went wrong.
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -20,6 +21,11 @@ from pyarrow import fs
 
 from penstock.errors import DiskFull, LakeDamaged, LakeUnusable
 
+SENTENCE_MAX: Final = 500  # Characters: enough for what a store answers, and not for a whole page of it.
+
+_BECAUSE: Final = "↳"  # How delta-rs begins the cause of an error.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_TAGS: Final = re.compile(r"<[^<>]*>")
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _FULL_WORDS: Final = ("no space left", "disk quota exceeded")
 
@@ -129,5 +135,12 @@ def failure_of(path: str, error: Exception) -> DiskFull | LakeUnusable:
 
 
 def sentence_of(error: Exception) -> str:
-    """The first line of what a library says, without its full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    """What a library says, in one line and without its full stop.
+
+    That is its first line, and if it says what caused that, line by line behind arrows, all of it: the last
+    cause, often the answer of a store in XML, is the one that explains the others.
+    """
+    lines = _COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+    first, *causes = "\n".join(lines).split(_BECAUSE) if _BECAUSE in str(error) else lines[:1]
+    told = [" ".join(_TAGS.sub(" ", each).split()) for each in (first, *causes)]
+    return ": ".join(each for each in told if each)[:SENTENCE_MAX].rstrip(".")
