@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from penstock.errors import PenstockError
 from penstock.spark.options import source_options
@@ -125,6 +125,22 @@ def test_a_schema_with_other_columns_is_refused(
         check_schema(typed(**columns), source_options({"topic": "a"} | given))
 
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        VariantType(),
+        StructType().add("amount", VariantType()),
+        ArrayType(StructType().add("amount", VariantType())),
+        MapType(StringType(), VariantType()),
+    ],
+)
+def test_a_variant_is_refused_with_what_to_do_instead(kind: DataType) -> None:
+    options = source_options({"topic": "a", "value_format": "json", "value_schema": "amount variant"})
+
+    with pytest.raises(PenstockError, match=r"value_schema cannot be 'variant': .* parse_json\(value\)"):
+        check_schema(StructType().add("value", kind), options)
 
 
 def test_a_schema_may_have_any_of_the_columns_and_texts_as_text() -> None:

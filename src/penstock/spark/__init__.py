@@ -2,12 +2,14 @@
 
     penstock.spark.session()          a quiet SparkSession that knows the format "penstock"
     penstock.spark.tables(spark)      every topic as a view
+    penstock.spark.offsets_behind(p)  the lag of a streaming query, from its progress
 
 Needs ``pip install penstock[spark]``.  PySpark is imported when a session is
 asked for, so that looking into the lake does not load it.
 """
 
+from penstock.spark.lag import offsets_behind
 from penstock.spark.session import session
 from penstock.spark.tables import tables
 
-__all__ = ["session", "tables"]
+__all__ = ["offsets_behind", "session", "tables"]

@@ -1,4 +1,6 @@
-"""Spark's daemon that starts Python workers, with one thing changed: nobody waits for an acknowledgement.
+"""Spark's daemon that starts Python workers, with two things changed.
+
+Nobody waits for an acknowledgement:
 
     JVM ── a task ──> worker     then ── its input ──>     held back by Nagle's algorithm, until the kernel
                                                            of the worker acknowledges the task: 40 ms
@@ -9,19 +11,33 @@ waits twice.  A local session runs this daemon instead (``session.py``), and a q
 of a few tasks takes half as long.  Meanwhile rows are gathered as before: small
 packets for each piece of a batch would cost more than they bring.
 
+And a worker to which nobody listens any more ends without a word.  A query with a
+LIMIT that has enough rows hangs up on its tasks, and Spark's own worker would tell
+that on stderr, in eighty lines.
+
 Runs in processes of Spark, as ``python -m penstock.spark.daemon``.
 """
 
 import socket
 from contextlib import suppress
+from typing import Final
 
 from pyspark import daemon
+
+GONE: Final = 1  # How a worker ends whose JVM has hung up: Spark's daemon starts another one when needed.
 
 _worker = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
     """Wait for a task and do it; what is left of its answer goes out at once."""
+    try:
+        return _hurried(sock, authenticated)
+    except (BrokenPipeError, ConnectionResetError):
+        return GONE
+
+
+def _hurried(sock: socket.socket, authenticated: bool) -> int:
     if sock.family == socket.AF_UNIX:  # As somebody may have told Spark; there is nothing to wait for.
         return _worker(sock, authenticated)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)

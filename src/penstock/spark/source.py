@@ -19,7 +19,7 @@ import re
 from typing import Final
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from penstock.errors import InvalidValue
 from penstock.spark.avro import avro_type
@@ -96,6 +96,20 @@ def value_type(options: SourceOptions) -> str:
     return schema if re.match(r"(?i)(struct|array|map)\s*<", schema) else f"struct<{schema}>"
 
 
+def _check_decodable(kind: DataType) -> None:
+    """Refuse a type that a value cannot be decoded to, wherever it is in a schema."""
+    if isinstance(kind, VariantType):
+        why = "read the value as text, with value_format=text, and use parse_json(value) in the query"
+        raise InvalidValue(name="value_schema", value="variant", why=why)
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _check_decodable(field.dataType)
+    elif isinstance(kind, ArrayType):
+        _check_decodable(kind.elementType)
+    elif isinstance(kind, MapType):
+        _check_decodable(kind.valueType)
+
+
 def check_schema(schema: StructType, options: SourceOptions) -> None:
     """Refuse columns that there are not, or of another type; values may be of any, if they are decoded."""
     known = COLUMNS | EXTRA_COLUMNS
@@ -106,6 +120,7 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
         if field.name in STATE_COLUMNS and options.group is None:
             raise InvalidValue(name="column", value=field.name, why="whose? give the option group, too")
         if field.name == "value" and options.value_format in ("json", "avro"):
+            _check_decodable(field.dataType)
             continue
         if found != known[field.name] and (field.name not in TEXTS or found != "string"):
             why = f"it is {known[field.name]}"
