@@ -9,8 +9,8 @@
 A data source for writing alone, ``penstock_table``, registered where it is used.
 Rows go from Spark's Arrow straight into Parquet; none passes the driver.  A batch
 that a query has committed before is not committed again, so what is repeated
-after a crash is there once.  Files that nobody committed are left to ``vacuum``,
-as in every Delta table.
+after a crash is there once.  The many small files of a stream are joined by the
+pipeline that writes them, which also deletes what nobody uses (``tidying.py``).
 
 A table keeps the columns that its first rows had.  Whoever wants others makes
 another table.
@@ -24,7 +24,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -37,6 +36,8 @@ from pyspark.sql.datasource import (
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue
 from penstock.spark.lake import storage
+from penstock.spark.lake.delta import SETTINGS, open_table, settle, telling
+from penstock.spark.ranges import Ranges
 from penstock.types import check_name
 
 if TYPE_CHECKING:
@@ -55,13 +56,13 @@ def path_of(lake: str, name: str) -> str:
 
 def read(spark: "SparkSession", path: str) -> "DataFrame":
     """A Delta table as it is now, or the Parquet files of a folder."""
-    delta = _opened(path)
+    delta = open_table(path)
     return spark.read.parquet(*([path] if delta is None else delta.file_uris()))
 
 
 def file_count(path: str) -> int:
     """How many files a table has; 0 if it is not there."""
-    delta = _opened(path)
+    delta = open_table(path)
     return 0 if delta is None else len(delta.file_uris())
 
 
@@ -91,6 +92,7 @@ class Written(WriterCommitMessage):
     rows: int
     size_bytes: int
     columns: bytes  # The Arrow schema.
+    statistics: str = ""  # In Delta's words.
 
 
 class ResultWriter(DataSourceArrowWriter):
@@ -137,17 +139,18 @@ def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) 
     if first is None:
         return Written(query, "", 0, 0, b"")
     schema = pa.schema([field.with_nullable(True) for field in first.schema])
-    file, rows = f"{path}/{uuid4().hex}.parquet", 0
+    file, ranges = f"{path}/{uuid4().hex}.parquet", Ranges()
     storage.make_folder(path)
     system, inside = storage.filesystem_of(file)
     with storage.writing(file):
         with pq.ParquetWriter(inside, schema, filesystem=system, compression="zstd") as writer:
             while first is not None:
                 writer.write_batch(first.cast(schema))
-                rows += first.num_rows
+                ranges.add(first)
                 first = next(batches, None)
     storage.sync(file)
-    return Written(query, file, rows, storage.bytes_of(file), schema.serialize().to_pybytes())
+    columns = schema.serialize().to_pybytes()
+    return Written(query, file, ranges.rows, storage.bytes_of(file), columns, ranges.statistics())
 
 
 # On the driver.
@@ -158,7 +161,8 @@ def add_files(path: str, written: list[Written], version: int) -> None:
     if not written:
         return
     schema = pa.ipc.read_schema(pa.py_buffer(written[0].columns))
-    delta = _opened(path) or DeltaTable.create(path, schema, mode="ignore")  # Others may create it, too.
+    # Others may create it, too.
+    delta = open_table(path) or DeltaTable.create(path, schema, mode="ignore", configuration=SETTINGS)
     query = written[0].query
     if query is not None and _is_there(delta, query, version):
         return
@@ -166,17 +170,12 @@ def add_files(path: str, written: list[Written], version: int) -> None:
     now_ms = SystemClock().wall_ms()
     added: list[AddAction | RemoveAction] = [_added(path, file, now_ms) for file in written]
     numbered = [] if query is None else [Transaction(query, version)]
-    delta.create_write_transaction(
-        added, "append", delta.schema(), commit_properties=CommitProperties(app_transactions=numbered)
-    )
-    storage.sync(f"{path}/_delta_log/{DeltaTable(path).version():020}.json")
-
-
-def _opened(path: str) -> DeltaTable | None:
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        return None
+    before = delta.version()
+    with telling(path):
+        delta.create_write_transaction(
+            added, "append", delta.schema(), commit_properties=CommitProperties(app_transactions=numbered)
+        )
+    settle(path, before)  # All since then: a join may have come between.
 
 
 def _is_there(delta: DeltaTable, query: str, version: int) -> bool:
@@ -193,5 +192,5 @@ def _check_columns(delta: DeltaTable, path: str, schema: pa.Schema) -> None:
 
 
 def _added(path: str, file: Written, now_ms: int) -> AddAction:
-    statistics = f'{{"numRecords": {file.rows}}}'
-    return AddAction(file.path.removeprefix(f"{path}/"), file.size_bytes, {}, now_ms, True, statistics)
+    name = file.path.removeprefix(f"{path}/")
+    return AddAction(name, file.size_bytes, {}, now_ms, True, file.statistics)

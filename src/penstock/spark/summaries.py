@@ -16,10 +16,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, WriterPropertie
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from penstock.errors import LakeUnusable
+from penstock.spark import tidying
 from penstock.spark.lake import storage
+from penstock.spark.lake.delta import settle
 
 TIDY_COMMITS: Final = 100
-KEPT_HOURS: Final = 24  # For those who still read a file that was replaced.
 ZSTD: Final = WriterProperties(compression="ZSTD")
 
 
@@ -40,8 +41,9 @@ def append(path: str, rows: pa.Table, application: str, version: int) -> None:
 
 
 def replace(path: str, rows: pa.Table) -> None:
-    """Have these rows and no others."""
+    """Have these rows and no others; those before are deleted after a day."""
     _write(path, rows, "overwrite", CommitProperties())
+    tidying.vacuum(path)
 
 
 def read(path: str) -> pa.Table:
@@ -62,15 +64,17 @@ def opened(path: str) -> DeltaTable | None:
 
 
 def _write(path: str, rows: pa.Table, mode: str, marks: CommitProperties) -> None:
+    table = opened(path)
+    before = -1 if table is None else table.version()
     try:
         write_deltalake(path, rows, mode=mode, commit_properties=marks, writer_properties=ZSTD)  # type: ignore[call-overload]
     except (DeltaError, OSError) as error:
         raise storage.failure_of(path, error) from error
-    storage.sync(f"{path}/_delta_log/{DeltaTable(path).version():020}.json")
+    settle(path, before)
 
 
 def _maybe_tidy(path: str) -> None:
     table = DeltaTable(path)
     if table.version() % TIDY_COMMITS == TIDY_COMMITS - 1:
         table.optimize.compact(writer_properties=ZSTD)
-        table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
+        tidying.vacuum(path)

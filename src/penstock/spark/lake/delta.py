@@ -22,15 +22,15 @@ from penstock.spark.lake.layout import COLUMNS, LakeFile, statistics_of
 SETTINGS: Final = {
     "delta.checkpointInterval": "20",  # Opening a table reads its last checkpoint and what follows.
     "delta.logRetentionDuration": "interval 1 days",  # By default it is 30: half a million commits.
-    "delta.dataSkippingStatsColumns": "partition,offset,timestamp",
 }
+TOPIC_SETTINGS: Final = SETTINGS | {"delta.dataSkippingStatsColumns": "partition,offset,timestamp"}
 
 
 def create_table(path: str, topic: str) -> None:
     """Make an empty table, unless somebody else makes it at the same moment."""
     with telling(path):
         try:
-            DeltaTable.create(path, COLUMNS, partition_by=["date"], name=topic, configuration=SETTINGS)
+            DeltaTable.create(path, COLUMNS, partition_by=["date"], name=topic, configuration=TOPIC_SETTINGS)
         except DeltaError:
             if open_table(path) is None:
                 raise
@@ -57,6 +57,19 @@ def telling(path: str) -> Iterator[None]:
         yield
     except (DeltaError, OSError) as error:
         raise storage.failure_of(path, error) from error
+
+
+def settle(path: str, before: int) -> int:
+    """Make the commits since version ``before`` survive a loss of power; returns the version there is now."""
+    with telling(path):
+        version = DeltaTable(path).version()
+    for number in range(before + 1, version + 1):
+        storage.sync(f"{path}/_delta_log/{number:020}.json")
+        checkpoint = f"{path}/_delta_log/{number:020}.checkpoint.parquet"
+        if storage.exists(checkpoint):
+            storage.sync(checkpoint)
+            storage.sync(f"{path}/_delta_log/_last_checkpoint")
+    return version
 
 
 def add_action(table: str, file: LakeFile, now_ms: int, *, changes: bool = True) -> AddAction:

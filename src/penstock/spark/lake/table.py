@@ -37,7 +37,15 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.errors import LakeUnusable
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import add_action, app_name, create_table, open_table, remove_action, telling
+from penstock.spark.lake.delta import (
+    add_action,
+    app_name,
+    create_table,
+    open_table,
+    remove_action,
+    settle,
+    telling,
+)
 from penstock.spark.lake.layout import LakeFile, file_of
 
 COMMITS_MAX: Final = 20  # How often a commit is tried when others, of other partitions, are in its way.
@@ -280,14 +288,8 @@ class LakeTable:
 
     def _settle(self) -> None:
         """Make the commits since this snapshot durable, of which one is ours, and see them."""
-        before = self.version
+        settle(self.path, self.version)
         self.refresh()
-        for version in range(before + 1, self.version + 1):
-            storage.sync(f"{self.path}/_delta_log/{version:020}.json")
-            checkpoint = f"{self.path}/_delta_log/{version:020}.checkpoint.parquet"
-            if storage.exists(checkpoint):
-                storage.sync(checkpoint)
-                storage.sync(f"{self.path}/_delta_log/_last_checkpoint")
 
 
 def tables_in(lake: str) -> list[str]:

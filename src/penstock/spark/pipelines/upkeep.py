@@ -3,6 +3,9 @@
     every minute   tables that have changed: join what is worth it (``lake/compaction.py``)
     every hour     vacuum what has not been a table's for long enough
 
+The archive looks after the tables of topics (``Upkeep``), and each other pipeline after
+the table that it writes (``ResultUpkeep``), which its driver joins by itself (``tidying.py``).
+
 What goes wrong here (a file that cannot be read, a full disk) is told of and left
 alone: archiving is more important.  Everything here can be left out, killed, or
 done by several at once: a join that comes second is thrown away.
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.config import DAY_MS
 from penstock.errors import LakeDamaged, PenstockError
+from penstock.spark import tidying
 from penstock.spark.jobs import run_tasks
 from penstock.spark.lake.compaction import Joint, join, plan, replace
 from penstock.spark.lake.layout import LakeFile
@@ -67,6 +71,34 @@ class Upkeep:
             else:
                 replace(table, joint, outcome, now_ms)
         self._seen[table.path] = (table.version, day)
+
+
+class ResultUpkeep:
+    """Looks after the table of results that a pipeline writes, if it writes one."""
+
+    def __init__(self, context: "Context", path: str | None) -> None:
+        self._context = context
+        self._path = path
+        self._joined_ms = self._vacuumed_ms = context.clock.steady_ms()
+
+    def maybe_work(self) -> None:
+        """Work, if it is time."""
+        now_ms = self._context.clock.steady_ms()
+        if now_ms - self._joined_ms >= JOIN_MS:
+            self.work(vacuum=now_ms - self._vacuumed_ms >= HOUR_MS)
+
+    def work(self, *, vacuum: bool = True) -> None:
+        """Join small files, and delete what nobody uses."""
+        if self._path is None:
+            return
+        try:
+            tidying.join_small_files(self._path, self._context.clock.wall_ms())
+            if vacuum:
+                tidying.vacuum(self._path)
+                self._vacuumed_ms = self._context.clock.steady_ms()
+        except PenstockError as error:  # There may be no room; what the pipeline writes is more important.
+            self._context.progress.note(str(error))
+        self._joined_ms = self._context.clock.steady_ms()
 
 
 def join_or_tell(joint: Joint) -> LakeFile | LakeDamaged:
