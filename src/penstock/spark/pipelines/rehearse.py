@@ -30,6 +30,7 @@ from penstock.spark.connect import register
 from penstock.spark.functions import load_named, ship
 from penstock.spark.outcomes import Range, read_outcomes
 from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.upkeep import ResultUpkeep
 from penstock.spark.pipelines.watching import watched
 from penstock.spark.rehearsal import ARGUMENTS, RESULT, Rehearsal
 from penstock.workers.app import App
@@ -88,6 +89,7 @@ def run(settings: Settings, context: Context) -> None:
             register(context.spark, results.ResultTable)
             path = results.path_of(context.lake, settings.table)
             compared.write.format(results.FORMAT).mode("append").save(path)
+            ResultUpkeep(context, path).work()
         for line in _report(handler, counts, compared, settings.examples):
             context.tell(line)
     finally:
@@ -136,6 +138,7 @@ def _compared(
     handler: WorkerFunction, ranges: list[Range], settings: Settings, context: Context
 ) -> "DataFrame":
     """A row for each message: what happens now, what happened then, and the verdict."""
+    spark = context.spark  # Before the first function of Spark's: making a UDF needs a session.
     rehearsal = Rehearsal(handler.function, handler.is_async, handler.group, handler.timeout_ms)
     called = F.udf(rehearsal, RESULT, useArrow=False).asNondeterministic()
     now = (
@@ -144,7 +147,7 @@ def _compared(
         .select("topic", "partition", "offset", "key", "now.*")
         .alias("now")
     )
-    then = read_outcomes(context.spark, context.address, handler.topic, handler.group, ranges).alias("then")
+    then = read_outcomes(spark, context.address, handler.topic, handler.group, ranges).alias("then")
     return now.join(then, ["partition", "offset"], "left").select(
         F.expr(VERDICT).alias("verdict"),
         *("topic", "partition", "offset", "key", "published", "milliseconds"),
