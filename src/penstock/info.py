@@ -314,6 +314,7 @@ class PipelineRun(msgspec.Struct, frozen=True, kw_only=True):
     lag_seconds: float | None = None  # Age of the oldest record that waits; None: it is not known.
     batches: int = 0
     files: int = 0
+    late: int = 0  # Records that came too late for their window or join, and were set aside.
     total: int | None = None  # Records there are to do; None: it is not known, or it never ends.
     note: str = ""  # What else there is to say.
     error: str = ""  # Why it failed.

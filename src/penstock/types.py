@@ -61,7 +61,7 @@ LANE_NAMES: Final[dict[int, str]] = {number: name for name, number in LANES.item
 NORMAL: Final = 0
 
 # The broker's own: they can be read like any other, and `topics()` does not list them.
-INTERNAL_TOPICS: Final = frozenset({"__gaps", "__pipelines", "__snapshots", "__staging"})
+INTERNAL_TOPICS: Final = frozenset({"__batches", "__gaps", "__pipelines", "__snapshots", "__staging"})
 
 _NAME: Final = re.compile(r"(?!\.|__)[A-Za-z0-9._-]+\Z")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.server.process import Server
+from tests.server.process import LISTENERS, Server
 from tests.spark.cluster import QUICK_JVM, Cluster
 
 import penstock
@@ -68,7 +68,7 @@ def chance() -> random.Random:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server in a process of its own; tests take topics of their own names."""
-    with Server(tmp_path_factory.mktemp("served")) as running:
+    with Server(tmp_path_factory.mktemp("served"), listeners=(*LISTENERS, "kafka")) as running:
         yield running
 
 

@@ -22,6 +22,7 @@ TYPES = {
     "id": "string",
     "attempts": "integer",
     "state": "string",
+    "horizon": "timestamp",
 }
 
 

@@ -13,7 +13,10 @@ from penstock.spark.planning import (
     Reached,
     Span,
     admitted,
+    aligned,
     archived,
+    distance,
+    newest,
     parts,
     records_for,
     spans,
@@ -119,6 +122,108 @@ def test_a_limit_is_kept_and_the_stream_gets_on(
 
     assert found.keys() == end.keys()
     assert read == min(waiting, max(int(records), 1)) or (waiting <= records and read == waiting)
+
+
+class Log:
+    """Partitions with the publish times of their records."""
+
+    def __init__(self, *partitions: list[int]) -> None:
+        self.partitions = partitions
+        self.end: Reached = {"a": {number: len(times) for number, times in enumerate(partitions)}}
+
+    def at(self, time_ms: int) -> Reached:
+        """By partition, the first offset that is not older."""
+        found = {}
+        for number, times in enumerate(self.partitions):
+            newer = (offset for offset, time in enumerate(times) if time >= time_ms)
+            found[number] = next(newer, len(times))
+        return {"a": found}
+
+    def batches(self, records: float, times: tuple[int, int]) -> list[Reached]:
+        """The ends of all micro-batches."""
+        ends = [{"a": dict.fromkeys(self.end["a"], 0)}]
+        while ends[-1] != self.end:
+            ends.append(aligned(ends[-1], self.end, records, times, self.at))
+            assert distance(ends[-2], ends[-1]) > 0, "there is no progress"
+        return ends
+
+    def times(self, start: Reached, end: Reached) -> list[int]:
+        """When the records between two places were published."""
+        return [
+            t for span in spans(start, end) for t in self.partitions[span.partition][span.start : span.end]
+        ]
+
+
+def test_a_batch_ends_at_one_publish_time_however_many_records_each_partition_has_until_then() -> None:
+    log = Log(list(range(1000, 1100)), list(range(1050, 1450, 10)))
+
+    start, first, *_ = ends = log.batches(60, (1000, 1440))
+
+    assert 57 <= distance(start, first) <= 60
+    assert first == log.at(max(log.times(start, first)) + 1)
+    assert admitted(start, log.end, 60) == {"a": {0: 43, 1: 17}}, "by count, one is read far ahead"
+    assert len(ends) == 4
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(0, 2000).map(lambda t: t * 7), max_size=60).map(sorted), min_size=1, max_size=4
+    ),
+    st.integers(1, 40),
+    st.tuples(st.integers(0, 20_000), st.integers(0, 20_000)),
+)
+def test_no_record_of_a_later_batch_was_published_before_one_of_an_earlier_batch(
+    partitions: list[list[int]], records: int, guess: tuple[int, int]
+) -> None:
+    log = Log(*partitions)
+
+    for start, end in pairwise(log.batches(records, guess)):
+        assert distance(start, end) <= records
+        assert max(log.times(start, end)) <= min(log.times(end, log.end), default=1 << 60)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 1 << 50), max_size=30), min_size=1, max_size=3),
+    st.floats(0.1, 40),
+    st.tuples(st.integers(0, 1 << 50), st.integers(0, 1 << 50)),
+)
+def test_a_stream_gets_on_whatever_times_its_records_have(
+    partitions: list[list[int]], records: float, guess: tuple[int, int]
+) -> None:
+    for start, end in pairwise(Log(*partitions).batches(records, guess)):
+        assert distance(start, end) <= max(records, 1)
+
+
+def test_records_of_one_millisecond_are_read_by_count() -> None:
+    log = Log([5] * 100, [5] * 50)
+
+    assert [distance({}, end) for end in log.batches(40, (5, 5))] == [0, 40, 80, 120, 150]
+
+
+def test_few_questions_are_asked_where_records_come_steadily() -> None:
+    log = Log(list(range(0, 1_000_000, 10)), list(range(3, 1_000_000, 30)))
+    asked: list[int] = []
+
+    def at(time_ms: int) -> Reached:
+        asked.append(time_ms)
+        return log.at(time_ms)
+
+    end = aligned({"a": {0: 0, 1: 0}}, log.end, 20_000, (0, 999_990), at)
+
+    assert 19_000 <= distance({}, end) <= 20_000
+    assert len(asked) <= 4
+
+
+@given(st.lists(st.lists(st.integers(0, 1 << 40), max_size=20), min_size=1, max_size=3), st.data())
+def test_the_newest_time_before_a_place_is_found_from_any_record_before_it(
+    partitions: list[list[int]], data: st.DataObject
+) -> None:
+    log = Log(*partitions)
+    place: Reached = {"a": {n: data.draw(st.integers(0, len(times))) for n, times in enumerate(partitions)}}
+    before = log.times({}, place)
+
+    if before:
+        assert newest(place, data.draw(st.sampled_from(before)), log.at) == max(before)
 
 
 def test_a_partition_that_has_no_start_is_read_from_its_beginning() -> None:

@@ -9,13 +9,14 @@ import pytest
 from pyspark.sql import datasource
 from tests.server.process import Server, until
 from tests.spark.archived import archive
-from tests.spark.sources import Table, offsets_of
+from tests.spark.sources import Table, offsets_of, schema_of
 
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import OffsetOutOfRange, OffsetsMissing, ServerUnreachable, TopicNotFound
 from penstock.spark import connections
 from penstock.spark.filters import Bounds
+from penstock.spark.source import PenstockSource
 
 EVERYTHING = ("topic", "partition", "offset", "timestamp", "key", "value", "lane")
 
@@ -186,6 +187,30 @@ def test_a_time_reaches_back_into_the_lake(broker: penstock.Broker, servers: str
     assert offsets_of(Table("offset", **options, from_time=moments[0], to_time=moments[2]).rows()) == [0, 1]
     assert offsets_of(Table("offset", **options, to_time=moments[3]).rows()) == [0, 1, 2]
     assert offsets_of(Table("offset", **options, from_time=moments[3]).rows()) == [3]
+
+
+def test_a_limited_batch_of_a_stream_ends_at_one_publish_time_in_the_lake_too(
+    broker: penstock.Broker, servers: str, lake: Path
+) -> None:
+    broker.create_topic("timed-lake", partitions=2)
+    for number in range(200):  # First all of the one, then all of the other.
+        broker.publish("timed-lake", b"x", partition=number // 100)
+    archive(broker, "timed-lake", str(lake))
+    delete(broker, "timed-lake")
+    source = PenstockSource({"servers": servers, "topic": "timed-lake", "max_records_per_trigger": "80"})
+    reader = source.streamReader(schema_of("offset"))
+    place = {"timed-lake": {"0": 0, "1": 0}}
+    ends = []
+
+    while place != (end := reader.latestOffset(place, reader.getDefaultReadLimit())):
+        ends.append((end["timed-lake"]["0"], end["timed-lake"]["1"]))
+        place = end
+
+    assert 76 <= ends[0][0] <= 80
+    assert ends[0][1] == 0, "by their shares, both would have 40"
+    assert ends[1][0] == 100
+    assert 152 <= sum(ends[1]) <= 160
+    assert ends[-1] == (100, 100)
 
 
 def test_a_gap_is_an_error_that_names_it(broker: penstock.Broker, servers: str, lake: Path) -> None:

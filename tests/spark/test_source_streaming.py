@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from tests.server.process import Server
 from tests.spark.sources import schema_of
 
 import penstock
-from penstock.errors import OffsetOutOfRange
+from penstock.clock import SystemClock
+from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.spark import connections
 from penstock.spark.slices import Task
 from penstock.spark.source import PenstockSource
@@ -202,3 +205,105 @@ def test_a_place_that_the_log_does_not_have_is_an_error(broker: penstock.Broker,
 
     with pytest.raises(OffsetOutOfRange, match="offset 7 is outside the log"):
         reader.latestOffset({"short": {"0": 7}}, ReadAllAvailable())
+
+
+BEGIN_MS = SystemClock().wall_ms() - 3_600_000
+
+
+def kafka(served: Server, topic: str, partition: int, *times_ms: int) -> None:
+    """Records that bring their publish times along: milliseconds of the last hour."""
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{served.ports['kafka']}"})
+    for time_ms in times_ms:
+        producer.produce(topic, b"x", partition=partition, timestamp=BEGIN_MS + time_ms)
+    assert producer.flush(30) == 0
+
+
+def ends(reader: StreamReader, place: dict[str, Any]) -> list[dict[str, Any]]:
+    """Where the batches end, from a place on."""
+    found = []
+    while (end := reader.latestOffset(place, reader.getDefaultReadLimit())) != place:
+        found.append(end)
+        place = end
+    return found
+
+
+def test_a_limited_batch_ends_at_one_publish_time_in_all_topics_and_partitions(
+    broker: penstock.Broker, served: Server, servers: str
+) -> None:
+    for topic in ("timed-a", "timed-b"):
+        broker.create_topic(topic, partitions=2)
+    kafka(served, "timed-a", 0, *range(1000, 1100))
+    kafka(served, "timed-a", 1, *range(1100, 1200))
+    kafka(served, "timed-b", 1, *range(1050, 1150))
+    options = {"topic": "timed-a,timed-b", "starting": "earliest", "max_records_per_trigger": 100}
+    reader = stream(servers, **options)
+
+    found = ends(reader, reader.initialOffset())
+
+    assert found == [
+        {"timed-a": {"0": 75, "1": 0}, "timed-b": {"0": 0, "1": 25}},  # All before 1075.
+        {"timed-a": {"0": 100, "1": 25}, "timed-b": {"0": 0, "1": 75}},  # Before 1125.
+        {"timed-a": {"0": 100, "1": 100}, "timed-b": {"0": 0, "1": 100}},
+    ]
+
+
+def test_the_horizon_is_the_latest_time_that_earlier_batches_have_read(
+    broker: penstock.Broker, served: Server, servers: str
+) -> None:
+    broker.create_topic("horizon", partitions=2)
+    kafka(served, "horizon", 0, 5000, 9000, 2000)  # A producer's times need not rise.
+    kafka(served, "horizon", 1, 7000)
+    source = PenstockSource({"servers": servers, "topic": "horizon", "columns": "horizon"})
+    reader = source.streamReader(schema_of("offset", "horizon"))
+
+    def horizons(*start: int) -> set[int | None]:
+        begin = {"horizon": {str(number): offset for number, offset in enumerate(start)}}
+        tasks = reader.partitions(begin, {"horizon": {"0": 3, "1": 1}})
+        times = [
+            each for task in tasks for batch in reader.read(task) for each in batch["horizon"].to_pylist()
+        ]
+        return {None if each is None else round(each.timestamp() * 1000) - BEGIN_MS for each in times}
+
+    assert horizons(0, 0) == {None}
+    assert horizons(1, 0) == {5000}
+    assert horizons(2, 0) == horizons(2, 1) == horizons(3, 0) == {9000}
+    assert horizons(0, 1) == {7000}
+    with pytest.raises(InvalidValue, match="only a stream has it"):
+        source.reader(schema_of("offset", "horizon"))
+
+
+def test_streams_in_step_read_the_same_batches_whatever_their_own_limits(
+    broker: penstock.Broker, servers: str
+) -> None:
+    broker.create_topic("steps-shared", partitions=2)
+    fill(broker, "steps-shared", 10, 10)
+    first = stream(servers, topic="steps-shared", max_records_per_trigger=7, in_step="pair")
+    second = stream(servers, topic="steps-shared", max_records_per_trigger=5, in_step="pair")
+    alone = stream(servers, topic="steps-shared", max_records_per_trigger=5, in_step="other")
+    start = {"steps-shared": {"0": 0, "1": 0}}
+
+    planned = ends(first, start)
+    fill(broker, "steps-shared", 3, 0)
+    followed = ends(second, start)
+
+    assert followed[: len(planned)] == planned
+    assert followed[-1] == {"steps-shared": {"0": 13, "1": 10}}
+    assert ends(first, planned[-1]) == followed[len(planned) :]
+    assert len(ends(alone, start)) == 5
+    behind = {"steps-shared": {"0": 1, "1": 0}}  # Where no planned batch begins.
+    assert ends(first, behind)[0] in planned, "it meets the others where a batch of theirs ends"
+
+
+def test_a_stream_in_step_that_ends_where_it_began_takes_a_batch_that_ends_later(
+    broker: penstock.Broker, servers: str
+) -> None:
+    broker.create_topic("steps-now", partitions=1)
+    fill(broker, "steps-now", 5)
+    first = stream(servers, topic="steps-now", in_step="now", max_records_per_trigger=100)
+    first.prepareForTriggerAvailableNow()
+    fill(broker, "steps-now", 5)
+    second = stream(servers, topic="steps-now", in_step="now", max_records_per_trigger=100)
+    start = {"steps-now": {"0": 0}}
+
+    assert ends(second, start) == [{"steps-now": {"0": 10}}]
+    assert ends(first, start) == [{"steps-now": {"0": 10}}]

@@ -99,6 +99,13 @@ def _partitions(partition: int, size: int) -> pa.Array:
     return _numbers(pa.int32(), array("i", [partition]) * size, size)
 
 
+def time_column(time_ms: int | None, count: int) -> pa.Array:
+    """The same time, or null, in each of some rows."""
+    if time_ms is None:
+        return pa.nulls(count, TYPES["timestamp"])
+    return _numbers(TYPES["timestamp"], array("q", [time_ms * 1000]) * count, count)
+
+
 def within(rows: pa.RecordBatch, from_ms: int | None, to_ms: int | None) -> pa.RecordBatch:
     """The rows of a time: from the first on, if that is given, and before the second."""
     for limit_ms, compare in ((from_ms, pc.greater_equal), (to_ms, pc.less)):

@@ -3,6 +3,7 @@
     id          orders:3:1200, as ``trace`` takes it
     attempts    how often the option's group was given the message
     state       what has become of it there: waiting, in flight, retrying, acked, dead-lettered ...
+    horizon     the latest publish time that earlier micro-batches of the stream have read; null in the first
 
 The broker tells attempts and states as ranges of offsets, so a million messages
 in one state cost as much as one.  They are those of the moment at which a task
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.info import DeliveryState
+from penstock.spark.arrays import time_column
 from penstock.spark.connections import broker_at
 from penstock.spark.options import SourceOptions
 from penstock.spark.planning import Span
@@ -25,9 +27,10 @@ from penstock.spark.planning import Span
 class Extras:
     """The columns of the rows of one partition."""
 
-    def __init__(self, options: SourceOptions, span: Span) -> None:
+    def __init__(self, options: SourceOptions, span: Span, horizon_ms: int | None = None) -> None:
         self._options = options
         self._span = span
+        self._horizon_ms = horizon_ms
         self._asked = (0, 0)  # Of these offsets ...
         self._states: list[DeliveryState] = []  # ... this is known.
 
@@ -36,6 +39,8 @@ class Extras:
         if name == "id":
             place = f"{self._span.topic}:{self._span.partition}:"
             return pc.binary_join_element_wise(place, offsets.cast(pa.string()), "")
+        if name == "horizon":
+            return time_column(self._horizon_ms, len(offsets))
         if name == "attempts":
             return spread(offsets, self._known(offsets), lambda state: state.attempts, pa.int32())
         return spread(offsets, self._known(offsets), lambda state: state.state, pa.string())

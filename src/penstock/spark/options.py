@@ -10,7 +10,9 @@
     group                   as which a stream tells the broker its progress; whose state ``columns`` shows
     value_format            raw, text, json or avro; what is none of it is null
     value_schema            of json as "id long, name string", of avro as its JSON
-    columns                 what a row has besides: id, and of the group's delivery attempts and state
+    columns                 what a row has besides: id, of the group's delivery attempts and state, and of a
+                            stream the horizon, up to which earlier micro-batches have read
+    in_step                 a name; streams of one name read the same micro-batches (``steps.py``)
     lake                    where the lake is, if it is not where the broker says
     on_gap                  error, or skip: go on behind offsets that are nowhere, and write down which
 
@@ -33,13 +35,15 @@ from penstock.wire.records import OFFSET_MAX
 Place = Literal["earliest", "latest"] | dict[str, dict[int, int]]
 
 PARTITION_RECORDS: Final = 1_000_000  # About a second of work: worth a task, and quickly redone.
-EXTRA_COLUMNS: Final = {"id": "string", "attempts": "int", "state": "string"}  # And their types.
+# And their types.
+EXTRA_COLUMNS: Final = {"id": "string", "attempts": "int", "state": "string", "horizon": "timestamp"}
 STATE_COLUMNS: Final = ("attempts", "state")  # These need a group.
+STREAM_COLUMNS: Final = ("horizon",)  # And these a stream.
 VALUE_FORMATS: Final = ("raw", "text", "json", "avro")
 NAMES: Final = (
     "servers", *LOGIN, "topic", "topic_pattern", "starting", "ending", "from_time", "to_time",
     "partition_records", "max_records_per_trigger", "max_bytes_per_trigger", "group", "value_format",
-    "value_schema", "columns", "lake", "on_gap",
+    "value_schema", "columns", "lake", "on_gap", "in_step",
 )  # fmt: skip
 
 
@@ -63,6 +67,7 @@ class SourceOptions:
     columns: tuple[str, ...] = ()
     lake: str | None = None
     on_gap: str = "error"
+    in_step: str | None = None
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
@@ -88,6 +93,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
         columns=_columns(texts),
         lake=texts.get("lake"),
         on_gap=_choice("on_gap", texts, ("error", "skip")),
+        in_step=texts.get("in_step"),
     )
     _check_together(options, texts)
     return options

@@ -15,14 +15,18 @@ Invariant: the parts of a span, gaps among them, follow each other without
 overlap and are the span.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 Where = Literal["log", "lake", "gap"]
 Reached = dict[str, dict[int, int]]  # By topic and partition: the next offset.
 Piece = TypeVar("Piece", bound=Sized)  # Whose length is its offsets.
+At = Callable[[int], Reached]  # For a time in ms: by partition, the first offset that is not older.
+
+ENOUGH: Final = 0.95  # Of the records that a batch may have: each probe for the rest costs the broker work.
+TIME_MS_MAX: Final = 1 << 47  # Beyond every time that a broker accepts in a question.
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def together(pieces: Iterable[Piece], records: int) -> Iterator[list[Piece]]:
 
 
 def admitted(start: Reached, end: Reached, records: float) -> Reached:
-    """How far a micro-batch of so many records goes: every partition by its share of what waits.
+    """How far so many records go if every partition gets its share of what waits, by count.
 
     At least one record of some partition, so that it gets on.
     """
@@ -125,6 +129,102 @@ def admitted(start: Reached, end: Reached, records: float) -> Reached:
         left -= share
         total -= count
     return reached
+
+
+def aligned(start: Reached, end: Reached, records: float, times: tuple[int, int], at: At) -> Reached:
+    """How far a micro-batch of so many records goes: to one publish time in all partitions.
+
+    The batch holds everything that was published before a time T, the latest for which that is at most
+    ``records`` (or close to it: ``ENOUGH``).  So no record of a later batch was published before one of
+    this batch, and the watermark that this batch sets does not exclude it.  Where one millisecond more
+    would be too much, records of T itself fill the batch up, by count: so there is always progress, even
+    if everything was published at once.
+
+    ``times`` is a guess of when the first and the last of the waiting records were published.
+    """
+
+    def until(time_ms: int) -> "_Cut":
+        place = within(start, at(time_ms), end)
+        return _Cut(time_ms, place, distance(start, place))
+
+    if distance(start, end) <= records:
+        return end
+    records = max(int(records), 1)
+    low, high = until(max(min(times), 0)), until(max(*times, 0) + 1)
+    while low.records > records and low.time_ms > 0:  # A wrong guess, if times do not rise with the offsets.
+        low = until(low.time_ms // 2)
+    while high.records <= records and high.time_ms < TIME_MS_MAX:  # The same at the other end.
+        low, high = high, until(min(high.time_ms * 2, TIME_MS_MAX))
+    if low.records > records or high.records <= records:  # Times beyond all bounds: only the count is left.
+        return admitted(start, end, records)
+    halving = False
+    while high.time_ms - low.time_ms > 1 and low.records < records * ENOUGH:
+        middle = until(_between(low, high, records, halving))
+        halving = not halving  # In turns: guessing is quick if records come steadily, halving always ends.
+        low, high = (middle, high) if middle.records <= records else (low, middle)
+    if low.records < records * ENOUGH:
+        return admitted(low.place, high.place, records - low.records)
+    return low.place
+
+
+class _Cut(NamedTuple):
+    """Where a batch would end that holds what was published before a time, and how many records that is."""
+
+    time_ms: int
+    place: Reached
+    records: int
+
+
+def _between(low: _Cut, high: _Cut, records: float, halving: bool) -> int:
+    """The time to try next: the middle, or where the count would be right if records came steadily."""
+    if halving:
+        return (low.time_ms + high.time_ms) // 2
+    share = (records - low.records) / (high.records - low.records)
+    guess_ms = low.time_ms + int((high.time_ms - low.time_ms) * share)
+    return min(max(guess_ms, low.time_ms + 1), high.time_ms - 1)
+
+
+def newest(place: Reached, known_ms: int, at: At) -> int:
+    """The latest publish time of the records before a place; one of them was published at ``known_ms``."""
+
+    def reaches(time_ms: int) -> bool:
+        return within({}, at(time_ms), place) == place
+
+    low, step = known_ms, 1
+    while low + step < TIME_MS_MAX and not reaches(low + step):
+        low, step = low + step, step * 2
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return low
+
+
+def distance(start: Reached, end: Reached) -> int:
+    """How many offsets lie between two places."""
+    return sum(len(span) for span in spans(start, end))
+
+
+def highest(one: Reached, other: Reached) -> Reached:
+    """In each partition the place that is further on."""
+    return {
+        topic: {
+            number: max(one.get(topic, {}).get(number, 0), other.get(topic, {}).get(number, 0))
+            for number in one.get(topic, {}) | other.get(topic, {})
+        }
+        for topic in one | other
+    }
+
+
+def within(low: Reached, place: Reached, high: Reached) -> Reached:
+    """A place for the partitions of ``high``, in none of them before ``low`` or behind ``high``."""
+    return {
+        topic: {
+            number: max(low.get(topic, {}).get(number, 0), min(place.get(topic, {}).get(number, 0), limit))
+            for number, limit in limits.items()
+        }
+        for topic, limits in high.items()
+    }
 
 
 def records_for(bytes_max: int, sizes: Iterable[tuple[int, int]]) -> float:

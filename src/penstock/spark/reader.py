@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.errors import InvalidValue
 from penstock.spark.connections import broker_at
 from penstock.spark.filters import Bounds, narrowed
-from penstock.spark.options import SourceOptions
+from penstock.spark.options import STREAM_COLUMNS, SourceOptions
 from penstock.spark.planning import spans
 from penstock.spark.scan import Scan
 from penstock.spark.slices import SliceReader, Task
@@ -21,6 +22,10 @@ class TableReader(DataSourceReader):
     """Spark's calls for one read."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        wanted = [name for name in schema.fieldNames() if name in STREAM_COLUMNS]
+        if wanted or options.in_step is not None:
+            name = ", ".join(wanted) or "in_step"
+            raise InvalidValue(name="columns" if wanted else "option", value=name, why="only a stream has it")
         self._options = options
         self._bounds = Bounds()
         self._slices = SliceReader(options, schema)

@@ -61,6 +61,7 @@ class Slice:
         self.files = files  # None of them: it is in the log.
         self.from_ms = from_ms  # Of rows from the lake; those of the log are chosen by offsets.
         self.to_ms = to_ms
+        self.horizon_ms: int | None = None  # Of a stream: the latest time that earlier batches have read.
 
     def __len__(self) -> int:
         return len(self.span)
@@ -93,7 +94,7 @@ class SliceReader:
     def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in the order of their offsets."""
         schema = arrow_schema(self._schema)
-        extras = Extras(self._options, work.span)
+        extras = Extras(self._options, work.span, work.horizon_ms)
         conversion = Conversion(self._options)
         for batch in self._lake(work) if work.files else self._log(work.span):
             arrays = [

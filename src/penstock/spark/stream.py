@@ -5,6 +5,11 @@
     partitions(start, end)            the tasks
     commit                            progress, as far as it was not told: see below
 
+With a limit, a batch ends at one publish time in all partitions (``times.py``), so
+that a query with a watermark that catches up does not take for late what only
+waits in another partition.  Streams with the same ``in_step`` end their batches at
+the same places (``steps.py``).
+
 A place is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next
 offset.  A partition, or with a pattern a topic, that was not there before is
 read from its beginning.
@@ -19,6 +24,7 @@ begins again it is not known, so its first batch is as large as all that waits.
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,9 +33,11 @@ from pyspark.sql.types import StructType
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.spark.connections import broker_at
 from penstock.spark.options import STATE_COLUMNS, SourceOptions
-from penstock.spark.planning import Reached, admitted, records_for, spans
+from penstock.spark.planning import Reached, highest, records_for, spans
 from penstock.spark.scan import Scan
 from penstock.spark.slices import SliceReader
+from penstock.spark.steps import Steps
+from penstock.spark.times import Times
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -60,6 +68,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._slices = SliceReader(options, schema)
         self._target: Reached | None = None  # With AvailableNow: where the query ends.
         self._reached: Reached = {}  # Where the last batch ended; empty if none is known.
+        self._steps: Steps | None = None
+        self._has_horizon = "horizon" in schema.fieldNames()
         self._committed: Reached = {}
 
     def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
@@ -87,15 +97,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._reached if start is None else _reached(start)
         self._tell_progress(begin)
         end = _not_before(begin, self._target or self._scan().latest())
-        if start is None or type(limit).__name__ != "ReadAllAvailable":
-            end = self._limited(begin, end)
-        self._reached = end
-        return _told(end)
+        records = self._records(end) if start is None or not _is_all(limit) else inf
+        self._reached = self._planned(begin, end, records) if begin and begin != end else end
+        return _told(self._reached)
 
     def partitions(self, start: Told, end: Told) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         self._reached = self._reached or _reached(end)  # One that was planned before a restart.
-        return [*self._scan().tasks(spans(_reached(start), _reached(end)))]
+        begin, scan = _reached(start), self._scan()
+        tasks = scan.tasks(spans(begin, _reached(end)))
+        if self._has_horizon and tasks:
+            horizon_ms = Times(scan, broker_at(self._options.address)).horizon(begin)
+            for work in (each for task in tasks for each in task.slices):
+                work.horizon_ms = horizon_ms
+        return [*tasks]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a task."""
@@ -111,14 +126,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _scan(self) -> Scan:
         return Scan(self._options, broker_at(self._options.address))
 
-    def _limited(self, begin: Reached, end: Reached) -> Reached:
-        """As far as the options admit."""
+    def _records(self, end: Reached) -> float:
+        """How many records the options admit in a batch."""
         records = float(self._options.max_records or "inf")
         if self._options.max_bytes is not None:
             broker = broker_at(self._options.address)
             stored = [(topic.messages, topic.bytes) for topic in map(broker.describe_topic, end)]
             records = min(records, records_for(self._options.max_bytes, stored))
-        return admitted(begin, end, records) if begin else end
+        return records
+
+    def _planned(self, begin: Reached, end: Reached, records: float) -> Reached:
+        """Where a batch ends that has something to read."""
+        broker = broker_at(self._options.address)
+        if self._options.in_step is None:
+            return Times(self._scan(), broker).limited(begin, end, records)
+        self._steps = self._steps or Steps(broker, self._options.in_step)
+        known = self._steps.following(begin, end, records)
+        if known is None:
+            known = self._steps.agreed(begin, Times(self._scan(), broker).limited(begin, end, records))
+        if self._target is not None:  # Another query's batch may end behind the end of this run.
+            self._target = highest(self._target, known)
+        return known
 
     def _tell_progress(self, reached: Reached) -> None:
         """As a group, whose lag is seen like any other's."""
@@ -151,6 +179,10 @@ def _not_before(begin: Reached, end: Reached) -> Reached:
             if known < offset:
                 raise OffsetOutOfRange(offset=offset, start=0, end=known)
     return {topic: begin.get(topic, {}) | end.get(topic, {}) for topic in begin | end}
+
+
+def _is_all(limit: Any) -> bool:
+    return type(limit).__name__ == "ReadAllAvailable"
 
 
 def _told(reached: Reached) -> Told:

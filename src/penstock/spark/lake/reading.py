@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.spark.arrays import within
 from penstock.spark.lake import storage
 from penstock.spark.lake.layout import ROWS, LakeFile
 
@@ -38,6 +39,15 @@ def read_range(
     chosen.sort(key=lambda file: (file.start, file.end))
     for batch in _merged([_Rows(file, start, end, wanted) for file in chosen]):
         yield batch.select(wanted)
+
+
+def first_since(files: Iterable[LakeFile], partition: int, start: int, end: int, time_ms: int) -> int | None:
+    """The first offset of a range whose record is not older than a time; None if there is none."""
+    for batch in read_range(files, partition, start, end, ("offset", "timestamp")):
+        rows = within(batch, time_ms, None)
+        if rows.num_rows:
+            return int(rows["offset"][0].as_py())
+    return None
 
 
 class _Rows:

@@ -30,6 +30,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     records: int = 0
     batches: int = 0
     files: int = 0
+    late: int = 0  # Records that were set aside because they came too late.
     total: int | None = None  # Records there are to do; None: it is not known, or it never ends.
     lag_seconds: float | None = None  # Age of the oldest record that waits; None: it is not known.
     rows_per_second: float = 0.0
@@ -51,7 +52,13 @@ class Progress:
         self._change(total=records)
 
     def advance(
-        self, *, records: int = 0, batches: int = 0, files: int = 0, lag_seconds: float | None = None
+        self,
+        *,
+        records: int = 0,
+        batches: int = 0,
+        files: int = 0,
+        late: int = 0,
+        lag_seconds: float | None = None,
     ) -> None:
         """So much more is done; ``lag_seconds``, if it is known, is how far behind the run is now."""
         counts = self._counts
@@ -59,6 +66,7 @@ class Progress:
             records=counts.records + records,
             batches=counts.batches + batches,
             files=counts.files + files,
+            late=counts.late + late,
             lag_seconds=counts.lag_seconds if lag_seconds is None else lag_seconds,
             progressed_ms=self._clock.wall_ms(),
         )
@@ -100,6 +108,7 @@ def _parts(counts: "Counts | PipelineRun") -> list[tuple[int, str]]:
     return [
         (counts.batches, "batch" if counts.batches == 1 else "batches"),
         (counts.files, "file" if counts.files == 1 else "files"),
+        (counts.late, "late"),
     ]
 
 

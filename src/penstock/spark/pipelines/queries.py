@@ -7,10 +7,12 @@ in the middle is safe, and only costs the batch.
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.rejects import LATE_COUNT
 from penstock.spark.sentences import shortest
 
 if TYPE_CHECKING:
@@ -29,26 +31,36 @@ PATIENCE_LOOKS: Final = 20  # How often a stop looks for a moment without a batc
 
 
 def run_queries(
-    writers: "list[DataStreamWriter]", context: Context, *, interval_ms: int, group: str, topics: list[str]
-) -> int:
-    """Run queries until all have ended; returns how many rows the first one's watermark has left out.
+    writers: "dict[str, DataStreamWriter]",
+    context: Context,
+    *,
+    interval_ms: int,
+    topics: list[str],
+    meanwhile: Callable[[], None],
+) -> None:
+    """Run queries, by their names, until all have ended; ``meanwhile`` is called again and again.
 
-    What the first one does is what the run does.  The lag is that of ``group``, in which the first query
-    commits its place in ``topics``.
+    What the first one does is what the run does.  The lag is that of the group of the run's name, in which
+    the first query commits its place in ``topics``.
     """
     context.spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
-    running: list[Running] = []
+    counters: list[Counter] = []
     try:
-        for writer in writers:
-            running.append(Running(writer, context, interval_ms))  # noqa: PERF401 - if one fails, all end.
-        counter = Counter(running[0], context, group, topics)
-        while any([query.goes_on() for query in running]) and not context.stopping.wait(LOOK_S):  # noqa: C419 - all.
-            counter.count()
+        for name, writer in writers.items():
+            running = Running(writer, context, interval_ms)
+            counters.append(Counter(name, running, context, topics if not counters else None))
+        while any([each.running.goes_on() for each in counters]):  # noqa: C419 - all.
+            stopping = context.stopping.wait(LOOK_S)
+            for counter in counters:
+                counter.count()
+            if stopping:
+                break
+            meanwhile()
     finally:
-        for query in running:
-            query.end()
-    counter.count()
-    return counter.dropped
+        for counter in counters:
+            counter.running.end()
+    for counter in counters:
+        counter.count()
 
 
 class Running:
@@ -102,29 +114,49 @@ class Running:
 class Counter:
     """Tells the run's progress what a query has done."""
 
-    def __init__(self, running: Running, context: Context, group: str, topics: list[str]) -> None:
-        self._running = running
+    def __init__(self, name: str, running: Running, context: Context, topics: list[str] | None) -> None:
+        self.running = running
+        self._name = name
         self._context = context
-        self._group = group
-        self._topics = topics
+        self._topics = topics  # Of the query whose progress is the run's; None: it is another one.
         self._batch = -1  # The last that was counted.
-        self.dropped = 0  # Rows that Spark left out because of its watermark.
 
     def count(self) -> None:
         """Count the batches since the last time."""
-        for progress in self._running.query.recentProgress:
+        for progress in self.running.query.recentProgress:
             if progress.batchId > self._batch:
                 self._batch = progress.batchId
-                self.dropped += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
-                self._context.progress.advance(
-                    records=progress.numInputRows, batches=1, lag_seconds=self._lag_seconds(progress)
-                )
+                self._tell_late(progress)
+                if self._topics is not None:
+                    lag_seconds = self._lag_seconds(progress, self._topics)
+                    self._context.progress.advance(
+                        records=progress.numInputRows, batches=1, lag_seconds=lag_seconds
+                    )
 
-    def _lag_seconds(self, progress: "StreamingQueryProgress") -> float | None:
+    def _tell_late(self, progress: "StreamingQueryProgress") -> None:
+        """Tell what this batch has set aside, and what Spark has left out, which ought to be nothing."""
+        late = late_records(progress)
+        if late:
+            self._context.progress.advance(late=late)
+            logger.warning("batch %d: %d late records were set aside", progress.batchId, late)
+        dropped = sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
+        if dropped:  # By a watermark of the user's own function.
+            batch = f"batch {progress.batchId} of {self._name}"
+            text = f"{batch}: Spark's watermark left out {dropped:,} rows or groups of rows"
+            self._context.progress.note(text)
+            logger.warning("%s", text)
+
+    def _lag_seconds(self, progress: "StreamingQueryProgress", topics: list[str]) -> float | None:
         if all(source.endOffset == source.latestOffset for source in progress.sources):
             return 0.0
         try:
-            found = [self._context.broker.describe_group(topic, self._group) for topic in self._topics]
+            found = [self._context.broker.describe_group(topic, self._context.name) for topic in topics]
         except PenstockError:
             return None  # It has committed nothing yet, or the broker is away.
         return max(group.lag_seconds for group in found)
+
+
+def late_records(progress: "StreamingQueryProgress") -> int:
+    """How many records a batch of the query for bad and late records has set aside as late."""
+    observed = (row for name, row in progress.observedMetrics.items() if name.startswith(LATE_COUNT))
+    return sum(row[LATE_COUNT] or 0 for row in observed)

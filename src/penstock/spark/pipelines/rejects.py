@@ -3,12 +3,22 @@
     records ──> parsed by the schema ──> reason is null      good: the columns of a record, and its fields
                                      └── there is a reason   as it was, with x-reason and x-source
 
-The reason is decided by the record alone, so a rerun decides the same, and the
-query that takes the good ones and the one that takes the others agree without
-knowing of each other.
+The reason is decided by the record and by the batches before its own, which the
+queries of a transform have in common (``steps.py``).  So a rerun decides the same, and
+the query that takes the good ones and the one that takes the others agree.
+
+Late is what was published long after its own time, and what is far behind the records
+that earlier batches have read (``horizon``; only where producers bring times of their
+own).  Nothing else is before Spark's watermark, so Spark itself drops no record:
+
+    own time of a good record         <= its publish time + AHEAD_MS, so
+    Spark's watermark                  = the latest own time - watermark - AHEAD_MS - 1 ms
+                                       < horizon - watermark
+    own time of a good record, later  >= horizon - watermark
 """
 
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
@@ -24,6 +34,9 @@ SOURCE: Final = "x-source"
 ID: Final = "concat_ws(':', topic, partition, offset)"
 BAD: Final = "value is not null and (_parsed is null or _parsed._bad is not null)"
 BAD_JSON: Final = "its value is no JSON of the schema"
+LATE: Final = "late:"  # How such reasons begin.
+LATE_COUNT: Final = "late"  # What Spark observes of a batch, and how the names of these observations begin.
+HORIZON: Final = "horizon"
 PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
 
 
@@ -43,41 +56,59 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def split(raw: "DataFrame", source: Source) -> "tuple[DataFrame, DataFrame | None]":
-    """The good rows of a source, as its view has them, and the others as messages, if there can be any."""
-    if not source.schema:
-        return _watermarked(raw, source), None
-    parsed = F.from_json(F.col("value").cast("string"), f"{source.schema}, _bad string", PARSING)
-    rows = raw.withColumn("_parsed", parsed).withColumn("_reason", _reason(source))
-    fields = [name for name in rows.schema["_parsed"].dataType.fieldNames() if name != "_bad"]  # type: ignore[attr-defined]
-    kept = [name for name in raw.columns if name not in fields]
+    """The good rows of a source, as its view has them, and the others as messages, if there can be any.
+
+    With a watermark, ``raw`` has the column ``horizon``.
+    """
+    if not source.schema and not source.watermark:
+        return raw, None
+    rows, fields = raw, []
+    if source.schema:
+        parsed = F.from_json(F.col("value").cast("string"), f"{source.schema}, _bad string", PARSING)
+        rows = raw.withColumn("_parsed", parsed)
+        fields = [name for name in rows.schema["_parsed"].dataType.fieldNames() if name != "_bad"]  # type: ignore[attr-defined]
+    rows = rows.withColumn("_reason", _reason(source))
+    kept = [name for name in raw.columns if name not in (*fields, HORIZON)]
     good = rows.where("_reason is null").select(*kept, *(F.col(f"_parsed.`{name}`") for name in fields))
-    return _watermarked(good, source), _marked(rows.where("_reason is not null"))
+    return _watermarked(good, source), _marked(rows.where("_reason is not null"), source)
 
 
 def _reason(source: Source) -> "Column":
     """Why a row is set aside; null: it is good."""
-    reason = F.when(F.expr(BAD), BAD_JSON)
-    if not source.time:
-        return reason
-    own, allowed_ms = f"_parsed.`{source.time}`", duration_ms("watermark", source.watermark)
-    late = f"{own} < timestamp - interval {allowed_ms} milliseconds"
-    ahead = f"{own} > timestamp + interval {AHEAD_MS} milliseconds"
-    return (
-        reason.when(F.expr(f"{own} is null"), f"it has no {source.time}")
-        .when(F.expr(late), f"late: it was published more than {source.watermark} after its {source.time}")
-        .when(F.expr(ahead), f"its {source.time} is after it was published")
-    )
+    reason = F.when(F.expr(BAD if source.schema else "false"), BAD_JSON)
+    own, named = (f"_parsed.`{source.time}`", source.time) if source.time else ("timestamp", "timestamp")
+    if source.time:
+        late = f"{own} < timestamp - {_interval(source)}"
+        ahead = f"{own} > timestamp + interval {AHEAD_MS} milliseconds"
+        reason = (
+            reason.when(F.expr(f"{own} is null"), f"it has no {named}")
+            .when(F.expr(late), f"{LATE} it was published more than {source.watermark} after its {named}")
+            .when(F.expr(ahead), f"its {named} is after it was published")
+        )
+    if source.watermark:
+        behind = f"{own} < {HORIZON} - {_interval(source)}"
+        why = f"{LATE} its {named} is more than {source.watermark} before records that were read earlier"
+        reason = reason.when(F.expr(behind), why)
+    return reason
+
+
+def _interval(source: Source) -> str:
+    """How late a record may be, in SQL."""
+    return f"interval {duration_ms('watermark', source.watermark)} milliseconds"
 
 
 def _watermarked(frame: "DataFrame", source: Source) -> "DataFrame":
     if not source.watermark:
         return frame
-    delay_ms = duration_ms("watermark", source.watermark) + AHEAD_MS
+    delay_ms = duration_ms("watermark", source.watermark) + AHEAD_MS + 1
     return frame.withWatermark(source.time or "timestamp", f"{delay_ms} milliseconds")
 
 
-def _marked(rows: "DataFrame") -> "DataFrame":
-    """Bad rows as messages: as they were, with the reason and where they are from."""
+def _marked(rows: "DataFrame", source: Source) -> "DataFrame":
+    """Bad rows as messages: as they were, with the reason and where they are from; late ones are counted."""
+    if source.watermark:
+        late = F.count_if(F.col("_reason").startswith(LATE)).alias(LATE_COUNT)
+        rows = rows.observe(f"{LATE_COUNT}{uuid4().hex}", late)
     ours = F.create_map(
         F.lit(REASON), F.col("_reason").cast("binary"), F.lit(SOURCE), F.expr(ID).cast("binary")
     )

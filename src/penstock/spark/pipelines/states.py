@@ -19,14 +19,13 @@ the last.
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.errors import PipelineRunning, TopicExists, TopicNotFound
+from penstock.errors import PipelineRunning
 from penstock.info import PIPELINE_LIVE, PIPELINE_LOST, PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
+from penstock.spark import compacted
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
@@ -37,8 +36,6 @@ STOP: Final = "stop:"
 SILENT_MS: Final = PIPELINE_SILENT_MS
 LIVE: Final = PIPELINE_LIVE
 LOST: Final = PIPELINE_LOST
-READ_MESSAGES: Final = 1000  # At once.
-SEGMENT_BYTES: Final = 1024 * 1024  # Small, because only sealed segments are compacted.
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,18 +48,13 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(broker: "Broker", state: PipelineRun) -> "Receipt":
     """Tell everyone; the topic is made if this is the first to tell anything."""
-    value = msgspec.json.encode(state)
-    try:
-        return broker.publish(TOPIC, value, key=state.name)
-    except TopicNotFound:
-        _make_topic(broker)
-        return broker.publish(TOPIC, value, key=state.name)
+    return compacted.publish(broker, TOPIC, state.name, msgspec.json.encode(state))
 
 
 def runs(broker: "Broker") -> dict[str, PipelineRun]:
     """The last state of every pipeline that has run, by name."""
     found: dict[str, PipelineRun] = {}
-    for message in _messages(broker, 0):
+    for message in compacted.messages(broker, TOPIC, 0):
         state = _state_in(message)
         if state is not None:
             found[state.name] = state
@@ -75,7 +67,7 @@ def claim(broker: "Broker", state: PipelineRun, now_ms: int) -> int:
     receipt = report(broker, state)
     offset = receipt.offset or 0
     earlier: dict[str, PipelineRun] = {}  # Both may have found it free: the first in the log has it.
-    for message in _messages(broker, 0):
+    for message in compacted.messages(broker, TOPIC, 0):
         if message.offset < offset and message.key == state.name.encode():
             other = msgspec.json.decode(message.value, type=PipelineRun)
             earlier[other.run] = other  # Only the last word of a run counts: it may have ended since.
@@ -122,7 +114,7 @@ def stop_asked(broker: "Broker", state: PipelineRun, offset: int) -> tuple[bool,
     """Whether this run was asked to stop since ``offset``, and where to look from next time."""
     key = f"{STOP}{state.name}".encode()
     asked = False
-    for message in _messages(broker, offset):
+    for message in compacted.messages(broker, TOPIC, offset):
         offset = message.offset + 1
         if message.key == key:
             asked |= msgspec.json.decode(message.value, type=StopRequest).run == state.run
@@ -137,21 +129,3 @@ def _state_in(message: "StoredMessage") -> PipelineRun | None:
         return msgspec.json.decode(message.value, type=PipelineRun)
     except msgspec.MsgspecError:
         return None
-
-
-def _make_topic(broker: "Broker") -> None:
-    with suppress(TopicExists):  # Somebody else was the first.
-        broker.create_topic(TOPIC, partitions=1, compact=True, retention=None, segment_bytes=SEGMENT_BYTES)
-
-
-def _messages(broker: "Broker", offset: int) -> "Iterator[StoredMessage]":
-    """What the topic holds from an offset on; nothing if there is no topic."""
-    while True:
-        try:
-            found = broker.read(TOPIC, partition=0, offset=offset, limit=READ_MESSAGES)
-        except TopicNotFound:
-            return
-        if not found:
-            return
-        yield from found
-        offset = found[-1].offset + 1

@@ -18,12 +18,12 @@ Each place that is written to has a query of its own, and gets each row once:
 what a batch wrote is known by its number, in a topic as in a table, and a batch
 that is repeated writes nothing.
 
-*Late* is decided by the record alone: its own time is more than ``watermark``
-before the time it was published.  So a rerun decides the same.  Spark's
-watermark is set so that in a topic that is read in step nothing else is late;
-what Spark leaves out all the same, because one partition was read far ahead of
-another, is counted, and told.  A time that is ahead of the log is bad: it would
-make everything after it late.
+*Late* is a record whose own time is more than ``watermark`` before the time it was
+published, or before what earlier batches have read (``rejects.py``).  Batches end at
+one publish time in all partitions (``times.py``) and are the same for all queries
+(``steps.py``), so a rerun decides the same, and catching up makes nothing late.
+Late records are counted, and go to the side topic with the bad ones.  A time
+that is ahead of the log is bad: it would make everything after it late.
 
 Cost: a topic, a table and the bad ones are three queries that each read the
 sources; the last is there only if a source can have any.
@@ -38,14 +38,17 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
-from penstock.errors import InvalidValue, TopicExists
+from penstock.errors import InvalidValue, LakeUnusable, TopicExists
 from penstock.spark import results
 from penstock.spark.connect import register
 from penstock.spark.functions import load_function, ship
-from penstock.spark.pipelines import queries
+from penstock.spark.lake import storage
 from penstock.spark.pipelines.context import Context
-from penstock.spark.pipelines.rejects import Source, split
+from penstock.spark.pipelines.queries import run_queries
+from penstock.spark.pipelines.rejects import HORIZON, Source, split
 from penstock.spark.pipelines.updates import Updates
+from penstock.spark.pipelines.upkeep import ResultUpkeep
+from penstock.spark.steps import life_of
 from penstock.types import duration_ms
 
 if TYPE_CHECKING:
@@ -101,30 +104,45 @@ def _check_source(name: str, source: Source) -> None:
 
 def run(settings: Settings, context: Context) -> None:
     """Run the queries until they have ended, or are stopped."""
-    before = _files(settings, context)
-    topics = [source.topic or name for name, source in settings.sources.items()]
-    writers = [
-        writer.option("checkpointLocation", f"{settings.checkpoint or context.checkpoint}/{name}")
-        for name, writer in _writers(settings, context).items()
+    path = results.path_of(context.lake, settings.table) if settings.table else None
+    before = results.file_count(path) if path else 0
+    topics = [
+        topic for name, source in settings.sources.items() for topic in (source.topic or name).split(",")
     ]
-    dropped = queries.run_queries(
-        writers, context, interval_ms=settings.interval_ms, group=context.name, topics=topics
+    checkpoint = settings.checkpoint or context.checkpoint
+    timed = any(source.watermark for source in settings.sources.values())
+    life = life_of(context.broker, context.name, anew=_is_new(checkpoint)) if timed else ""
+    writers = {
+        name: writer.option("checkpointLocation", f"{checkpoint}/{name}")
+        for name, writer in _writers(settings, context, life).items()
+    }
+    upkeep = ResultUpkeep(context, path)
+    run_queries(
+        writers, context, interval_ms=settings.interval_ms, topics=topics, meanwhile=upkeep.maybe_work
     )
-    context.progress.advance(files=_files(settings, context) - before)
-    if dropped:
-        context.tell(f"{dropped:,} rows were left out by Spark's watermark: partitions were read far apart")
+    context.progress.advance(files=max(results.file_count(path) - before, 0) if path else 0)
+    upkeep.work()
 
 
-def _writers(settings: Settings, context: Context) -> "dict[str, DataStreamWriter]":
+def _is_new(checkpoint: str) -> bool:
+    """Is this the first run?  Where only Spark can look, every run is taken for a later one."""
+    try:
+        return not storage.folders_in(storage.located(checkpoint))
+    except LakeUnusable:
+        return False
+
+
+def _writers(settings: Settings, context: Context, life: str) -> "dict[str, DataStreamWriter]":
     """What is written where; each becomes a query, with a checkpoint of this name."""
     writers = {}
+    read = Reading(settings, context, life)
     if settings.topic:
-        rows = outgoing(_result(settings, context, context.name))
+        rows = outgoing(read.result(context.name))
         writers["rows"] = _to_topic(rows, settings.topic, settings.mode, context)
     if settings.table:
         group = None if settings.topic else context.name  # Only one of them tells how far the run is.
-        writers["table"] = _to_table(_result(settings, context, group), settings.table, context)
-    if bad := _rejects(settings, context):
+        writers["table"] = _to_table(read.result(group), settings.table, context)
+    if bad := read.rejects():
         side = settings.side or f"{context.name}.bad"
         writers["side"] = _to_topic(reduce(DataFrame.unionByName, bad), side, "append", context)
     return writers
@@ -133,35 +151,41 @@ def _writers(settings: Settings, context: Context) -> "dict[str, DataStreamWrite
 # Reading.
 
 
-def _read(name: str, settings: Settings, context: Context, group: str | None = None) -> DataFrame:
-    source = settings.sources[name]
-    options: dict[str, str | int] = {
-        **context.address.options,
-        "topic": source.topic or name,
-        "starting": source.starting,
-        "max_records_per_trigger": settings.max_records,
-    }
-    if group is not None:
-        options["group"] = group
-    return context.spark.readStream.format("penstock").options(**options).load()
+class Reading:
+    """The sources of one run, for each query anew."""
 
+    def __init__(self, settings: Settings, context: Context, life: str) -> None:
+        self._settings = settings
+        self._context = context
+        self._life = life
 
-def _result(settings: Settings, context: Context, group: str | None) -> DataFrame:
-    """What the user makes of the good rows."""
-    frames = {
-        name: split(_read(name, settings, context, group), source)[0]
-        for name, source in settings.sources.items()
-    }
-    frames |= {name: results.read(context.spark, path) for name, path in settings.tables.items()}
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
-    return context.spark.sql(settings.sql) if settings.sql else _called(settings.function, frames)
+    def result(self, group: str | None) -> DataFrame:
+        """What the user makes of the good rows."""
+        settings, spark = self._settings, self._context.spark
+        frames = {name: self._split(name, group)[0] for name in settings.sources}
+        frames |= {name: results.read(spark, path) for name, path in settings.tables.items()}
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        return spark.sql(settings.sql) if settings.sql else _called(settings.function, frames)
 
+    def rejects(self) -> list[DataFrame]:
+        """The others, of those sources that can have any."""
+        found = (self._split(name)[1] for name in self._settings.sources)
+        return [rows for rows in found if rows is not None]
 
-def _rejects(settings: Settings, context: Context) -> list[DataFrame]:
-    """The others, of those sources that can have any."""
-    found = (split(_read(name, settings, context), source)[1] for name, source in settings.sources.items())
-    return [rows for rows in found if rows is not None]
+    def _split(self, name: str, group: str | None = None) -> tuple[DataFrame, DataFrame | None]:
+        source, context = self._settings.sources[name], self._context
+        options: dict[str, str | int] = {
+            **context.address.options,
+            "topic": source.topic or name,
+            "starting": source.starting,
+            "max_records_per_trigger": self._settings.max_records,
+        }
+        if group is not None:
+            options["group"] = group
+        if source.watermark:  # Whether a record is late depends on the batches before its own.
+            options |= {"columns": HORIZON, "in_step": f"{context.name}/{name}/{self._life}"}
+        return split(context.spark.readStream.format("penstock").options(**options).load(), source)
 
 
 # The user's part.
@@ -193,10 +217,6 @@ def _to_topic(rows: DataFrame, topic: str, mode: str, context: Context) -> "Data
     if mode == "update":
         return rows.writeStream.outputMode(mode).foreachBatch(Updates(context.address, topic))
     return rows.writeStream.format("penstock").options(**context.address.options, topic=topic)
-
-
-def _files(settings: Settings, context: Context) -> int:
-    return results.file_count(results.path_of(context.lake, settings.table)) if settings.table else 0
 
 
 def outgoing(rows: DataFrame) -> DataFrame:
