@@ -32,7 +32,7 @@ COMMANDS = {
     "archive": (["topic={topic}"], "2 of 2 records"),
     "replay": (["topic={topic}", "to={topic}-again"], "2 of 2 records"),
     "rollup": (["topic={topic}"], "1 batch"),
-    "dead_letters": (["topic={topic}", "report="], "no dead letters"),
+    "dead_letters": (["topic={topic}", "report="], "1 dead letters of 1 errors"),
     "transform": (
         [
             "topic={topic}-out",
@@ -47,7 +47,7 @@ COMMANDS = {
 
 @pytest.fixture
 def topic(broker: penstock.Broker, served: Server) -> str:
-    """Two messages of five minutes ago, by a Kafka producer, and a group that has read them."""
+    """Two messages of five minutes ago, by a Kafka producer, one done and one a dead letter."""
     name = f"by_command_{uuid.uuid4().hex[:8]}"
     broker.create_topic(name)
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{served.ports['kafka']}"})
@@ -56,8 +56,9 @@ def topic(broker: penstock.Broker, served: Server) -> str:
         producer.produce(name, json.dumps({"amount": amount}), partition=0, timestamp=published_ms)
     assert producer.flush(30) == 0
     with broker.consumer(name, group="invoices") as consumer:
-        for message in consumer.receive(2, wait="30s"):
-            message.ack()
+        done, bad = consumer.receive(2, wait="30s")
+        done.ack()
+        bad.reject("no amount")
     return name
 
 

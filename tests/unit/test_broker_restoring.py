@@ -141,6 +141,35 @@ def test_a_hold_outlives_a_restart_with_and_without_a_snapshot() -> None:
             assert start_of(broker) == 40
 
 
+@pytest.mark.parametrize("kind", ["queue", "stream"])
+def test_the_lag_leaves_out_offsets_that_nobody_had(kind: Any) -> None:
+    files, clock = MemoryFiles(), ManualClock()
+    broker, gone = trimmed(files, clock)
+    broker.create_group("orders", "audit", kind=kind)
+    begun = broker.begin_restore("orders", 0, 0)
+    broker.restore("orders", 0, begun.restore, until(gone, 6))
+    broker.restore("orders", 0, begun.restore, gone[len(until(gone, 10)) : len(until(gone, 16))])
+    broker.finish_restore("orders", 0, begun.restore, "audit", hold="10h")
+
+    def lag() -> int:
+        return broker.describe_group("orders", "audit").lag
+
+    assert lag() == 40 - 4 - 4, "6 to 9 and 16 to 19 are missing"
+    consumer = broker.consumer("orders", group="audit")
+    first = [*consumer.receive(6), *consumer.receive(2)]
+    if kind == "stream":
+        consumer.commit()
+    else:
+        for message in first:
+            message.ack()
+    consumer.close()
+    assert values(first) == [0, 1, 2, 3, 4, 5, 10, 11]
+    assert lag() == 40 - 4 - 4 - 8
+    broker.close()
+    with TestBroker.open("data", files=files, clock=clock) as broker:
+        assert broker.describe_group("orders", "audit").lag == 40 - 4 - 4 - 8
+
+
 def test_other_groups_stay_where_they_are() -> None:
     """A queue group in the middle, one with leases and retries, a stream group and its running consumer."""
     broker, gone = trimmed()

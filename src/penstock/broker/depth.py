@@ -1,7 +1,8 @@
 """How much waits: for a group, on a partition, on a topic.
 
-Counted in offsets, which is O(groups); markers of transactions, which are nobody's messages, are left
-out only where a few of them would be all there is.
+Counted in offsets, which is O(groups).  Offsets that had no record when messages were put back (holes)
+are left out.  Markers of transactions, which are nobody's messages, are left out only where a few of them
+would be all there is.
 """
 
 from contextlib import suppress
@@ -31,11 +32,21 @@ def partition_depth(partition: Partition) -> int:
 def group_lag(partition: Partition, group: str, high: int) -> int:
     """Messages of the partition the group has not settled."""
     member = partition.groups[group]
-    if member.settings.kind != "stream":
-        return member.engine.lag(high)
     log = partition.log
+    if member.settings.kind != "stream":
+        lag = member.engine.lag(high)
+        for start, end in _holes(partition, member.engine.floor, high):
+            for first, last in member.engine.done.gaps(start, end):
+                lag -= last - first
+        return lag
     first = max(member.committed, log.start)
     if first <= log.transactions.last and 0 < high - first <= MARKERS_MAX:
         with suppress(PenstockError):  # Else whoever reads there finds the damage.
             return len(log.records(first, high))
-    return max(high - first, 0)
+    return max(high - first, 0) - sum(end - start for start, end in _holes(partition, first, high))
+
+
+def _holes(partition: Partition, first: int, high: int) -> list[tuple[int, int]]:
+    """The parts of holes that lie between two offsets."""
+    found = [(max(start, first), min(end, high)) for start, end in partition.holes]
+    return [(start, end) for start, end in found if start < end]

@@ -24,6 +24,7 @@ from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
 from penstock.log.log import Log, LogConfig
+from penstock.log.restoring import holes_in
 from penstock.schedule.schedule import Schedule
 
 # More than a process lends that its journal does not know of: a second's leases.
@@ -125,6 +126,7 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
         _give_back_all(state, journal, member, now_ms)
         rebuild_gate(partition, member)
         _number_on(member.engine, state.clock.wall_ms())
+    partition.holes = holes_in(partition.log, _held_end(partition, state.clock.wall_ms()))
     journal.flush()
     if shorter:
         # The log will grow over the offsets that were lost.  By then it must be written that the
@@ -153,6 +155,12 @@ def _counted(state: State) -> int:
     It counts if the consumer was in that process, and so ended with it: the message may be why.
     """
     return 0 if state.config.consumers_elsewhere else 1
+
+
+def _held_end(partition: Partition, wall_ms: int) -> int:
+    """Below it messages were put back for groups that still need them; 0 if there are none."""
+    held = (member for member in partition.groups.values() if wall_ms < member.held_until_ms)
+    return max((member.held_end for member in held if behind(member) < member.held_end), default=0)
 
 
 def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:

@@ -103,6 +103,7 @@ class Restoring:
         finally:
             _drop(partition)
         self._state.check_alive(topic)
+        partition.holes = [*restoration.holes, *partition.holes]
         self._remember_ids(partition, restoration)
         until_ms = self._state.clock.wall_ms() + hold_ms
         self._groups.move(

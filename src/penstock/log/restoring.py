@@ -35,6 +35,17 @@ from penstock.wire.rewriting import rewrite_batch
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
 
 
+def holes_in(log: Log, end: int) -> list[tuple[int, int]]:
+    """The holes below an offset, by the headers of all batches there: some microseconds for each."""
+    found: list[tuple[int, int]] = []
+    for header in log.headers(log.start):
+        if header.base_offset >= end:
+            break
+        if header.count == 0:
+            found.append((header.base_offset, header.next_offset))
+    return found
+
+
 class Restoration:
     """The offsets ``[start, end)`` on their way back: ``add``, then ``install`` or ``discard``."""
 
@@ -50,6 +61,7 @@ class Restoration:
         self.used_ms = 0  # ... and when it was last heard of.
         self.installing = False  # Too late to begin another one.
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.
+        self.holes: list[tuple[int, int]] = []  # Offsets without a record, from and up to.
         self._log = log
         self._files = files
         self._directory = f"{log.path}/{RESTORING}"
@@ -87,6 +99,8 @@ class Restoration:
 
     def _span(self, upto: int) -> None:
         """Offsets that are in no batch: an empty one stands for them."""
+        if self.staged.end < upto:
+            self.holes.append((self.staged.end, upto))
         while (missing := upto - self.staged.end) > 0:
             newest_ms = self.staged.last_timestamp
             empty = Header(
