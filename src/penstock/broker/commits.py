@@ -60,7 +60,9 @@ class Commits:
             topic.partition(number)
             check_commit(commit)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
-        wall_ms, protocol = self._state.clock.wall_ms(), self.protocol_of(group_name)
+        members = self._state.member_groups.get(group_name)
+        protocol = protocol_of(group) if members is None else members.machine.protocol_type or ""
+        wall_ms = self._state.clock.wall_ms()
         told = {
             number: replace(commit, told_ms=wall_ms, protocol=protocol) for number, commit in commits.items()
         }
@@ -97,22 +99,6 @@ class Commits:
         group.delivered += read
         group.acked += read
         member.committed, member.commit = reached, commit
-
-    def protocol_of(self, group_name: str) -> str:
-        """The protocol type of a Kafka group, also of one whose members have left; empty if it never had any.
-
-        Kafka's admin clients tell by it whether an empty group is one of consumers.
-        """
-        found = self._state.member_groups.get(group_name)
-        if found is not None:
-            return found.machine.protocol_type or ""
-        for topic in self._state.topics.values():
-            if group_name in topic.groups:
-                for partition in topic.partitions:
-                    commit = partition.groups[group_name].commit
-                    if commit is not None and commit.protocol:
-                        return commit.protocol
-        return ""
 
     # What was told.
 
@@ -157,6 +143,18 @@ class Commits:
     def unsettled(self, name: str, group_name: str, number: int) -> bool:
         """Whether a transaction may move this place yet."""
         return self._held[group_name, name, number] > 0
+
+
+def protocol_of(group: Group) -> str:
+    """What the members were that a Kafka group had on a topic; empty if it had none.
+
+    Kafka's admin clients tell by it whether an empty group is one of consumers.
+    """
+    for partition in group.topic.partitions:
+        commit = partition.groups[group.name].commit
+        if commit is not None and commit.protocol:
+            return commit.protocol
+    return ""
 
 
 def committed(member: GroupPartition, commit: Commit) -> events.Committed:

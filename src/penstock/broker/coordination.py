@@ -27,9 +27,9 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Commits, check_group_id
+from penstock.broker.commits import Commits, check_group_id, protocol_of
 from penstock.broker.readers import joins_for, readers
-from penstock.broker.state import MemberGroup, State
+from penstock.broker.state import Group, MemberGroup, State
 from penstock.broker.steps import Arrival, Steps, aside
 from penstock.config import Kind
 from penstock.errors import Closed, Overloaded
@@ -193,35 +193,31 @@ class Coordination:
 
     def groups(self) -> list[GroupState]:
         """All groups, with their members or without; also those that only have a place."""
-        placed = {
-            group.name
-            for topic in self._state.topics.values()
-            for group in topic.groups.values()
-            if not group.name.startswith("__")
-        }
-        found = [self.describe(name) for name in sorted(placed | self._state.member_groups.keys())]
+        placed: dict[str, list[Group]] = {name: [] for name in self._state.member_groups}
+        for topic in self._state.topics.values():
+            for group in topic.groups.values():
+                if not group.name.startswith("__"):
+                    placed.setdefault(group.name, []).append(group)
+        found = [self._describe(name, placed[name]) for name in sorted(placed)]
         return [state for state in found if state is not None]
 
     def describe(self, name: str) -> GroupState | None:
         """One group; None if there is none of that name."""
+        return self._describe(
+            name, [topic.groups[name] for topic in self._state.topics.values() if name in topic.groups]
+        )
+
+    def _describe(self, name: str, groups: list[Group]) -> GroupState | None:
+        """The same, given the groups of that name on all topics."""
         group = self._state.member_groups.get(name)
         if group is None:
-            return self._empty_group(name) if self.topics(name) else self._share_group(name)
+            return _memberless(name, groups)
         machine = group.machine
         if isinstance(machine, ConsumerGroup):
             return GroupState(name, "consumer", machine.state, machine.protocol_type, machine.assignor)
         protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
         members = tuple(machine.describe())
         return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
-
-    def _empty_group(self, name: str) -> GroupState:
-        return GroupState(name, "classic", "Empty", self._commits.protocol_of(name))
-
-    def _share_group(self, name: str) -> GroupState | None:
-        """What Kafka calls a share group are queue groups, whoever consumes."""
-        if not self.topics(name, "queue"):
-            return None
-        return GroupState(name, "share", "Stable" if self._is_at_work(name) else "Empty", "share")
 
     def check_share(self, name: str) -> Code:
         """Whether a group of that name may be a share group."""
@@ -338,3 +334,14 @@ class Coordination:
         finally:
             self._state.awaited.discard(ticket)
         return ticket.answer
+
+
+def _memberless(name: str, groups: list[Group]) -> GroupState | None:
+    """A group that has no members of Kafka's: what it is on topics, whoever consumes."""
+    streams = [group for group in groups if group.settings.kind == "stream"]
+    if streams:
+        return GroupState(name, "classic", "Empty", next(filter(None, map(protocol_of, streams)), ""))
+    if not groups:
+        return None
+    busy = any(group.consumers for group in groups)
+    return GroupState(name, "share", "Stable" if busy else "Empty", "share")
