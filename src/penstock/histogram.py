@@ -45,8 +45,8 @@ def quantile(bounds: Sequence[int], counts: Sequence[int], sums: Sequence[int], 
     wanted = sum(counts) * part
     for index, count in enumerate(counts):
         if count > 0 and wanted <= count:
-            low = bounds[index - 1] if index else 0
+            low = float(bounds[index - 1]) if index else 0.0
             mean = max(sums[index] / count, low)
-            return min(mean, bounds[index]) if index < len(bounds) else mean
+            return min(mean, float(bounds[index])) if index < len(bounds) else mean
         wanted -= count
     return 0.0

@@ -27,7 +27,7 @@ export class Missing {
         this.what === "group"
           ? groups.map(({ state }) => ({ name: state.group, link: groupOn(state) }))
           : topics.map(({ topic }) => ({ name: topic, link: topicLink(topic) }));
-      this.similar = nearest(this.wanted(), list);
+      this.similar = best(this.wanted(), list, SIMILAR_MAX);
     } catch {
       return; // There is nothing to propose.
     }
@@ -84,20 +84,3 @@ export class Missing {
 }
 
 const groupOn = ({ topic, group }) => [groupLink(topic, group), " on ", topic];
-
-// By the letters of either in the other, and by the beginning they share.
-function nearest(wanted, list) {
-  const found = best(wanted, list, SIMILAR_MAX);
-  const others = list
-    .filter((each) => !found.some((known) => known.name === each.name))
-    .map((each) => ({ ...each, shared: shared(wanted, each.name) }))
-    .filter((each) => each.shared >= Math.max(3, wanted.length / 2))
-    .sort((one, other) => other.shared - one.shared);
-  return [...found, ...others].slice(0, SIMILAR_MAX);
-}
-
-function shared(one, other) {
-  let length = 0;
-  while (length < one.length && one[length]?.toLowerCase() === other[length]?.toLowerCase()) length++;
-  return length;
-}
