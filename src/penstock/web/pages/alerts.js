@@ -91,7 +91,7 @@ function together(problems) {
 }
 
 function problemRow(problems) {
-  const [{ kind, message, topic, partition, warning, since_ms: begun }] = problems;
+  const [{ kind, message, topic, partition, warning, since_ms: begun, path }] = problems;
   const [title, todo] = PROBLEMS[kind] ?? [kind.replaceAll("_", " "), ""];
   const one = problems.length === 1;
   const where = topic && [
@@ -105,7 +105,7 @@ function problemRow(problems) {
     warning ? "warn" : "bad severe",
     icon("dead"),
     [h("b", null, title), where, begun && [", since ", when(begun)]],
-    `${one ? "" : "First: "}${sentence(message)}`,
+    [`${one ? "" : "First: "}${sentence(message)}`, path && [" ", h("span", { class: "id" }, path)]],
     todo,
   );
 }
