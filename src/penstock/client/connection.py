@@ -39,6 +39,8 @@ from penstock.wire.native_bodies import decode_error_frame
 SILENCE_S = 10.0  # Then a ping; after as long again, the connection is taken for dead.  (Tests set it.)
 CLOSE_S: Final = 1.0  # For the server to take what was sent.
 CONNECT_S: Final = 5.0  # For one attempt: a host that does not answer at all is tried again.
+NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
+HUNG_UP: Final = "the server closed the connection"
 
 Encode = Callable[[int], bytes]  # A whole frame, for the correlation it gets.
 Then = Callable[[bytes, Exception | None], None]
@@ -64,8 +66,9 @@ class Connection(asyncio.Protocol):
         self._correlation = UNASKED
         self._out: list[bytes] = []
         self._flushing = False  # Something was written in this turn of the loop; the rest goes at its end.
-        self._why = "the server closed the connection"
+        self._why = HUNG_UP
         self._heard = True
+        self._silent = True  # Nothing was ever heard.
         self._pinged = False
         self._timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] = loop.create_future()
@@ -134,6 +137,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand every complete frame to its owner."""
         self._heard = True
+        self._silent = False
         try:
             for opcode, body in self._splitter.feed(data):
                 self._take(opcode, body)
@@ -162,10 +166,17 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         why = self._why if exc is None else reason(exc)
+        if self._silent and why == HUNG_UP:
+            why += self._hint()
         waiting, self._waiting = self._waiting, {}
         for then in waiting.values():
             then(b"", ConnectionLost(why))
         self._on_lost(self, why)
+
+    def _hint(self) -> str:
+        """What may be wrong if a server says nothing at all: one that uses TLS does not answer in plain."""
+        encrypted = self._transport is not None and self._transport.get_extra_info("sslcontext") is not None
+        return "" if encrypted else " without an answer; if it uses TLS, the address begins with penstocks://"
 
     def _listen(self) -> None:
         """Called now and then: is the server still there?"""
@@ -212,6 +223,15 @@ async def connect(
     except ssl.SSLCertVerificationError as error:
         why = f"its certificate is not trusted ({error.verify_message}); ca= or PENSTOCK_CA names one"
         raise ServerUnreachable(server=str(address), why=why) from None
+    except ssl.SSLError as error:
+        raise ServerUnreachable(server=str(address), why=_handshake(error)) from None
     except (OSError, UnicodeError) as error:
         raise ServerUnreachable(server=str(address), why=reason(error)) from None
     return connection
+
+
+def _handshake(error: ssl.SSLError) -> str:
+    """Why a connection could not be encrypted."""
+    if error.reason in NOT_TLS:
+        return "it does not use TLS there, so the address begins with penstock://, or has another port"
+    return f"the TLS handshake failed ({str(error.reason or error).lower().replace('_', ' ')})"

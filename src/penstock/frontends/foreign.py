@@ -55,9 +55,14 @@ def spoken(data: bytes) -> str:
 
 def http_refusal(port: str) -> bytes:
     """A whole HTTP response for a request that was sent to the port of another protocol."""
-    text = (
-        f"This is the {port} port of Penstock, which does not speak HTTP. The HTTP API is on listen.http.\n"
+    return http_answer(
+        f"This is the {port} port of Penstock, which does not speak HTTP. The HTTP API is on listen.http."
     )
+
+
+def http_answer(sentence: str) -> bytes:
+    """A whole HTTP response that refuses a request, whatever it was."""
+    text = f"{sentence}\n"
     head = (
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(text)}\r\nConnection: close\r\n\r\n"

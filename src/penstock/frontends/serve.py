@@ -48,8 +48,9 @@ from penstock.frontends.config import (
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
+from penstock.frontends.security.accepting import TlsAcceptor
 from penstock.frontends.security.doors import Doors
-from penstock.frontends.security.tls import HANDSHAKE_S, SHUTDOWN_S, server_context
+from penstock.frontends.security.tls import server_context
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
 from penstock.memory import keep_memory
@@ -86,7 +87,7 @@ class Server:
         self.addresses: Addresses = {name: made.getsockname()[:2] for name, made in sockets.items()}
         self._sockets = sockets
         self._listeners = {name: self._listener(name) for name in sockets}
-        self._accepting: list[asyncio.Server] = []
+        self._accepting: list[asyncio.Server | TlsAcceptor] = []
         self._watching: asyncio.TimerHandle | None = None
         broker.operations.connections = lambda: self.connections.count
         broker.operations.tasks = lambda: len(asyncio.all_tasks())
@@ -149,18 +150,12 @@ class Server:
         loop = asyncio.get_running_loop()
         for name, made in self._sockets.items():
             connect = self._listeners[name].connect
-            tls = self._tls
             try:
-                self._accepting.append(
-                    await loop.create_server(
-                        connect,
-                        sock=made,
-                        backlog=BACKLOG,
-                        ssl=tls,
-                        ssl_handshake_timeout=HANDSHAKE_S if tls else None,
-                        ssl_shutdown_timeout=SHUTDOWN_S if tls else None,
-                    )
-                )
+                if self._tls is not None:
+                    made.listen(BACKLOG)
+                    self._accepting.append(TlsAcceptor(made, connect, self._tls))
+                else:
+                    self._accepting.append(await loop.create_server(connect, sock=made, backlog=BACKLOG))
             except OSError as error:  # Two servers may bind at the same moment; only one may listen.
                 raise unusable(name, self.addresses[name], error) from None
 

@@ -39,8 +39,7 @@ async def encrypted(**sections: Any) -> AsyncIterator[Server]:
     config = ServerConfig(
         server=ServerSettings(data=":memory:"),
         listen=ListenSettings(native="0", text="0", status="0", http="0", kafka="0"),
-        tls=TLS,
-        **sections,
+        **{"tls": TLS, **sections},
     )
     async with await Server.open(config) as server:
         await server.broker.create_topic("orders")
@@ -118,16 +117,21 @@ async def test_http_is_encrypted_too_and_so_are_its_websockets() -> None:
     assert [answer.status for answer in published] == [200] * 3
     assert [len(frame["messages"][0]["text"]) for frame in frames] == [500_000] * 3
     assert held.in_flight == 3
-    assert [message["attempt"] for message in received.json["messages"]] == [1] * 3
+    assert [message["attempt"] for message in received.json["messages"]] == [2] * 3, (
+        "a lost connection counts"
+    )
 
 
 @both_loops
-async def test_who_speaks_http_without_tls_hears_nothing_and_harms_nobody() -> None:
+@pytest.mark.parametrize("name", ["http", "status", "native", "text", "kafka"])
+async def test_who_speaks_http_without_tls_is_told_so_and_harms_nobody(name: str) -> None:
     async with encrypted() as server:
-        plain = Browser(*await asyncio.open_connection(*server.addresses["http"]))
+        plain = Browser(*await asyncio.open_connection(*server.addresses[name]))
         plain.send(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")
 
-        assert b"HTTP" not in await plain.hear_end()
+        heard = await plain.hear_end()
+        assert heard.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert b"This port uses TLS; connect with https://" in heard
         await plain.close()
         assert "200 OK" in await said(
             server, "http", "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
@@ -212,3 +216,47 @@ def test_certificates_to_trust_that_are_none_are_named(ca: Any) -> None:
 def test_a_login_is_a_key_or_a_user_with_a_password(login: Any) -> None:
     with pytest.raises(InvalidValue):
         aio.connect("penstock://localhost", **login)
+
+
+@both_loops
+async def test_a_client_without_tls_is_told_that_the_server_may_use_it() -> None:
+    async with encrypted() as server:
+        plain = f"penstock://localhost:{server.addresses['native'][1]}"
+
+        with pytest.raises(ServerUnreachable, match="if it uses TLS, the address begins with penstocks://"):
+            await aio.connect(plain).start()
+
+
+@both_loops
+async def test_a_client_with_tls_is_told_that_the_server_does_not_use_it() -> None:
+    async with encrypted(tls=TlsSettings()) as server:
+        with pytest.raises(
+            ServerUnreachable, match="it does not use TLS there, so the address begins with penstock://"
+        ):
+            await aio.connect(url(server), ca=CERTIFICATE).start()
+
+
+@both_loops
+async def test_who_types_a_command_without_tls_is_told_so() -> None:
+    async with encrypted() as server:
+        reader, writer = await asyncio.open_connection(*server.addresses["text"])
+        writer.write(b"PING\n")
+        async with asyncio.timeout(PATIENCE_S):
+            heard = await reader.read()
+        writer.close()
+
+    assert heard.startswith(b"ERR This port uses TLS")
+
+
+@both_loops
+async def test_a_connection_that_says_nothing_does_not_keep_a_server_from_ending() -> None:
+    async with encrypted() as server:
+        silent, writer = await asyncio.open_connection(*server.addresses["native"])
+        gone, gone_writer = await asyncio.open_connection(*server.addresses["native"])
+        gone_writer.close()
+        async with aio.connect(url(server), ca=CERTIFICATE) as broker:
+            await broker.publish("orders", b"x")
+
+    async with asyncio.timeout(PATIENCE_S):
+        assert await silent.read() == await gone.read() == b""
+    writer.close()
