@@ -1,7 +1,9 @@
 """The search box, and the pages of what does not exist."""
 
+import asyncio
+
 import pytest
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 from tests.frontends.http.browser import Place
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
@@ -65,6 +67,22 @@ async def test_it_is_operated_with_the_keyboard(http: Place, page: Page) -> None
 
     await expect(page.get_by_role("heading", name="payments")).to_be_focused()
     await expect(box).to_have_value("")
+
+
+async def test_whoever_types_faster_than_the_server_answers_is_waited_for(http: Place, page: Page) -> None:
+    box = await opened(http, page)
+    answered = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    await page.route("**/v1/overview", late)
+    await box.fill("payou")
+    await box.press("Enter")
+    answered.set()
+
+    await expect(page.get_by_role("heading", name="payouts")).to_be_visible()
 
 
 async def test_a_click_opens_what_was_found(http: Place, page: Page) -> None:

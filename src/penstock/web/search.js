@@ -21,6 +21,7 @@ export class Search {
     this.chosen = 0;
     this.names = [];
     this.asked = 0;
+    this.learning = null; // The names that are being asked for.
   }
 
   focus() {
@@ -28,9 +29,15 @@ export class Search {
   }
 
   // What there is, as far as whoever looks may see it.
-  async learn() {
-    if (Date.now() - this.asked < KNOWN_MS) return;
-    this.asked = Date.now();
+  learn() {
+    if (Date.now() - this.asked >= KNOWN_MS) {
+      this.asked = Date.now();
+      this.learning = this.ask();
+    }
+    return this.learning;
+  }
+
+  async ask() {
     try {
       const { topics, groups } = await get("/v1/overview");
       this.names = [
@@ -88,7 +95,7 @@ export class Search {
   async submit(event) {
     event.preventDefault();
     if (!this.open) return;
-    if (!this.found().length) await this.learn();
+    await this.learn(); // Somebody may be quicker than the server.
     const entry = this.found()[this.chosen];
     if (entry) this.go(entry);
   }
