@@ -93,6 +93,7 @@ class ThreadDriver:
             if self._state.jobs:
                 self._run_jobs()
             with self._lock:
+                steps.close()  # It may have been interrupted.
                 self._active -= 1
                 if self._closing:
                     self._idle.notify_all()
@@ -117,7 +118,7 @@ class ThreadDriver:
         if not isinstance(wanted, Arrival):
             return None
         waiter = ThreadWaiter()
-        wanted.topic.waiters.add(waiter)
+        wanted.topic.waiters[waiter] = None
         return waiter
 
     def _wait(self, wanted: Step, waiter: "ThreadWaiter | None") -> None:
@@ -128,7 +129,7 @@ class ThreadDriver:
         elif isinstance(wanted, Arrival) and waiter is not None and not self._closing:
             waiter.event.wait(max(wanted.until_ms - self._state.clock.steady_ms(), 0) / 1000)
             with self._lock:
-                wanted.topic.waiters.discard(waiter)
+                wanted.topic.waiters.pop(waiter, None)
 
     def _run_jobs(self) -> None:
         while True:
@@ -223,13 +224,14 @@ class Running:
                         return
                 elif isinstance(wanted, Arrival):
                     self._topic = wanted.topic
-                    wanted.topic.waiters.add(self)
+                    wanted.topic.waiters[self] = None
                     self._timer = self._driver.alarm(wanted.until_ms, self)
                     return
                 elif isinstance(wanted, Aside):
                     self._driver.work_out(wanted, self)
                     return
                 else:
+                    self._woken = True
                     self._driver.soon(self.go_on)
                     return
         except StopIteration as end:
@@ -261,7 +263,7 @@ class Running:
 
     def _stop_waiting(self) -> None:
         if self._topic is not None:
-            self._topic.waiters.discard(self)
+            self._topic.waiters.pop(self, None)
             self._topic = None
         if self._timer is not None:
             self._timer.cancel()
@@ -281,7 +283,7 @@ class Running:
         self._driver.ended(_nobody, None, None)
 
     def call_off(self) -> bool:
-        """Give up if it only waits for something to happen; False: it is on its way to ``then``.
+        """Give up if it only waits for an event or for its turn; False: it is on its way to ``then``.
 
         Unlike ``cancel`` it never throws away what the operation has taken.
         """
@@ -363,6 +365,7 @@ class LoopDriver:
             result = await self._drive(steps)
         except BaseException as error:  # noqa: BLE001 - it is raised below: compiled code must not wait here.
             failed = error
+            steps.close()  # It may have been cancelled.
         try:
             if self._state.jobs:
                 await asyncio.shield(self._own(self._run_jobs()))
@@ -396,13 +399,13 @@ class LoopDriver:
 
     async def _until_arrival(self, wanted: Arrival) -> None:
         waiter = LoopWaiter(self._loop.create_future())
-        wanted.topic.waiters.add(waiter)
+        wanted.topic.waiters[waiter] = None
         timer = self.alarm(wanted.until_ms, waiter)
         try:
             await waiter.future
         finally:
             timer.cancel()
-            wanted.topic.waiters.discard(waiter)
+            wanted.topic.waiters.pop(waiter, None)
 
     def ended(self, then: Then, result: Any, error: BaseException | None) -> None:
         """An operation is over; it is answered when the jobs it caused are done, too."""

@@ -43,7 +43,7 @@ class Standing:
         lines = self._topic.lines
         for line in self._lines:
             line.standing.remove(self)
-            waiters, line.waiters = line.waiters, set()
+            waiters, line.waiters = line.waiters, {}
             for waiter in waiters:
                 waiter.wake()
         for number in [number for number, line in lines.items() if not line.standing]:

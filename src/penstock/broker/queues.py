@@ -12,10 +12,17 @@ The rules are the engine's (``delivery/engine.py``); what goes out is found by
 ``leases.py``.  This module waits for it, and takes the answers: each is written
 to the journal before the engine hears of it.  What used up its attempts is
 buried by a job of ``dead_letters.py``, which is queued here.
+
+Consumers that wait share what comes.  Those that have waited longest look first; one
+that holds more than another that waits lets that one go first; and one that asks for
+many gets its share.  So a consumer that takes ahead of its work (prefetch, a
+subscription) does not keep messages from those that have nothing to do.  What a consumer
+works off within milliseconds is not shared: small pieces cost more than they bring.  Where
+there is a backlog nobody waits, and everybody gets what he asks for.
 """
 
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from penstock.broker.dead_letters import DeadLetters
@@ -40,6 +47,10 @@ from penstock.message import (
 from penstock.types import Duration, duration_ms, extension_ms, whole_number
 
 NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
+AHEAD_MS: Final = 20  # What a consumer works off in this time is not worth sharing.
+PACE_MS: Final = 20  # How often it is looked at how quick a consumer is.
+GIVE_WAY_MAX: Final = 8  # Times in a row; then whoever has less to do seems not to want it.
+HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks at so many.
 CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
 
 Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
@@ -62,11 +73,19 @@ class Queues:
             whole_number("max_messages", messages_max, 1)  # Raises: the quick look has found something.
         limit = min(messages_max, self._state.config.receive_messages_max)
         topic = consumer.group.topic
+        hungry = consumer.group.hungry
         deadline_ms = -1
+        waited = False
+        given_way = 0
         while True:
             self._check(consumer)
+            if hungry and given_way < GIVE_WAY_MAX and self._others_first(consumer, waited):
+                given_way += 1
+                topic.wake()
+                yield GiveWay()
+                continue
             room = min(limit, consumer.in_flight_max - consumer.in_flight)
-            messages = self._leases.take(topic, consumer, room)
+            messages = self._leases.take(topic, consumer, self._share(consumer, room) if hungry else room)
             if messages:
                 if consumer.group.settings.delivery == "at-most-once":
                     yield from self._settle_first(topic, consumer, messages)
@@ -79,7 +98,42 @@ class Queues:
                 deadline_ms = now_ms + wait_ms
             if now_ms >= deadline_ms:
                 return messages
-            yield Arrival(topic, deadline_ms)
+            waited = True
+            given_way = 0
+            yield from _until_arrival(consumer, room, deadline_ms)
+
+    def _others_first(self, consumer: Consumer, waited: bool) -> bool:
+        """Whether there is something for somebody who has less to do, or as much and has waited longer."""
+        now_ms = self._state.clock.steady_ms()
+        if consumer.in_flight <= _ahead(consumer, now_ms):
+            return False  # It has nothing to do either, or will soon have nothing.
+        group = consumer.group
+        less = consumer.in_flight + (0 if waited else 1)
+        for other in islice(group.hungry.values(), HUNGRY_LOOKS_MAX):
+            if other.in_flight < less:
+                break
+        else:
+            return False
+        for partition in group.topic.partitions:
+            if partition.groups[group.name].engine.has_ready(partition.log.high, now_ms):
+                return True
+        return False
+
+    def _share(self, consumer: Consumer, room: int) -> int:
+        """How many messages the consumer may take, so that those who wait get as many."""
+        room_least = max(_ahead(consumer, self._state.clock.steady_ms()), 1)
+        if room <= room_least:
+            return room
+        group = consumer.group
+        sharers = len(group.hungry) + 1
+        ready = 0
+        for partition in group.topic.partitions:
+            if consumer.wanted is None or partition.number in consumer.wanted:
+                engine = partition.groups[group.name].engine
+                ready += max(engine.lag(partition.log.high) - engine.in_flight - engine.waiting_retry, 0)
+                if ready >= room * sharers:
+                    return room
+        return max(-(-ready // sharers), room_least)
 
     def _check(self, consumer: Consumer) -> None:
         if self._state.closed:
@@ -209,6 +263,7 @@ class Queues:
             if consumer.in_flight >= consumer.in_flight_max:
                 group.topic.wake()  # It may be waiting for room in its own hands.
             consumer.in_flight -= count
+            consumer.answered += count
 
     def _settle_and_send(
         self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
@@ -474,6 +529,27 @@ class Queues:
             self._dead_letters.bury_soon(member)
         self._state.alarms.set(self._state.flush, now_ms + 1000)
         return released
+
+
+def _until_arrival(consumer: Consumer, room: int, until_ms: int) -> Steps[None]:
+    """Wait for something to happen on the topic."""
+    hungry = consumer.group.hungry
+    if room > 0:
+        hungry[consumer.number] = consumer
+    try:
+        yield Arrival(consumer.group.topic, until_ms)
+    finally:
+        hungry.pop(consumer.number, None)
+
+
+def _ahead(consumer: Consumer, now_ms: int) -> int:
+    """How many messages the consumer works off in ``AHEAD_MS``, by what it has done of late."""
+    elapsed_ms = now_ms - consumer.paced_ms
+    if elapsed_ms >= PACE_MS:
+        consumer.ahead = (consumer.answered - consumer.paced) * AHEAD_MS // elapsed_ms
+        consumer.paced_ms = now_ms
+        consumer.paced = consumer.answered
+    return consumer.ahead
 
 
 def _check_apart(runs: list[Run]) -> None:

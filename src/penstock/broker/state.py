@@ -142,6 +142,10 @@ class Consumer:
         self.settler: Any = None
         self.in_flight = 0
         self.in_flight_max = 0
+        self.answered = 0  # Messages in all; those that were lost are not among them.
+        self.paced = 0  # Of these, when it was last looked at how quick the consumer is ...
+        self.paced_ms = 0  # ... at this time ...
+        self.ahead = 0  # ... and with this result; see queues.py.
         self.joined_ms = 0
         self.turn = 0  # The partition to look at first, so that none is starved.
         self.closed = False
@@ -164,6 +168,7 @@ class Group:
         self.name = name
         self.settings = settings
         self.consumers: dict[int, Consumer] = {}
+        self.hungry: dict[int, Consumer] = {}  # Those that wait for messages and have room; longest first.
         self.reader_ms = -1  # Steady time of the last commit from outside, which is a reader's sign of life.
         self.coordinator = Coordinator(len(topic.partitions), settings.session_timeout_ms)
         self.delivered = 0
@@ -204,7 +209,7 @@ class Line:
 
     def __init__(self) -> None:
         self.standing: deque[object] = deque()
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}
 
 
 class Topic:
@@ -222,7 +227,7 @@ class Topic:
         self.intents: Intents | None = None  # Begun with the first staged publish.
         self.intents_error: PenstockError | None = None  # They cannot be read: nothing is staged here.
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}  # Whoever has waited longest is first, and looks first.
         self.lines: dict[int, Line] = {}  # By partition, while somebody stands there.
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
@@ -248,7 +253,7 @@ class Topic:
 
     def wake(self) -> None:
         """Let everyone look who waits for something on this topic."""
-        waiters, self.waiters = self.waiters, set()
+        waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()
 

@@ -31,7 +31,7 @@ class Waiter(Protocol):
 class Place(Protocol):
     """Where something can happen: a topic."""
 
-    waiters: set[Waiter]
+    waiters: dict[Waiter, None]  # Whoever has waited longest is first.
 
 
 class Durable:

@@ -15,7 +15,7 @@ class Ticket(Generic[T]):
 
     def __init__(self) -> None:
         self.answer: T | None = None
-        self.waiters: set[Any] = set()  # Each has a ``wake``.
+        self.waiters: dict[Any, None] = {}  # Each has a ``wake``.
 
     def give(self, answer: T) -> None:
         """The answer is there; only the first one counts."""
@@ -25,7 +25,7 @@ class Ticket(Generic[T]):
 
     def wake(self) -> None:
         """Let everyone look who waits for it."""
-        waiters, self.waiters = self.waiters, set()
+        waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()
 

@@ -1,0 +1,107 @@
+"""Consumers that wait share what comes, also if some of them ask for more than they can work on."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from penstock.api.aio_handles import AsyncConsumer
+from penstock.testing import AsyncTestBroker
+
+
+class Taker:
+    """A consumer that always asks for more, as one that prefetches does."""
+
+    def __init__(self, consumer: AsyncConsumer, max_messages: int) -> None:
+        self.values: list[bytes | None] = []
+        self._consumer = consumer
+        self._max = max_messages
+        self.task = asyncio.ensure_future(self._take())
+
+    async def _take(self) -> None:
+        while True:
+            self.values += [message.value for message in await self._consumer.receive(self._max, wait="1h")]
+
+
+async def takers(broker: AsyncTestBroker, count: int, max_messages: int = 10) -> list[Taker]:
+    made = [
+        Taker(await broker.consumer("orders", consumer_id=f"c{number}"), max_messages)
+        for number in range(count)
+    ]
+    await broker.advance(0)
+    return made
+
+
+@pytest.fixture(params=[1, 6], ids=["one partition", "six partitions"])
+async def broker(request: pytest.FixtureRequest) -> AsyncTestBroker:
+    made = await AsyncTestBroker.open()
+    await made.create_topic("orders", partitions=request.param)
+    return made
+
+
+async def test_a_batch_is_shared_by_those_who_wait(broker: AsyncTestBroker) -> None:
+    some = await takers(broker, 3)
+
+    await broker.publish_batch("orders", [b"%d" % number for number in range(9)])
+    await broker.advance(0)
+
+    assert [len(taker.values) for taker in some] == [3, 3, 3]
+
+
+async def test_what_is_published_one_by_one_goes_round(broker: AsyncTestBroker) -> None:
+    some = await takers(broker, 3)
+
+    for number in range(9):
+        await broker.publish("orders", b"%d" % number)
+    await broker.advance(0)
+
+    assert [len(taker.values) for taker in some] == [3, 3, 3]
+
+
+async def test_whoever_holds_least_gets_the_next_one(broker: AsyncTestBroker) -> None:
+    [busy] = await takers(broker, 1)
+    await broker.publish_batch("orders", [b"early"] * 4)
+    await broker.advance(0)
+    assert len(busy.values) == 4
+
+    idle = Taker(await broker.consumer("orders", consumer_id="idle"), 10)
+    await broker.advance(0)
+    for _ in range(4):
+        await broker.publish("orders", b"late")
+    await broker.advance(0)
+
+    assert Counter(idle.values) == {b"late": 4}
+    assert Counter(busy.values) == {b"early": 4}
+
+
+async def test_everything_comes_though_fewer_messages_than_consumers_are_there(
+    broker: AsyncTestBroker,
+) -> None:
+    some = await takers(broker, 5)
+
+    await broker.publish_batch("orders", [b"a", b"b"])
+    await broker.advance(0)
+
+    assert sorted(len(taker.values) for taker in some) == [0, 0, 0, 1, 1]
+
+
+async def test_one_that_stops_waiting_does_not_hold_up_the_others(broker: AsyncTestBroker) -> None:
+    [busy] = await takers(broker, 1)
+    await broker.publish_batch("orders", [b"a", b"b"])
+    await broker.advance(0)
+    idle = Taker(await broker.consumer("orders", consumer_id="idle"), 10)
+    await broker.advance(0)
+
+    idle.task.cancel()
+    await broker.publish_batch("orders", [b"c", b"d"])
+    await broker.advance(0)
+
+    assert (sorted(filter(None, busy.values)), idle.values) == ([b"a", b"b", b"c", b"d"], [])
+
+
+async def test_a_backlog_is_not_shared_out_in_advance(broker: AsyncTestBroker) -> None:
+    await broker.publish_batch("orders", [b"%d" % number for number in range(20)])
+
+    consumer = await broker.consumer("orders")
+
+    assert len(await consumer.receive(20)) == 20
