@@ -12,6 +12,7 @@ came back shorter than the journal remembers (durability "os" after a power
 cut), the groups forget what is not there any more.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from penstock.broker.digest import load_digest
@@ -126,7 +127,10 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
         _give_back_all(state, journal, member, now_ms)
         rebuild_gate(partition, member)
         _number_on(member.engine, state.clock.wall_ms())
-    partition.holes = holes_in(partition.log, _held_end(partition, state.clock.wall_ms()))
+    held_end = _held_end(partition, state.clock.wall_ms())
+    if held_end:
+        with suppress(PenstockError):  # A damaged batch is told of by whoever reads it.
+            partition.holes = holes_in(partition.log, held_end)
     journal.flush()
     if shorter:
         # The log will grow over the offsets that were lost.  By then it must be written that the
