@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 import penstock.spark
 from penstock.cli.main import main
 from penstock.clock import Clock, SystemClock
+from penstock.spark import tidying
 from penstock.spark.lake import archiving
-from penstock.spark.pipelines import load, replay, rollup, running
+from penstock.spark.pipelines import load, replay, rollup, running, upkeep
 from penstock.spark.pipelines.rejects import Source
 from penstock.spark.pipelines.settings import RunSettings
 
@@ -113,14 +114,16 @@ def replayed(spark: "SparkSession", servers: str, _folder: str) -> None:
 
 
 def transformed(spark: "SparkSession", servers: str, _folder: str) -> None:
-    """In many small batches."""
+    """In many small batches, which three queries share, and with joins of a few files all the time."""
+    setattr(upkeep, "JOIN_MS", 1000)  # noqa: B010
+    setattr(tidying, "FILES_MIN", 4)  # noqa: B010
     settings: dict[str, Any] = {
-        "sources": {"lines": Source(topic="in", starting="earliest")},
+        "sources": {"lines": Source(topic="in", starting="earliest", watermark="1h")},
         "sql": "select key, value from lines",
         "topic": "copy",
         "table": "copy",
     }
-    piped("transform", spark, servers, None, max_records=BATCH_RECORDS, **settings)
+    piped("transform", spark, servers, None, max_records=2 * BATCH_RECORDS, **settings)
 
 
 def rolled_up(spark: "SparkSession", servers: str, _folder: str) -> None:
