@@ -1,8 +1,9 @@
 """Answers of queries as rows, and as charts; without Spark, which only sends them."""
 
 import io
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -115,3 +116,18 @@ def test_two_columns_are_a_chart(first: list[Any]) -> None:
 def test_what_is_no_chart_is_told(found: Answer, why: str) -> None:
     with pytest.raises(QueryInvalid, match=why):
         plot.draw(found, io.BytesIO())
+
+
+def test_a_line_over_time_breaks_where_nothing_was_measured() -> None:
+    def at(*minutes: float) -> list[tuple[datetime, float]]:
+        return [(NOON + timedelta(minutes=minute), 1.0) for minute in minutes]
+
+    found = plot.broken(at(0, 1, 2, 5, 6))
+
+    assert [point[0] for point in found if isnan(point[1])] == [NOON + timedelta(minutes=3)]
+    assert [point for point in found if not isnan(point[1])] == at(0, 1, 2, 5, 6)
+    # Without a common step there is nothing missing.
+    assert plot.broken(at(0, 0.4, 3, 3.3)) == at(0, 0.4, 3, 3.3)
+    assert plot.broken(at(0, 1)) == at(0, 1)
+    assert plot.broken(at(0)) == at(0)
+    assert plot.broken(at(0, 0, 1)) == at(0, 0, 1)

@@ -59,6 +59,11 @@ class SparkError(Exception):
             "there is no column 'zzz'; there are key, `a b`",
         ),
         (
+            SparkError("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName="`amount`", proposal="`key`, `value`"),
+            "there is no column 'amount'; there are key, value; a field of a JSON value is "
+            "get_json_object(cast(value as string), '$.amount')",
+        ),
+        (
             SparkError("UNRESOLVED_COLUMN.WITHOUT_SUGGESTION", objectName="`x`"),
             "there is no column 'x'",
         ),

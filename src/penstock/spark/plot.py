@@ -1,6 +1,7 @@
 """A chart of a result of two columns, as a PNG.
 
-    time, number        a line over time; the points come in order, whatever the query's
+    time, number        a line over time; the points come in order, whatever the query's; the line breaks
+                        where times that are regular leave some out (no rows for a minute, say)
     number, number      a line
     anything, number    a bar for each row, in the query's order
 
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
 from importlib.util import find_spec
+from itertools import pairwise
+from math import nan
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from penstock.errors import ExtraMissing, QueryInvalid
@@ -67,6 +70,8 @@ def draw(answer: "Answer", out: IO[bytes], title: str = "") -> None:
 def _line(axes: Any, pairs: Sequence[tuple[Any, float]]) -> None:
     points = sorted(pairs, key=lambda pair: pair[0])
     marker = "o" if len(points) <= POINTS_MARKED else ""
+    if points and isinstance(points[0][0], date):
+        points = broken(points)
     xs = [float(x) if isinstance(x, Decimal) else x for x, _ in points]
     axes.plot(xs, [y for _, y in points], color=COLOUR, marker=marker, markersize=3)
     if xs and isinstance(xs[0], date):  # A datetime is one, too.
@@ -74,6 +79,24 @@ def _line(axes: Any, pairs: Sequence[tuple[Any, float]]) -> None:
         locator = dates.AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+
+
+def broken(points: Sequence[tuple[Any, float]]) -> list[tuple[Any, float]]:
+    """Points in order, with one of no value wherever times of a regular step are missing.
+
+    A line drawn across would claim values that nobody measured.  Times that have no common step, as those of
+    single messages, are left alone.
+    """
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(points)]
+    step = min(gaps, default=None)
+    if not step or any(gap % step for gap in gaps) or 2 * gaps.count(step) < len(gaps):
+        return list(points)
+    found = [points[0]]
+    for gap, point in zip(gaps, points[1:], strict=True):
+        if gap > step:
+            found.append((found[-1][0] + step, nan))
+        found.append(point)
+    return found
 
 
 def _dates() -> Any:

@@ -132,6 +132,8 @@ def _no_column(parameters: Mapping[str, Any], _known: Iterable[str], _text: str)
     name = parts_of(parameters["objectName"])[-1]
     there = [parts_of(each)[-1] for each in parameters.get("proposal", "").split(", ") if each]
     ending = instead(name, there) or (f"; there are {', '.join(map(quoted, there))}" if there else "")
+    if "value" in there and not instead(name, there):
+        ending += f"; a field of a JSON value is get_json_object(cast(value as string), '$.{name}')"
     return f"there is no column {name!r}{ending}"
 
 
