@@ -10,7 +10,7 @@ field needs a default: an older directory does not have it.
 """
 
 from datetime import datetime
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import msgspec
 
@@ -47,6 +47,11 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "delivery": ("at-least-once", "at-most-once"),
     "lanes": ("strict", "weighted"),
 }
+
+
+# What is created as a queue has one partition, unless its maker says otherwise: there is no order, and no
+# priority, across partitions.
+QUEUE_PARTITIONS: Final = 1
 
 
 class TopicOptions(TypedDict, total=False):

@@ -23,7 +23,7 @@ from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
-from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.config import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import TopicExists
 from penstock.info import (
     BrokerInfo,
@@ -378,8 +378,11 @@ class AsyncBroker:
     # GoMQ's words.
 
     async def queue(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncQueue":
-        """A point-to-point queue: a topic with the one group ``default``; made if it does not exist."""
-        await self._ensure_topic(name, options)
+        """A point-to-point queue: a topic with the one group ``default``; created if it does not exist.
+
+        It has one partition, and so is first in, first out, unless you ask for more with ``partitions``.
+        """
+        await self._ensure_topic(name, {"partitions": QUEUE_PARTITIONS, **options})
         queue = AsyncQueue(self, name)
         await queue.prepare()
         return queue

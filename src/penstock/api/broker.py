@@ -22,7 +22,7 @@ from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.handles import Consumer, Producer
 from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
-from penstock.config import Compression, GroupOptions, Start, TopicOptions
+from penstock.config import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import TopicExists
 from penstock.info import (
     BrokerInfo,
@@ -376,8 +376,11 @@ class Broker:
     # GoMQ's words.
 
     def queue(self, name: str, **options: Unpack[TopicOptions]) -> "Queue":
-        """A point-to-point queue: a topic with the one group ``default``; made if it does not exist."""
-        self._ensure_topic(name, options)
+        """A point-to-point queue: a topic with the one group ``default``; created if it does not exist.
+
+        It has one partition, and so is first in, first out, unless you ask for more with ``partitions``.
+        """
+        self._ensure_topic(name, {"partitions": QUEUE_PARTITIONS, **options})
         return Queue(self, name)
 
     def topic(self, name: str, **options: Unpack[TopicOptions]) -> "TopicHandle":

@@ -29,7 +29,7 @@ import msgspec
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.driver import Running
 from penstock.broker.operations import LocalConsumer
-from penstock.config import GroupOptions
+from penstock.config import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.security.doors import Doors
@@ -182,7 +182,8 @@ class KQueueSession:
             self._say(f"OK Subscribed to {topic}")
             subscription.resume()
 
-        broker.start(self._operations.auto_create_topic(topic, {}), made)
+        options: TopicOptions = {"partitions": QUEUE_PARTITIONS}  # KQueue's topics are first in, first out.
+        broker.start(self._operations.auto_create_topic(topic, options), made)
 
     def _acknowledge(self, fields: Fields) -> None:
         name = _text(fields, "messageid")

@@ -24,6 +24,7 @@ from typing import Final
 
 from penstock.aio import AsyncConsumer, AsyncReceivedMessage
 from penstock.api.aio import AsyncBroker
+from penstock.config import QUEUE_PARTITIONS
 from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicNotFound
 from penstock.frontends.foreign import is_http
 from penstock.frontends.security.doors import Doors
@@ -170,7 +171,7 @@ async def subscribe(session: Session, words: list[bytes]) -> str:
 async def open_consumer(session: Session, topic: str, group: str) -> AsyncConsumer:
     """A consumer; its topic is created if it is missing, by whoever may do that."""
     broker = session.open_broker
-    await session.doors.auto_create(session.identity, topic, {})
+    await session.doors.auto_create(session.identity, topic, {"partitions": QUEUE_PARTITIONS})
     return await broker.consumer(topic, group=group, max_in_flight=session.in_flight_max)
 
 
