@@ -32,6 +32,7 @@ Start = Literal["earliest", "latest"] | int | datetime
 
 MEMORY = ":memory:"  # In the place of a directory.
 DAY_MS = 24 * 3600 * 1000
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # The most that any topic may be set to take.
 PARTITIONS_MAX = 10_000  # Of any topic.
 STORED_MAX = 100  # Settings of Kafka's that are only stored ...
 STORED_LENGTH_MAX = 4096  # ... and characters of each.
@@ -152,7 +153,7 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, PARTITIONS_MAX)
         _between("segment_bytes", self.segment_bytes, 4096, 2**31 - 1)
-        _between("message_bytes_max", self.message_bytes_max, 1, 64 * 1024 * 1024)
+        _between("message_bytes_max", self.message_bytes_max, 1, MESSAGE_BYTES_MAX)
         _between("retention_ms", self.retention_ms, 1, None)
         _between("retention_bytes", self.retention_bytes, 1, None)
         _between("ttl_ms", self.ttl_ms, 1, None)

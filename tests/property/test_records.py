@@ -4,15 +4,18 @@ The damage is done where it hurts most: the records themselves, which the
 checksum would have protected, are given to the decoder as they are.
 """
 
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from penstock.errors import InvalidBatch
+from penstock.errors import InvalidBatch, InvalidRecords, MessageTooLarge
+from penstock.placing import stored_bytes
+from penstock.wire.columns import MS_MAX, decode_columns
 from penstock.wire.compression import CODEC_NAMES, compress, decompress
 from penstock.wire.records import (
     APPEND_TIME,
     CODEC_MASK,
     HEADER_BYTES,
+    OFFSET_MAX,
     BatchBuilder,
     Headers,
     Record,
@@ -24,7 +27,9 @@ from penstock.wire.records import (
     stamp_batch,
 )
 from penstock.wire.rewriting import encode_records, rewrite_batch, slice_batch
+from penstock.wire.validation import EVERYTHING, Limits, check_records
 
+EVERY_COLUMN = 127
 LIMIT_BYTES = 1 << 16  # More than any batch below, so that only damage runs into it.
 
 blobs = st.binary(max_size=20) | st.integers(0, 9_000).map(bytes)
@@ -302,3 +307,42 @@ def test_damaged_compression_is_refused_or_within_its_limit(
     except InvalidBatch:
         return
     assert len(unpacked) <= LIMIT_BYTES
+
+
+def changed(data: bytes, places: list[tuple[int, int]]) -> bytes:
+    """Some bytes of the records with others in their place."""
+    body = bytearray(data)
+    for at, byte in places:
+        if len(body) > HEADER_BYTES:
+            body[HEADER_BYTES + at % (len(body) - HEADER_BYTES)] = byte
+    return bytes(body)
+
+
+changes = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=4)
+
+
+@given(records=record_lists(), attributes=attribute_bits, places=changes)
+def test_whatever_is_let_in_can_be_read_by_everybody(
+    records: list[Record], attributes: int, places: list[tuple[int, int]]
+) -> None:
+    data = changed(bytes(batch_of(records, attributes)), places)
+    header = read_header(data)
+    try:
+        check_records(data, header, Limits(LIMIT_BYTES, dense=False), EVERYTHING)
+    except (InvalidRecords, MessageTooLarge):
+        return
+
+    found = decode_batch(data)
+
+    assert len(found) == header.count
+    columns = decode_columns(data, 0, 0, OFFSET_MAX, EVERY_COLUMN)
+    assert columns.rows == header.count
+    assert all(stored_bytes(it.key, it.value, it.headers) <= LIMIT_BYTES for it in found)
+
+
+@given(records=record_lists(), attributes=attribute_bits)
+def test_whatever_we_encode_is_let_in(records: list[Record], attributes: int) -> None:
+    data = bytes(batch_of(records, attributes))
+    assume(all(abs(record.timestamp) <= MS_MAX for record in records))
+
+    assert check_records(data, read_header(data), Limits(LIMIT_BYTES, dense=False), EVERYTHING) == []

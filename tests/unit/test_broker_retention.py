@@ -154,7 +154,9 @@ def test_compaction_keeps_the_last_value_of_every_key(penstock: TestBroker) -> N
     compacted(penstock)
     for number in range(30):
         penstock.publish("prices", b"%d" % number, key=f"k{number % 3}")
+    penstock.alter_topic("prices", compact=False)
     penstock.publish("prices", b"no key")
+    penstock.alter_topic("prices", compact=True)
 
     penstock.advance("2m")
 

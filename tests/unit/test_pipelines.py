@@ -188,7 +188,7 @@ def test_a_run_whose_process_is_gone_is_lost_at_once_on_its_own_machine(penstock
 def test_what_is_no_state_is_passed_over(penstock: TestBroker) -> None:
     states.report(penstock, state_of(penstock))
     penstock.publish(states.TOPIC, b"{}", key="other")
-    penstock.publish(states.TOPIC, b"no json")
+    penstock.publish(states.TOPIC, b"no json", key="neither")
 
     assert list(states.runs(penstock)) == ["toy"]
 

@@ -113,7 +113,7 @@ class Core:
         self.commits = Commits(self.state, self.groups)
         self.coordination = Coordination(self.state, self.catalogue, self.commits)
         self.group_configs = GroupConfigs(self.state, self.groups)
-        self.restoring = Restoring(self.state, self.groups)
+        self.restoring = Restoring(self.state, self.groups, self.publishing)
         self.staging = Staging(self.state, self.catalogue, self.publishing)
         self.transactions = Transactions(
             self.state, self.catalogue, self.publishing, self.commits, self.coordination

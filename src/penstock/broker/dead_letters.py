@@ -25,7 +25,7 @@ from penstock.broker.recovery import open_journal, open_partition
 from penstock.broker.replay import finish
 from penstock.broker.state import Failure, GroupPartition, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
-from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, TopicSettings
+from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery import events
 from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
 from penstock.info import DeadLetter, Redrive
@@ -116,7 +116,7 @@ class DeadLetters:
             partitions=topic.settings.partitions,
             durability=topic.settings.durability,
             retention_ms=RETENTION_MS,
-            message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, 64 * 1024 * 1024),
+            message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, MESSAGE_BYTES_MAX),
         )
         made = self._catalogue.create(name, settings)
         for number in range(settings.partitions):

@@ -89,6 +89,10 @@ class ThreadDriver:
         try:
             self._wait(wanted, waiter)
             return self._drive(steps)
+        except BaseException:
+            with self._lock:
+                steps.close()  # What it was about to wait for has failed: it gives back what it holds.
+            raise
         finally:
             if self._state.jobs:
                 self._run_jobs()
@@ -140,6 +144,8 @@ class ThreadDriver:
             try:
                 self._drive(job)
             except PenstockError as error:
+                with self._lock:
+                    job.close()
                 # The job left itself in the state, to be tried again when its alarm rings.
                 self._core.storage.retry_later(error)
 
@@ -259,6 +265,7 @@ class Running:
         if failed is None:
             self.advance()
         else:
+            self._steps.close()  # So that it gives back what it holds.
             self._end(None, failed)
 
     def _stop_waiting(self) -> None:
@@ -364,6 +371,7 @@ class LoopDriver:
         try:
             result = await self._drive(steps)
         except BaseException as error:  # noqa: BLE001 - it is raised below: compiled code must not wait here.
+            steps.close()  # What it waited for has failed: it gives back what it holds.
             failed = error
             steps.close()  # It may have been cancelled.
         try:
@@ -537,6 +545,7 @@ class LoopDriver:
             try:
                 await self._drive(job)
             except PenstockError as error:
+                job.close()
                 self._core.storage.retry_later(error)
 
     async def _keep_time(self) -> None:

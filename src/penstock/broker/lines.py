@@ -11,40 +11,41 @@ A request takes its places in all lines at once, so nobody waits for somebody wh
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.broker.state import Line, Partition, State, Topic
+from penstock.broker.state import Line, State, Topic
 from penstock.broker.steps import Arrival, Steps
 
 LOOK_MS: Final = 1000  # Whoever leaves a line wakes the others; this is for a wake-up that got lost.
 
 
 class Standing:
-    """One request's places in the lines of the partitions that it appends to; ``leave`` them in any case."""
+    """One request's places in lines; ``leave`` them in any case."""
 
-    __slots__ = ("_lines", "_topic")
+    __slots__ = ("_lines",)
 
-    def __init__(self, topic: Topic, partitions: Iterable[Partition]) -> None:
-        self._topic = topic
-        self._lines: list[Line] = []
-        for partition in partitions:
-            line = topic.lines.setdefault(partition.number, Line())
-            if self not in line.standing:
-                line.standing.append(self)
-                self._lines.append(line)
+    def __init__(self, lines: list[Line]) -> None:
+        self._lines = lines
+        for line in lines:
+            line.standing.append(self)
 
     def wait(self, state: State) -> Steps[None]:
         """Until this one is the first in all its lines."""
         for line in self._lines:
             while line.standing[0] is not self:
                 yield Arrival(line, state.clock.steady_ms() + LOOK_MS)
-                state.check_alive(self._topic)
 
     def leave(self) -> None:
         """Let the others have their turn."""
-        lines = self._topic.lines
         for line in self._lines:
             line.standing.remove(self)
             waiters, line.waiters = line.waiters, {}
             for waiter in waiters:
                 waiter.wake()
-        for number in [number for number, line in lines.items() if not line.standing]:
-            del lines[number]
+
+
+def lines_of(topic: Topic, numbers: Iterable[int]) -> list[Line]:
+    """The lines of some partitions; those that are not there have none."""
+    lines = topic.lines
+    for number in [number for number, line in lines.items() if not line.standing]:
+        del lines[number]
+    there = {number for number in numbers if type(number) is int and 0 <= number < len(topic.partitions)}
+    return [lines.setdefault(number, Line()) for number in sorted(there)]

@@ -15,6 +15,10 @@ A producer's batch whose headers wish something is written in parts: to the sche
 batch for each lane.  The last of them has the producer's numbers, so they are in the log only if all
 parts are; and the parts have dedup ids, so what a crash has left of them is not written again.
 
+A batch that somebody else encoded is appended as it is, after a look at all its records
+(``wire/validation.py``): small ones at once, large ones in a thread, while others go on.  Those for the same
+partition wait for it, and keep their order (``lines.py``).
+
 System headers, which the broker adds to the caller's own:
 ``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).
 """
@@ -25,18 +29,19 @@ from typing import Any, Final
 from penstock.broker.depth import topic_depth
 from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.due import due_ms as due_ms
-from penstock.broker.lines import Standing
+from penstock.broker.lines import Standing, lines_of
 from penstock.broker.missing import MissingTopics
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
-from penstock.broker.steps import Arrival, Durable, Steps
+from penstock.broker.steps import Arrival, Durable, Steps, aside
 from penstock.broker.wishes import Wish, part_id, wishes_of
 from penstock.delivery import dedup
 from penstock.errors import (
     CorruptionError,
     InvalidBatch,
     InvalidValue,
+    KeyMissing,
     MessageTooLarge,
     MetadataStale,
     OffsetOutOfRange,
@@ -65,12 +70,12 @@ from penstock.wire.records import (
     check_batch,
     decode_batch,
     encode_values,
-    is_transactional,
     read_header,
     seal_batch,
     stamp_batch,
 )
 from penstock.wire.repeats import is_repeat_of
+from penstock.wire.validation import EVERYTHING, INLINE_BYTES, Limits, check_records
 
 EXPIRES_AT: Final = "x-expires-at"
 # What a batch says about headers that only the broker adds: nobody else may say it.
@@ -148,7 +153,7 @@ class Publishing:
         now_ms = self._state.clock.wall_ms()
         anywhere = self._any_partition(topic)
         values = bare_values(batch, topic.settings.message_bytes_max)
-        if values:
+        if values and not topic.settings.compact:
             receipts = self._append_values(topic, anywhere, values, now_ms)
             yield from self._partition_durable(anywhere)
             return receipts
@@ -169,13 +174,10 @@ class Publishing:
         topic = self._state.find(name)
         if topic is None:
             topic = yield from self._missing.create(name, number)
-        partition = topic.partition(number)
-        header = checked(topic, data)
-        if topic.settings.depth_max is not None and not _is_repeat(partition, header):
-            yield from self.wait_for_room(topic, header.count)
-        receipt = self._append_checked(partition, header, data)
-        yield from self._partition_durable(partition, header.attributes & TRANSACTIONAL != 0)
-        return receipt
+        [answer] = yield from self._append_all(topic, [(number, data)], True, False)
+        if not isinstance(answer, Receipt):
+            raise answer
+        return answer
 
     def append_batches(
         self, name: Any, version: int, batches: list[tuple[int, bytes]], wait: bool
@@ -215,31 +217,36 @@ class Publishing:
         own_times: bool,
         after: Log | None = None,
     ) -> Steps[list[Receipt | PenstockError]]:
-        standing: Standing | None = None
-        if after is not None or topic.lines:
-            standing = Standing(topic, _partitions_of(topic, batches))
-        try:
-            if after is not None:
-                yield Durable(after)
-                self._state.check_alive(topic)
-            if standing is not None:
+        looks = [_looked_at(topic, number, data) for number, data in batches]
+        if after is None and not topic.lines and not any(look.is_large for look in looks):
+            answers = yield from self._append_each(topic, batches, looks, own_times)
+        else:
+            standing = Standing(lines_of(topic, [number for number, _ in batches]))
+            try:
+                if after is not None:
+                    yield Durable(after)
+                for (_, data), look in zip(batches, looks, strict=True):
+                    if look.is_large:
+                        look.refusal = yield from self._refusal_of(topic, data, look.header)
                 yield from standing.wait(self._state)
-            answers = yield from self._append_each(topic, batches, own_times)
-        finally:
-            if standing is not None:
+                self._state.check_alive(topic)
+                answers = yield from self._append_each(topic, batches, looks, own_times)
+            finally:
                 standing.leave()
         if wait:
-            yield from self._answers_durable(topic, batches, answers)
+            yield from self._answers_durable(topic, looks, answers)
         return answers
 
     def _append_each(
-        self, topic: Topic, batches: list[tuple[int, bytes]], own_times: bool
+        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list["Look"], own_times: bool
     ) -> Steps[list[Receipt | PenstockError]]:
         answers: list[Receipt | PenstockError] = []
-        for number, data in batches:
+        for (number, data), look in zip(batches, looks, strict=True):
             try:
+                header = look.header
+                if look.refusal is not None or header is None:
+                    raise look.refusal or InvalidBatch(why="it was not looked at")
                 partition = topic.partition(number)
-                header = checked(topic, data)
                 if topic.settings.depth_max is not None and not _is_repeat(partition, header):
                     yield from self.wait_for_room(topic, header.count)
                 answers.append(self._append_checked(partition, header, data, own_times))
@@ -247,14 +254,39 @@ class Publishing:
                 answers.append(refusal)
         return answers
 
+    def check_batch(self, topic: Topic, data: bytes, header: Header, limits: Limits) -> Steps[None]:
+        """Look at all records of a batch from outside: here, or in a thread if that would take too long."""
+        if not check_small(topic, data, header, limits):
+            yield from self._check_large(topic, data, header, limits)
+
+    def _check_large(self, topic: Topic, data: bytes, header: Header, limits: Limits) -> Steps[None]:
+        """In a thread, one batch at a time: each may unpack to a lot."""
+        standing = Standing([self._state.unpacking])
+        try:
+            yield from standing.wait(self._state)
+            found = yield from aside(lambda: _found(data, header, limits))
+        finally:
+            standing.leave()
+        if isinstance(found, PenstockError):
+            raise found
+        if found:
+            raise _key_missing(topic, found)
+
+    def _refusal_of(self, topic: Topic, data: bytes, header: Header | None) -> Steps[PenstockError | None]:
+        assert header is not None, "it was looked at"
+        try:
+            yield from self._check_large(topic, data, header, limits_of(topic))
+        except PenstockError as error:
+            return error
+        return None
+
     def _answers_durable(
-        self, topic: Topic, batches: list[tuple[int, bytes]], answers: list[Receipt | PenstockError]
+        self, topic: Topic, looks: list["Look"], answers: list[Receipt | PenstockError]
     ) -> Steps[None]:
-        transactional = any(is_transactional(data) for _, data in batches)
-        if topic.settings.durability != "fsync" and not transactional:
-            return
-        for answer in answers:
-            if isinstance(answer, Receipt):
+        synced = topic.settings.durability == "fsync"
+        for look, answer in zip(looks, answers, strict=True):
+            transactional = look.header is not None and look.header.attributes & TRANSACTIONAL != 0
+            if isinstance(answer, Receipt) and (synced or transactional):
                 yield from self._partition_durable(topic.partitions[answer.partition], transactional)
 
     def _append_checked(
@@ -322,6 +354,8 @@ class Publishing:
 
     def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: Partition) -> Prepared:
         item = placed(topic.name, message, len(topic.partitions))
+        if item.key is None and topic.settings.compact:
+            raise KeyMissing(topic=topic.name)
         partition = anywhere if item.partition == ANYWHERE else topic.partitions[item.partition]
         prepared = Prepared(partition, item.key, item.value)
         prepared.headers = item.headers
@@ -624,9 +658,52 @@ def _stored_ms(partition: Partition, offset: int) -> int:
         return -1
 
 
-def _partitions_of(topic: Topic, batches: list[tuple[int, bytes]]) -> list[Partition]:
-    """Those that there are; whoever appends finds out about the others."""
-    return [topic.partitions[number] for number, _ in batches if 0 <= number < len(topic.partitions)]
+class Look:
+    """What a look at a batch from outside has shown."""
+
+    __slots__ = ("header", "is_large", "refusal")
+
+    def __init__(self, header: Header | None, is_large: bool, refusal: PenstockError | None) -> None:
+        self.header = header
+        self.is_large = is_large  # Its records were not looked at yet: that takes a thread.
+        self.refusal = refusal
+
+
+def _looked_at(topic: Topic, number: Any, data: Any) -> Look:
+    header: Header | None = None
+    try:
+        topic.partition(number)
+        header = checked(topic, data)
+        return Look(header, not check_small(topic, data, header, limits_of(topic)), None)
+    except PenstockError as refusal:
+        return Look(header, False, refusal)
+
+
+def check_small(topic: Topic, data: bytes, header: Header, limits: Limits) -> bool:
+    """Look at all records of a batch, unless that would take too long here; returns whether it is done."""
+    keyless = check_records(data, header, limits, INLINE_BYTES)
+    if keyless:
+        raise _key_missing(topic, keyless)
+    return keyless is not None
+
+
+def _key_missing(topic: Topic, records: list[int]) -> KeyMissing:
+    error = KeyMissing(topic=topic.name)
+    error.records += records
+    return error
+
+
+def _found(data: bytes, header: Header, limits: Limits) -> list[int] | PenstockError | None:
+    """What a look at all records shows; what a thread raises would end the whole operation."""
+    try:
+        return check_records(data, header, limits, EVERYTHING)
+    except PenstockError as error:
+        return error
+
+
+def limits_of(topic: Topic) -> Limits:
+    """What the topic's settings allow the records of a batch to be."""
+    return Limits(topic.settings.message_bytes_max, keyed=topic.settings.compact)
 
 
 def _is_repeat(partition: Partition, header: Header) -> bool:
@@ -666,6 +743,8 @@ def _difference(partition: Partition, first: int, data: bytes) -> str:
     """Why the batch at ``first`` is not what was sent again; empty if it is."""
     try:
         stored, _ = partition.log.fetch_all(first, len(data), partition.log.end)
+        if read_header(stored).base_offset != first:  # It is damaged, and passed over.
+            return "the batch that had it is gone"
         return "" if is_repeat_of(stored, data) else "the batch that had it has other records"
     except (OffsetOutOfRange, CorruptionError, InvalidBatch):
         return "the batch that had it is gone"

@@ -34,26 +34,32 @@ from typing import Final
 
 from penstock.broker.digest import load_dedup_ids
 from penstock.broker.groups import Groups, journal_durable
+from penstock.broker.publishing import Publishing
 from penstock.broker.recovery import behind, log_config
 from penstock.broker.state import Partition, State
 from penstock.broker.steps import Durable, GiveWay, Steps
+from penstock.config import MESSAGE_BYTES_MAX
 from penstock.errors import InvalidValue, PenstockError, RestoreRefused
 from penstock.info import Restore
 from penstock.log.restoring import Restoration
 from penstock.types import Duration, duration_ms, whole_number
-from penstock.wire.records import OFFSET_MAX
+from penstock.wire.records import OFFSET_MAX, check_batch
+from penstock.wire.validation import Limits
 
 logger = logging.getLogger("penstock")
 
+# As large as any topic takes them, since its limit may have been another; and some may be missing in between.
+LIMITS: Final = Limits(MESSAGE_BYTES_MAX, dense=False)
 IDLE_MS: Final = 10 * 60 * 1000  # Longer than any wait for the lake between two calls.
 
 
 class Restoring:
     """Puts deleted messages back for a group."""
 
-    def __init__(self, state: State, groups: Groups) -> None:
+    def __init__(self, state: State, groups: Groups, publishing: Publishing) -> None:
         self._state = state
         self._groups = groups
+        self._publishing = publishing
 
     def begin(self, name: str, number: int, start: int) -> Restore:
         """Be ready for the messages from ``start`` up to where the log begins; what was begun is dropped."""
@@ -80,6 +86,13 @@ class Restoring:
         restoration = self._current(partition, restore)
         if type(batches) is not bytes:
             raise InvalidValue(name="batches", value=batches, why="record batches are bytes")
+        at = 0
+        while at < len(batches):
+            header = check_batch(batches, at)
+            batch = batches[at : at + header.size]
+            yield from self._publishing.check_batch(partition.topic, batch, header, LIMITS)
+            at += header.size
+        restoration = self._current(partition, restore)
         restoration.add(batches)
         self._state.commit.mark(restoration.staged)
         yield Durable(restoration.staged)

@@ -89,12 +89,17 @@ class Checking:
         self._scheduled: dict[int, int] = {}  # Messages that wait, by partition, these included.
         self.count = 0  # Records so far.
 
-    def check(self, number: int, batch: bytes) -> None:
-        """Raise if the batch is not one for that partition."""
-        partition = self._topic.partition(number)
+    def header_of(self, number: int, batch: bytes) -> Header:
+        """Raise if the batch is not one for that partition, as far as its header says."""
+        self._topic.partition(number)
         header = checked(self._topic, batch)
         if header.attributes & FOREIGN or not header.count:
             raise InvalidBatch(why=f"attributes {header.attributes:#x}, {header.count} records")
+        return header
+
+    def check(self, number: int, batch: bytes, header: Header) -> None:
+        """Raise if the batch, whose records can be read, cannot be published."""
+        partition = self._topic.partition(number)
         if header.attributes & (SCHEDULED | EXPIRES) or has_times(header):
             self._check_records(batch)
         if header.attributes & SCHEDULED:

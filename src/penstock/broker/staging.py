@@ -34,12 +34,12 @@ import msgspec
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.intents import NUMBERS_MAX, Intent, Intents, Ranges
-from penstock.broker.publishing import Publishing
+from penstock.broker.publishing import Publishing, limits_of
 from penstock.broker.recovery import open_partition
 from penstock.broker.staged import Checking, Placing, read_staged
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
-from penstock.config import DAY_MS, MEMORY, TopicSettings
+from penstock.config import DAY_MS, MEMORY, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery.offsets import OffsetSet
 from penstock.errors import CorruptionError, InvalidValue, TopicDamaged
 from penstock.info import StagedPublish
@@ -55,7 +55,7 @@ SETTINGS: Final = TopicSettings(
     partitions=1,
     retention_ms=DAY_MS,
     segment_bytes=64 << 20,  # Small, because what is published is deleted by whole segments.
-    message_bytes_max=64 << 20,  # The most that any topic takes: a batch is a message there.
+    message_bytes_max=MESSAGE_BYTES_MAX,  # A batch is a message there.
     durability="os",  # It is synced before it is published.
 )
 
@@ -140,7 +140,10 @@ class Staging:
         checking = Checking(topic, self._state.clock.wall_ms())
         bytes_left = TURN_BYTES
         for number, batch in read_staged(log, staged):
-            checking.check(number, batch)
+            header = checking.header_of(number, batch)
+            yield from self._publishing.check_batch(topic, batch, header, limits_of(topic))
+            self._state.check_alive(topic)
+            checking.check(number, batch, header)
             bytes_left -= len(batch)
             if bytes_left <= 0:
                 yield GiveWay()

@@ -340,6 +340,7 @@ class State:
         self.awaited: set[Ticket[Any]] = set()  # Answers that members of those groups wait for.
         self.group_configs: dict[str, GroupConfig] = {}  # What was said about Kafka's groups.
         self.ledger: Ledger | None = None  # Begun with the first transactional id.
+        self.unpacking = Line()  # Those who wait for the thread that looks at large batches.
         self.jobs: deque[Steps[None]] = deque()
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
         self.consumer_numbers = 0

@@ -9,6 +9,8 @@
     │   ├── EmptyMessage          MESSAGE_EMPTY
     │   ├── MessageTooLarge       MESSAGE_TOO_LARGE
     │   ├── InvalidBatch          BATCH_INVALID
+    │   ├── InvalidRecords        RECORDS_INVALID
+    │   ├── KeyMissing            KEY_MISSING
     │   ├── TopicNotFound         TOPIC_NOT_FOUND          topics
     │   ├── TopicExists           TOPIC_EXISTS
     │   ├── PartitionNotFound     PARTITION_NOT_FOUND
@@ -121,7 +123,9 @@ from penstock.errors.messages import (
     EmptyMessage,
     InvalidBatch,
     InvalidName,
+    InvalidRecords,
     InvalidValue,
+    KeyMissing,
     MessageTooLarge,
     UnknownPriority,
 )
@@ -195,7 +199,9 @@ __all__ = [
     "InvalidBatch",
     "InvalidConfiguration",
     "InvalidName",
+    "InvalidRecords",
     "InvalidValue",
+    "KeyMissing",
     "LakeDamaged",
     "LakeUnusable",
     "LeaseLost",

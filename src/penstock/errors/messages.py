@@ -110,3 +110,35 @@ class InvalidBatch(RequestError):
 
     def __init__(self, *, why: str) -> None:
         super().__init__(why=why)
+
+
+class InvalidRecords(RequestError):
+    """The records of a batch cannot be read: whoever came to them would have to stop there.
+
+    Cause: a client built the batch wrongly: lengths, counts or offsets that do not fit, data that cannot be
+    unpacked, names of headers that are not UTF-8.
+    Do: encode it again with a library that is tested, and tell its makers.
+    """
+
+    code = "RECORDS_INVALID"
+    sentence = "the records of the batch cannot be read: {why}; nothing was written, encode it again"
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(why=why)
+        self.records: list[int] = []  # Which of them are to blame, where it is not the batch as a whole.
+
+
+class KeyMissing(RequestError):
+    """A message without a key was published to a compacted topic.
+
+    Cause: compaction keeps the last message of each key, and this one has none: it could never be replaced or
+    deleted.
+    Do: publish it with a key, or to a topic that is not compacted.
+    """
+
+    code = "KEY_MISSING"
+    sentence = "topic {topic!r} is compacted, and a message for it has no key; give it one"
+
+    def __init__(self, *, topic: str) -> None:
+        super().__init__(topic=topic)
+        self.records: list[int] = []  # Which of a batch they are.

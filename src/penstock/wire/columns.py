@@ -52,7 +52,7 @@ LANE: Final = 32
 CHUNK_BYTES: Final = 1 << 24  # Unpacked at a time; one batch may be larger.  Spans are int32: far below.
 
 _FEW: Final = 8  # Headers of one record: so many names are compared with each other, more are looked up.
-_MS_MAX: Final = ((1 << 63) - 1) // 1000  # A timestamp in microseconds has 64 bits.
+MS_MAX: Final = ((1 << 63) - 1) // 1000  # A timestamp in microseconds has 64 bits.
 
 
 @final
@@ -281,9 +281,9 @@ class _Place:
         base_ms = self._base_ms
         if self._fixed:
             delta_ms = 0
-        if -_MS_MAX <= base_ms <= _MS_MAX and -_MS_MAX <= delta_ms <= _MS_MAX:
+        if -MS_MAX <= base_ms <= MS_MAX and -MS_MAX <= delta_ms <= MS_MAX:
             timestamp = base_ms + delta_ms
-            if -_MS_MAX <= timestamp <= _MS_MAX:
+            if -MS_MAX <= timestamp <= MS_MAX:
                 return timestamp * 1000
         raise InvalidBatch(why=f"a timestamp of {base_ms} + {delta_ms} ms")
 

@@ -11,12 +11,15 @@ What comes over a network may be made to explode: a kilobyte of zstd can hold
 gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``
 (beside the codec's own window), and refuses what is longer.  A length that
 the data states about itself is only believed within that limit.  Whatever the
-damage, the one error is ``InvalidBatch``.
+damage, the one error is ``InvalidBatch``.  ``unpack`` gives the beginning of what is longer, for whoever
+can tell by that whether to go on.
 
 Costs: native code throughout.  A stream says nothing trustworthy about its
 unpacked length, so the output starts at four times the input and grows
-eightfold until it fits: most batches fit at once.  Damaged data costs as much
-as data of ``limit_bytes``, never more.
+eightfold until it fits: most batches fit at once.  Data that is longer than the
+limit costs as much as data of ``limit_bytes``, never more; damaged data what is before the damage.  The
+library says in prose only whether the output was too short or the data is damaged.  But it fills the output
+first, so what was put at its end tells one from the other.
 
 Leaves out: levels (each codec's default) and dictionaries.
 """
@@ -41,6 +44,9 @@ Data = bytes | bytearray | memoryview
 _OUTPUT_BYTES_MIN: Final = 1 << 14  # Below this, a larger first try costs nothing.
 _FIRST_RATIO: Final = 4  # Records of JSON shrink about fourfold.
 _GROWTH: Final = 8  # Three tries reach a ratio of 256, which text does not.
+_END: Final = bytes.fromhex(
+    "a55a3cc396695aa5f00f0ff03ca5c369"
+)  # Unless it is overwritten, there was room left.
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2  # Version 1, readable since version 1.
@@ -55,11 +61,19 @@ def compress(codec: int, data: Data) -> bytes:
 
 def decompress(codec: int, data: Data, limit_bytes: int) -> bytes:
     """What was given to ``compress``; InvalidBatch if it is damaged or longer than the limit."""
+    unpacked, is_whole = unpack(codec, data, limit_bytes)
+    if not is_whole:
+        raise InvalidBatch(why=f"its {CODEC_NAMES[codec]} data is longer than {limit_bytes} bytes")
+    return unpacked
+
+
+def unpack(codec: int, data: Data, limit_bytes: int) -> tuple[bytes, bool]:
+    """The same; of what is longer than the limit some of its beginning, and False."""
     if codec == NONE:
-        return _within(bytes(data), limit_bytes)
+        return bytes(data[:limit_bytes]), len(data) <= limit_bytes
     if codec == SNAPPY:
-        return _decompress_snappy(data, limit_bytes)
-    return _decompress_stream(codec, data, limit_bytes)
+        return _unpack_snappy(data, limit_bytes)
+    return _unpack_stream(codec, data, limit_bytes)
 
 
 def _compress_snappy(data: Data) -> bytes:
@@ -86,27 +100,30 @@ _DECOMPRESS_INTO: Final[dict[int, Callable[[Any, Any], int]]] = {
 }
 
 
-def _decompress_stream(codec: int, data: Data, limit_bytes: int) -> bytes:
+def _unpack_stream(codec: int, data: Data, limit_bytes: int) -> tuple[bytes, bool]:
     decompress_into = _DECOMPRESS_INTO[codec]
     output_bytes = min(max(len(data) * _FIRST_RATIO, _OUTPUT_BYTES_MIN), limit_bytes)
     while True:
         output = bytearray(output_bytes)
+        end = _END[: min(output_bytes, len(_END))]
+        output[output_bytes - len(end) :] = end
         try:
             length = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            # It may be damaged or just longer than the output: the library says so only in prose.
+            if end and output.endswith(end):
+                raise InvalidBatch(why=f"its {CODEC_NAMES[codec]} data is damaged ({error})") from None
             if output_bytes >= limit_bytes:
-                why = f"its {CODEC_NAMES[codec]} data is damaged or longer than {limit_bytes} bytes ({error})"
-                raise InvalidBatch(why=why) from None
+                return bytes(output), False
             output_bytes = min(output_bytes * _GROWTH, limit_bytes)
         else:
-            return bytes(memoryview(output)[:length])
+            return bytes(memoryview(output)[:length]), True
 
 
-def _decompress_snappy(data: Data, limit_bytes: int) -> bytes:
+def _unpack_snappy(data: Data, limit_bytes: int) -> tuple[bytes, bool]:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _decompress_block(view, limit_bytes)
+        block = _unpack_block(view, limit_bytes)
+        return (b"", False) if block is None else (block, True)
     pieces: list[bytes] = []
     position = len(_XERIAL_HEADER)
     while position < len(view):
@@ -114,22 +131,20 @@ def _decompress_snappy(data: Data, limit_bytes: int) -> bytes:
         position = start + int.from_bytes(view[position:start], "big")
         if position > len(view):
             raise InvalidBatch(why="its snappy data is cut short")
-        pieces.append(_decompress_block(view[start:position], limit_bytes))
-        limit_bytes -= len(pieces[-1])
-    return b"".join(pieces)
+        block = _unpack_block(view[start:position], limit_bytes)
+        if block is None:
+            return b"".join(pieces), False
+        pieces.append(block)
+        limit_bytes -= len(block)
+    return b"".join(pieces), True
 
 
-def _decompress_block(block: memoryview, limit_bytes: int) -> bytes:
+def _unpack_block(block: memoryview, limit_bytes: int) -> bytes | None:
+    """None if it is longer than the limit."""
     try:
         length = cramjam.snappy.decompress_raw_len(block)
-        if length > min(limit_bytes, len(block) * _SNAPPY_RATIO_MAX):
-            raise InvalidBatch(why=f"its snappy data claims {length} bytes, and {limit_bytes} are allowed")
-        return bytes(cramjam.snappy.decompress_raw(block))
+        if length > len(block) * _SNAPPY_RATIO_MAX:
+            raise InvalidBatch(why=f"its snappy data claims {length} bytes, which cannot be")
+        return None if length > limit_bytes else bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise InvalidBatch(why=f"its snappy data is damaged ({error})") from None
-
-
-def _within(data: bytes, limit_bytes: int) -> bytes:
-    if len(data) > limit_bytes:
-        raise InvalidBatch(why=f"it has {len(data)} bytes of records, and {limit_bytes} are allowed")
-    return data

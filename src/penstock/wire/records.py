@@ -389,11 +389,6 @@ def stamp_batch(batch: bytearray, timestamp: int, cleared: int = 0) -> None:
     seal_batch(batch)
 
 
-def is_transactional(data: bytes) -> bool:
-    """Whether what may be a batch says that it is part of a transaction."""
-    return len(data) >= HEADER_BYTES and data[_ATTRIBUTES_AT + 1] & TRANSACTIONAL != 0
-
-
 def read_header(data: Buffer, position: int = 0) -> Header:
     """The header of the batch at a position of data; InvalidBatch if it cannot be one."""
     assert position >= 0

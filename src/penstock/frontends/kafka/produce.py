@@ -1,9 +1,9 @@
 """Writing records: Produce.
 
 A batch is appended as it is, with the times it has, or with that of the log if the topic wants it
-(LogAppendTime).  Its checksum is compared, and its numbers (producer, epoch, sequence) are the broker's to
-check.  Requests of one connection begin in their order and do not wait for each other's sync, so a producer
-with several in flight pays for one sync.
+(LogAppendTime).  The broker compares its checksum, looks whether its records can be read, and checks its
+numbers (producer, epoch, sequence).  Requests of one connection begin in their order and do not wait for each
+other's sync, so a producer with several in flight pays for one sync.
 
     acks 0       not answered; a refusal ends the connection, which is how a client hears of it
     acks 1, -1   answered when it is as durable as the topic promises: with one broker, both are the same
@@ -16,12 +16,21 @@ from typing import Final
 from penstock.api.operations import Work
 from penstock.broker.at_once import now
 from penstock.broker.publishing import Appended
-from penstock.errors import InvalidValue, Overloaded, PenstockError, SequenceReused, TransactionNotOpen
+from penstock.errors import (
+    InvalidRecords,
+    InvalidValue,
+    KeyMissing,
+    Overloaded,
+    PenstockError,
+    SequenceReused,
+    TransactionNotOpen,
+)
 from penstock.frontends.kafka.call import LATER, Api, Call, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.leaders import NO_LEADER
 from penstock.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -140,7 +149,7 @@ class TopicWrite:
                 )
             else:
                 problem = one or PenstockError(reason="no answer")
-                self._refuse(number, self._code(problem), words_of(problem))
+                self._refuse(number, self._code(problem), words_of(problem), _record_errors(problem))
         self._produce.one_less()
 
     def _code(self, problem: BaseException) -> int:
@@ -150,11 +159,31 @@ class TopicWrite:
             return Code.TRANSACTION_ABORTABLE
         return code_of(problem)
 
-    def _refuse(self, number: int, code: int, words: str | None) -> None:
+    def _refuse(
+        self,
+        number: int,
+        code: int,
+        words: str | None,
+        errors: list[BatchIndexAndErrorMessage] | None = None,
+    ) -> None:
         self._produce.failed = True
         self._answers.append(
-            PartitionProduceResponse(index=number, error_code=code, base_offset=-1, error_message=words)
+            PartitionProduceResponse(
+                index=number,
+                error_code=code,
+                base_offset=-1,
+                record_errors=errors or [],
+                error_message=words,
+            )
         )
+
+
+def _record_errors(problem: BaseException) -> list[BatchIndexAndErrorMessage]:
+    """Which records are to blame, where only some are."""
+    if not isinstance(problem, InvalidRecords | KeyMissing):
+        return []
+    words = words_of(problem)
+    return [BatchIndexAndErrorMessage(index, words) for index in problem.records]
 
 
 def produce(call: Call[ProduceRequest]) -> Later | ProduceResponse:
