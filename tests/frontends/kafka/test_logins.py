@@ -8,12 +8,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.frontends.kafka.clients import Settings, publish, reader, receive, values
 from tests.frontends.kafka.conftest import Server, serving
+from tests.frontends.kafka.raw import Raw
 
 from penstock.access import Grant
 from penstock.frontends.config import TlsSettings
 from penstock.frontends.security.tls import server_context
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages import transaction_admin
 
 PASSWORD = "correct horse"
+TOPICS = ("orders", "secrets")
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -215,3 +219,42 @@ def transactional(server: Server, user: str) -> Producer:
     made = Producer({"bootstrap.servers": server.address, "transactional.id": "payments", **login(user=user)})
     made.init_transactions(10)
     return made
+
+
+def listed(server: Server, user: str) -> tuple[list[str], list[int]]:
+    """The transactional ids that a user is shown, and the errors of asking for each of them."""
+    with Raw(server) as raw:
+        raw.login(user, PASSWORD)
+        all_of_them = transaction_admin.ListTransactionsRequest()
+        found = raw.ask(all_of_them, transaction_admin.ListTransactionsResponse, 2).transaction_states
+        asked = transaction_admin.DescribeTransactionsRequest(transactional_ids=["payments"])
+        told = raw.ask(asked, transaction_admin.DescribeTransactionsResponse, 0).transaction_states
+    return [it.transactional_id for it in found], [it.error_code for it in told]
+
+
+def test_a_transactional_id_is_shown_to_whoever_may_use_it(guarded: Server) -> None:
+    async def furnish() -> None:
+        broker = guarded.broker
+        await broker.set_user("ben", PASSWORD, [Grant(role="producer", topics=["orders"])])
+        await broker.set_user("carl", PASSWORD, [Grant(role="producer", topics=["orders"])])
+        await broker.set_user("dora", PASSWORD, [Grant(role="producer", topics=["*"], groups=["pay*"])])
+        await broker.set_user("emil", PASSWORD, [Grant(role="reader", topics=["*"])])
+        await broker.set_user("root", PASSWORD, [Grant(role="admin")])
+
+    guarded.run(furnish())
+    transactional(guarded, "ben")
+
+    for user in ("ben", "dora", "root"):
+        assert listed(guarded, user) == (["payments"], [0])
+    for user in ("carl", "emil"):
+        assert listed(guarded, user) == ([], [Code.TRANSACTIONAL_ID_NOT_FOUND])
+
+
+def test_the_producers_of_a_partition_are_shown_to_whoever_may_read_it(guarded: Server) -> None:
+    topics = [transaction_admin.DescribeProducersTopic(name=name, partition_indexes=[0]) for name in TOPICS]
+    with Raw(guarded) as raw:
+        raw.login("anna", PASSWORD)
+        asked = transaction_admin.DescribeProducersRequest(topics=topics)
+        told = raw.ask(asked, transaction_admin.DescribeProducersResponse, 0).topics
+
+    assert [it.partitions[0].error_code for it in told] == [0, Code.TOPIC_AUTHORIZATION_FAILED]

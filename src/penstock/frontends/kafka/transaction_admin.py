@@ -1,7 +1,8 @@
 """Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
 
-What a transaction is at is what the broker's ledger says, in Kafka's words.  Whoever may describe anything
-may look at a transactional id, whoever owns it; its topics are told to whoever may describe them."""
+What a transaction is at is what the broker's ledger says, in Kafka's words.  A transactional id is shown to
+its owner, to admins, and to whoever a grant or an ACL allows it; to all others it does not exist.  Its topics
+are shown to whoever may describe them, and the producers of a partition to whoever may read the topic."""
 
 from typing import Final
 

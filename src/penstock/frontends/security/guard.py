@@ -25,6 +25,7 @@ import msgspec
 
 from penstock.access import ANY, Action
 from penstock.api.operations import Work
+from penstock.broker.at_once import now
 from penstock.broker.audit import DONE, Audit
 from penstock.broker.measuring import Family
 from penstock.broker.operations import LocalOperations
@@ -35,7 +36,7 @@ from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of
 from penstock.frontends.security.quotas import Spending
 from penstock.groups.rounds import GroupState
-from penstock.groups.transactions import Claim
+from penstock.groups.transactions import Claim, TransactionState
 from penstock.info import BrokerInfo, Overview, StorageProblem
 from penstock.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
@@ -195,9 +196,31 @@ class GuardedOperations:
                     raise TopicNotFound(topic=topic)
                 yield from self.auto_create_topic(topic, {})
 
+    @property
+    def _who(self) -> str:
+        return " ".join(self.identity.id)
+
+    def _is_granted(self, name: str | None) -> bool:
+        """Whether it may use a transactional id that is another's: an admin, or a grant names the id."""
+        return self.may("admin", None) or any(
+            ANY not in grant.groups and grant.allows("publish", None, name)
+            for grant in self.identity.permissions.grants
+        )
+
+    def sees(self, state: TransactionState) -> bool:
+        """Whether it may know of a transactional id: its own, nobody's, or one that it may use."""
+        by_acl = self.identity.permissions.on_transactional_id(state.name, "describe")
+        if by_acl is not None:
+            return by_acl
+        return state.known.owner in ("", self._who) or self._is_granted(state.name)
+
+    def seen(self, names: list[str]) -> list[str]:
+        """Of these transactional ids, those it may know of."""
+        states = [now(self._operations.transaction(name)) for name in names]
+        return [state.name for state in states if state is not None and self.sees(state)]
+
     def _claiming(self, at: int, operation: Callable[..., Any]) -> Callable[..., Any]:
         """Say who uses a transactional id, and whether a grant or an ACL names it, or it is an admin."""
-        who = " ".join(self.identity.id)
         permissions = self.identity.permissions
 
         def claiming(*arguments: Any) -> Any:
@@ -206,15 +229,7 @@ class GuardedOperations:
             if by_acl is False:
                 on = f"transactional id {name}"
                 raise Forbidden(who=str(self.identity), operation="transactions", on=on, role="producer")
-            takes = (
-                by_acl is True
-                or self.may("admin", None)
-                or any(
-                    ANY not in grant.groups and grant.allows("publish", None, name)
-                    for grant in permissions.grants
-                )
-            )
-            return operation(*arguments, Claim(who, takes))
+            return operation(*arguments, Claim(self._who, by_acl is True or self._is_granted(name)))
 
         return claiming
 
@@ -332,6 +347,10 @@ def _visible_groups(guard: GuardedOperations, groups: list[GroupState]) -> list[
     return [state for state in groups if guard.may("describe", None, state.group)]
 
 
+def _visible_state(guard: GuardedOperations, state: TransactionState | None) -> TransactionState | None:
+    return state if state is not None and guard.sees(state) else None
+
+
 def _permitting(guard: GuardedOperations, consumer: Any) -> Any:
     consumer.permit = guard.permit
     consumer.create_missing = guard.create_missing
@@ -349,6 +368,8 @@ TENDED: Final[dict[str, Callable[[GuardedOperations, Any], Any]]] = {
     "stats": _visible_places,
     "metrics": _visible_families,
     "dead_letter_errors": _visible_errors,
+    "transaction": _visible_state,
+    "transactional_ids": GuardedOperations.seen,
     "consumer": _permitting,
     "batch_consumer": _permitting,
     "producer": GuardedProducer,
