@@ -29,6 +29,15 @@ from typing import Any, Final
 from penstock.broker.depth import topic_depth
 from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.due import due_ms as due_ms
+from penstock.broker.incoming import (
+    Look,
+    check_repeat,
+    check_small,
+    key_missing,
+    limits_of,
+    look_closely,
+    looked_at,
+)
 from penstock.broker.lines import Standing, lines_of
 from penstock.broker.missing import MissingTopics
 from penstock.broker.rates import SAMPLE_MS
@@ -38,27 +47,21 @@ from penstock.broker.steps import Arrival, Durable, Steps, aside
 from penstock.broker.wishes import Wish, part_id, wishes_of
 from penstock.delivery import dedup
 from penstock.errors import (
-    CorruptionError,
     InvalidBatch,
     InvalidValue,
     KeyMissing,
-    MessageTooLarge,
     MetadataStale,
-    OffsetOutOfRange,
     PenstockError,
     QueueFull,
-    SequenceReused,
 )
 from penstock.groups.transactions import check_write
 from penstock.log.log import Log
-from penstock.log.transactions import IN_TRANSACTION
 from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
 from penstock.schedule.schedule import Schedule
 from penstock.types import duration_ms
 from penstock.wire.records import (
     APPEND_TIME,
-    CONTROL,
     DEDUP,
     EXPIRES,
     REDRIVEN,
@@ -74,8 +77,7 @@ from penstock.wire.records import (
     seal_batch,
     stamp_batch,
 )
-from penstock.wire.repeats import is_repeat_of
-from penstock.wire.validation import EVERYTHING, INLINE_BYTES, Limits, check_records
+from penstock.wire.validation import Limits
 
 EXPIRES_AT: Final = "x-expires-at"
 # What a batch says about headers that only the broker adds: nobody else may say it.
@@ -217,7 +219,7 @@ class Publishing:
         own_times: bool,
         after: Log | None = None,
     ) -> Steps[list[Receipt | PenstockError]]:
-        looks = [_looked_at(topic, number, data) for number, data in batches]
+        looks = [looked_at(topic, number, data) for number, data in batches]
         if after is None and not topic.lines and not any(look.is_large for look in looks):
             answers = yield from self._append_each(topic, batches, looks, own_times)
         else:
@@ -238,7 +240,7 @@ class Publishing:
         return answers
 
     def _append_each(
-        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list["Look"], own_times: bool
+        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
     ) -> Steps[list[Receipt | PenstockError]]:
         answers: list[Receipt | PenstockError] = []
         for (number, data), look in zip(batches, looks, strict=True):
@@ -264,13 +266,13 @@ class Publishing:
         standing = Standing([self._state.unpacking])
         try:
             yield from standing.wait(self._state)
-            found = yield from aside(lambda: _found(data, header, limits))
+            found = yield from aside(lambda: look_closely(data, header, limits))
         finally:
             standing.leave()
         if isinstance(found, PenstockError):
             raise found
         if found:
-            raise _key_missing(topic, found)
+            raise key_missing(topic, found)
 
     def _refusal_of(self, topic: Topic, data: bytes, header: Header | None) -> Steps[PenstockError | None]:
         assert header is not None, "it was looked at"
@@ -281,7 +283,7 @@ class Publishing:
         return None
 
     def _answers_durable(
-        self, topic: Topic, looks: list["Look"], answers: list[Receipt | PenstockError]
+        self, topic: Topic, looks: list[Look], answers: list[Receipt | PenstockError]
     ) -> Steps[None]:
         synced = topic.settings.durability == "fsync"
         for look, answer in zip(looks, answers, strict=True):
@@ -658,54 +660,6 @@ def _stored_ms(partition: Partition, offset: int) -> int:
         return -1
 
 
-class Look:
-    """What a look at a batch from outside has shown."""
-
-    __slots__ = ("header", "is_large", "refusal")
-
-    def __init__(self, header: Header | None, is_large: bool, refusal: PenstockError | None) -> None:
-        self.header = header
-        self.is_large = is_large  # Its records were not looked at yet: that takes a thread.
-        self.refusal = refusal
-
-
-def _looked_at(topic: Topic, number: Any, data: Any) -> Look:
-    header: Header | None = None
-    try:
-        topic.partition(number)
-        header = checked(topic, data)
-        return Look(header, not check_small(topic, data, header, limits_of(topic)), None)
-    except PenstockError as refusal:
-        return Look(header, False, refusal)
-
-
-def check_small(topic: Topic, data: bytes, header: Header, limits: Limits) -> bool:
-    """Look at all records of a batch, unless that would take too long here; returns whether it is done."""
-    keyless = check_records(data, header, limits, INLINE_BYTES)
-    if keyless:
-        raise _key_missing(topic, keyless)
-    return keyless is not None
-
-
-def _key_missing(topic: Topic, records: list[int]) -> KeyMissing:
-    error = KeyMissing(topic=topic.name)
-    error.records += records
-    return error
-
-
-def _found(data: bytes, header: Header, limits: Limits) -> list[int] | PenstockError | None:
-    """What a look at all records shows; what a thread raises would end the whole operation."""
-    try:
-        return check_records(data, header, limits, EVERYTHING)
-    except PenstockError as error:
-        return error
-
-
-def limits_of(topic: Topic) -> Limits:
-    """What the topic's settings allow the records of a batch to be."""
-    return Limits(topic.settings.message_bytes_max, keyed=topic.settings.compact)
-
-
 def _is_repeat(partition: Partition, header: Header) -> bool:
     """Whether a batch is there already: then it needs no room, and a full topic is no answer."""
     if header.producer_id < 0:
@@ -714,40 +668,6 @@ def _is_repeat(partition: Partition, header: Header) -> bool:
         header.producer_id, header.producer_epoch, header.base_sequence, header.count
     )
     return verdict == dedup.DUPLICATE
-
-
-def check_repeat(partition: Partition, header: Header, first: int, data: bytes) -> None:
-    """Refuse a batch that only has the numbers of an earlier one: as a repeat its messages would be lost.
-
-    That happens: librdkafka drops what waits for its second try when a transaction is aborted, and gives
-    the numbers to the next transaction.
-    """
-    why = ""
-    opened = partition.log.transactions.open.get(header.producer_id, -1)
-    if header.attributes & TRANSACTIONAL and not 0 <= opened <= first:
-        why = "the transaction that had it has ended"
-    elif not _was_in_parts(partition, data):
-        why = _difference(partition, first, data)
-    if why:
-        raise SequenceReused(producer_id=header.producer_id, sequence=header.base_sequence, why=why)
-
-
-def _was_in_parts(partition: Partition, data: bytes) -> bool:
-    """Whether a batch was not written as it is, but as the messages that its headers describe."""
-    if not partition.topic.settings.kafka_headers:
-        return False
-    return wishes_of(decode_batch(data), partition.number) is not None
-
-
-def _difference(partition: Partition, first: int, data: bytes) -> str:
-    """Why the batch at ``first`` is not what was sent again; empty if it is."""
-    try:
-        stored, _ = partition.log.fetch_all(first, len(data), partition.log.end)
-        if read_header(stored).base_offset != first:  # It is damaged, and passed over.
-            return "the batch that had it is gone"
-        return "" if is_repeat_of(stored, data) else "the batch that had it has other records"
-    except (OffsetOutOfRange, CorruptionError, InvalidBatch):
-        return "the batch that had it is gone"
 
 
 def _numbers(told: Header, span: int) -> tuple[int, int, int]:
@@ -765,21 +685,6 @@ def _name_parts(prepared: list[Prepared], told: Header) -> None:
             item.dedup_id = part_id(told, item.partition.number, index)
             item.headers = [*item.headers, (DEDUP_ID, item.dedup_id.encode())]
             item.attributes |= DEDUP
-
-
-def checked(topic: Topic, data: Any) -> Header:
-    """The header of a batch that the topic may take."""
-    if type(data) is not bytes:
-        raise InvalidValue(name="batch", value=data, why="a record batch is bytes")
-    header = check_batch(data)
-    if header.size != len(data):
-        why = f"it holds one batch of {header.size} bytes and more"
-        raise InvalidValue(name="batch", value=len(data), why=why)
-    if header.attributes & IN_TRANSACTION and (header.attributes & CONTROL or header.producer_id < 0):
-        raise InvalidBatch(why="markers are the broker's, and a transaction is a producer's")
-    if header.size > topic.settings.message_bytes_max + 1024 * header.count:
-        raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
-    return header
 
 
 def schedule_id(topic: str, partition: int, number: int) -> str:

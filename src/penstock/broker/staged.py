@@ -13,8 +13,9 @@ before: a log by its table of producers, a schedule by looking through its log.
 from collections.abc import Iterator
 from typing import Final
 
+from penstock.broker.incoming import checked
 from penstock.broker.intents import Intent, Ranges
-from penstock.broker.publishing import EXPIRES_AT, Publishing, checked, set_schedule_alarm
+from penstock.broker.publishing import EXPIRES_AT, Publishing, set_schedule_alarm
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.delivery import dedup

@@ -33,8 +33,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.incoming import limits_of
 from penstock.broker.intents import NUMBERS_MAX, Intent, Intents, Ranges
-from penstock.broker.publishing import Publishing, limits_of
+from penstock.broker.publishing import Publishing
 from penstock.broker.recovery import open_partition
 from penstock.broker.staged import Checking, Placing, read_staged
 from penstock.broker.state import State, Topic
