@@ -10,7 +10,14 @@ from penstock.cli.commands import Program
 from penstock.cli.main import COMMANDS, main
 from penstock.frontends.config import ListenSettings
 
-NOT_CLIENTS = {"serve", "config show", "worker", "demo"}  # They start a broker, or talk to none.
+NOT_CLIENTS = {
+    "serve",
+    "config show",
+    "worker",
+    "demo",
+    "check",
+    "repair",
+}  # They start a broker, or talk to none.
 PRINT_NO_DATA = {
     "topic create", "topic alter", "topic delete", "group seek", "group delete", "schedule add",
     "pipeline run", "pipeline stop", "lake snapshot", "key create", "key revoke", "user set", "user delete",

@@ -30,6 +30,7 @@ logger = logging.getLogger("penstock")
 
 PROBLEMS_MAX: Final = 1000  # Listed at a time; more are counted.
 WARNINGS: Final = frozenset({"cut"})  # What does not need anybody to act.
+PASSING: Final = frozenset({"disk_full"})  # What may be over without a restart.
 
 
 class Problems:
@@ -88,7 +89,7 @@ class Problems:
             end_offset=end_offset,
             path=path,
         )
-        level = logging.WARNING if warning else logging.ERROR
+        level = logging.WARNING if warning or kind in PASSING else logging.ERROR
         logger.log(level, "%s%s", message, f" ({path})" if path else "")
 
     def over(self, key: Hashable, message: str) -> None:

@@ -96,13 +96,17 @@ def _replay(partition: Partition) -> bool:
         load_snapshot(partition, snapshot)
         start = snapshot["journal_offset"]
     numbers = {member.number: member for member in partition.groups.values()}
-    for _, time_ms, event in journal.events(start):
+    expected = max(start, journal.log.start)
+    whole = True
+    for offset, time_ms, event in journal.events(start):
+        whole = whole and offset == expected  # A journal is never compacted: a gap was damaged once.
+        expected = offset + 1
         apply(partition, numbers, event, time_ms)
         partition.group_numbers = max(partition.group_numbers, event.group)
     if start > journal.log.end:
         # The snapshot outlived the end of the journal; say where it holds from now on.
         journal.save_snapshot(snapshot_state(partition))
-    return all(found.end_offset <= start for found in journal.log.damage.ranges)
+    return whole and expected >= journal.log.end
 
 
 def _settle_in(state: State, partition: Partition, whole: bool) -> None:

@@ -43,6 +43,8 @@ COMMANDS: Final = {
     "user": "Users, for people: set, list, delete.",
     "ping": "Is there a broker, which one, and how far away.",
     "bench": "A quick measurement of a server from here.",
+    "check": "Is everything in a data directory as it was written?",
+    "repair": "Make a damaged data directory usable again.",
     "config": "What a server is told, and where each value is from.",
     "demo": "A short tour, with a broker in this process.",
 }

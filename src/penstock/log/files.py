@@ -490,6 +490,32 @@ class SystemFiles:
         return found.f_bavail * found.f_frsize
 
 
+class ReadingFiles(SystemFiles):
+    """The same for somebody who only reads, perhaps from a disk that takes no writes."""
+
+    def open(self, path: str, *, create: bool) -> File:  # noqa: ARG002 - nothing is made.
+        """Open a file for reading."""
+        try:
+            return SystemFile(path, os.open(path, os.O_RDONLY))
+        except OSError as error:
+            raise storage_error(path, error) from error
+
+    def check_unused(self, path: str) -> None:
+        """``DirectoryInUse`` if somebody holds the lock file ``path``; unlike ``lock`` it changes nothing."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            return  # Nobody can hold what is not there.
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(descriptor, LOCK_BYTES_MAX, 0).decode("ascii", "replace").partition("\n")[0]
+            directory = os.path.dirname(path)
+            raise DirectoryInUse(directory=directory, pid=holder or "unknown") from None
+        finally:
+            os.close(descriptor)
+
+
 class MemoryFile:
     """A file that is a ``bytearray``."""
 

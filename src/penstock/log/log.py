@@ -111,11 +111,11 @@ class Log(LogReader):
         for start, end, lane in opened.lanes:
             self.lanes.add(start, end, lane)
         self.last_timestamp = max(segment.max_timestamp for segment in opened.segments)
-        begun_at = _begun_at(files, directory)
-        if begun_at is None:
+        begun = begun_at(files, directory)
+        if begun is None:
             why = "where the log begins cannot be read, so deleted records may be there again"
             self.damage.add(DamagedRange(f"{directory}/{START}", 0, 0, self.start, self.start, why))
-        self.start = min(max(self.start, begun_at or 0), self.end)
+        self.start = min(max(self.start, begun or 0), self.end)
         self.cleaned = Cleaned()
         self.leader_epoch = 0  # Stamped into every batch; a cluster sets it.
         self.written = 0  # Bytes appended since open ...
@@ -614,7 +614,7 @@ def _start_file(offset: int) -> bytes:
     return text + b"crc32c %08x\n" % crc32c(text)
 
 
-def _begun_at(files: Files, directory: str) -> int | None:
+def begun_at(files: Files, directory: str) -> int | None:
     """Where a log was told to begin; 0 if nobody did, None if that cannot be read."""
     path = f"{directory}/{START}"
     if not files.exists(path):

@@ -121,7 +121,7 @@ def rebuild_index(segment: Segment, index_bytes: int) -> tuple[SegmentIndex, lis
     """The index of a sealed segment whose stored one turned out to be damaged, and what cannot be read."""
     scan = Scan(segment.base_offset, index_bytes, 0)
     file = segment.opened()
-    damage = _scan_over(segment, file, scan, segment.next_offset, file.size)
+    damage = scan_over(segment, file, scan, segment.next_offset, file.size)
     if scan.next_offset < segment.next_offset:
         damage.append(
             DamagedRange(
@@ -131,10 +131,16 @@ def rebuild_index(segment: Segment, index_bytes: int) -> tuple[SegmentIndex, lis
     return scan.index, damage
 
 
+def segment_bases(files: Files, directory: str) -> list[int]:
+    """The base offsets of a log's segments, rising."""
+    names = files.list(directory)
+    return sorted(int(name[:20]) for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG))
+
+
 def _tidy(files: Files, directory: str, recovery: Recovery) -> list[int]:
     """The base offsets of the segments; what a crash left behind is removed."""
     names = files.list(directory)
-    bases = sorted(int(name[:20]) for name in names if _SEGMENT_FILE.fullmatch(name) and name.endswith(LOG))
+    bases = segment_bases(files, directory)
     for name in names:
         match = _SEGMENT_FILE.fullmatch(name)
         if name.endswith(TEMPORARY) or (match and int(match[1]) not in bases):
@@ -165,10 +171,10 @@ def _open_segment(
 
 def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
     """Take over what the stored index says, if it is about the segment as it is; None if not."""
-    head = _read_head(segment)
+    head = read_head(segment)
     if head is None or head.base_offset != segment.base_offset:
         return None
-    if file.size > head.segment_bytes and _is_room(file, head.segment_bytes):
+    if file.size > head.segment_bytes and is_room(file, head.segment_bytes):
         file.truncate(head.segment_bytes)
     if file.size != head.segment_bytes:
         return None
@@ -187,7 +193,8 @@ def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
     return lanes
 
 
-def _read_head(segment: Segment) -> IndexHead | None:
+def read_head(segment: Segment) -> IndexHead | None:
+    """What the stored index of a segment says of it; None if there is none that can be trusted."""
     path = segment.path + INDEX
     if not segment.files.exists(path):
         return None
@@ -204,14 +211,14 @@ def _rescue(
     """Scan a segment that cannot be trusted."""
     scan = Scan(segment.base_offset, index_bytes, before)
     if segment.sealed:
-        recovery.damage += _scan_over(segment, file, scan, limit, file.size)
+        recovery.damage += scan_over(segment, file, scan, limit, file.size)
     else:
-        head = _read_head(segment)
+        head = read_head(segment)
         closed_bytes = 0 if head is None or head.base_offset != segment.base_offset else head.segment_bytes
         # What a process wrote is there if only the process ended, and what was there when the log was
         # closed was synced: damage in it is no torn end.
         written = file.size if segment.files.intact else closed_bytes
-        recovery.damage += _scan_over(segment, file, scan, limit, written)
+        recovery.damage += scan_over(segment, file, scan, limit, written)
         if closed_bytes > file.size:
             # Closing syncs the segment before it writes the index, and nothing shortens it after.
             why = f"it has {file.size} bytes, and had {closed_bytes} when it was closed"
@@ -249,7 +256,7 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
     files.remove(segment.path + INDEX)
     files.remove(segment.path + LANES)
     if scan.why:
-        if not _is_room(file, scan.position):
+        if not is_room(file, scan.position):
             recovery.cut_bytes = file.size - scan.position
             recovery.cut_path = segment.log_path
             recovery.cut_position = scan.position
@@ -262,7 +269,7 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
     file.sync()
 
 
-def _is_room(file: File, position: int) -> bool:
+def is_room(file: File, position: int) -> bool:
     """Is what follows nothing but room that was reserved?  Without a batch before it, it is damage."""
     size = file.size - position
     return position > 0 and size <= ROOM_BYTES_MAX and file.read(position, size) == bytes(size)
@@ -295,7 +302,7 @@ def _next_batch(file: File, position: int, offset: int, limit: int = OFFSET_END)
     return -1
 
 
-def _scan_over(segment: Segment, file: File, scan: Scan, limit: int, written: int) -> list[DamagedRange]:
+def scan_over(segment: Segment, file: File, scan: Scan, limit: int, written: int) -> list[DamagedRange]:
     """Scan a segment, over damage where a valid batch follows that begins before ``written``.
 
     ``limit`` is where the next segment begins.
@@ -323,7 +330,7 @@ def _scan_over(segment: Segment, file: File, scan: Scan, limit: int, written: in
 
 def _is_followed(file: File, position: int, offset: int, limit: int) -> bool:
     """Does what comes next confirm where a batch behind damage belongs?  Its own checksum does not."""
-    if _is_room(file, position):  # Or its very end.
+    if is_room(file, position):  # Or its very end.
         return limit in (offset, OFFSET_END)
     data = file.read(position, HEADER_BYTES)
     return len(data) == HEADER_BYTES and int.from_bytes(data[:8], "big") == offset

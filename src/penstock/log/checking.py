@@ -1,0 +1,315 @@
+"""Looking at every byte of a log's directory, and repairing it; for when no broker has it open.
+
+    examine    what is damaged in which file            reads everything, writes nothing
+    repair     a log without the damage                 the damaged bytes are kept beside it
+
+Checking goes further than opening a log: all checksums are summed, and all records decoded.
+
+Repairing writes each segment that is damaged anew.  Valid batches are copied as they are.  In the place of
+damaged ones there is an empty batch over the same offsets, as compaction leaves it, and the bytes themselves
+are moved to ``<base>.damaged-<position>``.  A batch of which only the base offset is wrong, which no checksum
+covers, gets it back: the chain says what it was.  Derived files that are damaged are removed, and made again
+by the next open.  As in ``rewrite.py``, a crash leaves each segment as it was or as it was to be.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from penstock.errors import InvalidBatch
+from penstock.log.damage import OFFSET_END, DamagedRange
+from penstock.log.files import TEMPORARY, File, Files
+from penstock.log.index import decode_index, decode_index_head, decode_lanes
+from penstock.log.log import START, begun_at
+from penstock.log.recovery import is_room, read_head, scan_over, segment_bases
+from penstock.log.scan import Scan
+from penstock.log.segment import CUT, INDEX, LANES, REWRITE, Segment
+from penstock.wire.records import HEADER_BYTES, Header, check_batch, decode_batch, place_batch
+from penstock.wire.rewriting import rewrite_batch
+
+DAMAGED: Final = ".damaged-"  # Then the position that the bytes had in their segment.
+COPY_BYTES: Final = 4 * 1024 * 1024
+SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
+INDEX_BYTES: Final = 4096
+
+Watch = Callable[[int], None]  # Told of bytes that were read.
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be in a file."""
+
+    path: str
+    why: str
+    position: int = 0
+    end_position: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
+    derived: bool = False  # The file is made again by the next open: nothing is lost.
+    note: bool = False  # No damage, but worth knowing.
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets cannot be read."""
+        return self.end_offset - self.first_offset
+
+
+def _nobody(_: int) -> None:
+    pass
+
+
+def examine(files: Files, directory: str, watch: Watch = _nobody) -> Iterator[Finding]:
+    """Everything that is damaged in a log's directory."""
+    bases = segment_bases(files, directory)
+    end = bases[0] if bases else 0
+    for base, following in pairwise([*bases, OFFSET_END]):
+        segment = Segment(files, directory, base)
+        segment.sealed = following != OFFSET_END
+        if segment.sealed and following <= end:
+            continue  # Joined to the one before; the next open removes it.
+        if base > end:
+            yield _gap(segment, end, base)
+        survey = SegmentCheck(segment, following, watch)
+        yield from survey.findings()
+        end = survey.end
+        yield from _derived(segment)
+    if begun_at(files, directory) is None:
+        yield Finding(path=f"{directory}/{START}", why="the checksum does not match")
+    for name in files.list(directory):
+        if CUT in name and not name.endswith(TEMPORARY):
+            why = "bytes that were cut off the end of a segment when it was opened; for you to look at"
+            yield Finding(path=f"{directory}/{name}", why=why, note=True)
+
+
+def _gap(segment: Segment, end: int, base: int) -> Finding:
+    why = f"offsets {end} to {base - 1} are missing: the segment before it is, or ends too early"
+    return Finding(path=segment.log_path, why=why, first_offset=end, end_offset=base)
+
+
+def _derived(segment: Segment) -> Iterator[Finding]:
+    """Damage to the index and the lanes of a segment."""
+    files = segment.files
+    head = None
+    if files.exists(segment.path + INDEX):
+        data = files.read_file(segment.path + INDEX)
+        head = decode_index_head(data)
+        if decode_index(data) is None:
+            yield Finding(path=segment.path + INDEX, why="the checksum does not match", derived=True)
+    if files.exists(segment.path + LANES) and head is not None and head.lane_ranges:
+        lanes = files.read_file(segment.path + LANES)
+        if decode_lanes(lanes, segment.base_offset, head.segment_bytes) is None:
+            yield Finding(path=segment.path + LANES, why="the checksum does not match", derived=True)
+
+
+class SegmentCheck:
+    """One segment, from its first byte to its last."""
+
+    def __init__(self, segment: Segment, following: int, watch: Watch) -> None:
+        self.segment = segment
+        self.end = segment.base_offset  # The offset after its last record, once that is known.
+        self.size = 0  # Where its last batch ends.
+        self.damage: list[DamagedRange] = []
+        self._following = following
+        self._watch = watch
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with it."""
+        segment = self.segment
+        file = segment.opened()
+        try:
+            scan = Scan(segment.base_offset, INDEX_BYTES, 0)
+            self.damage = scan_over(segment, file, scan, self._following, file.size)
+            self.end, self.size = min(scan.next_offset, self._following), scan.position
+            self.damage = sorted([*self.damage, *self._unreadable(file)], key=lambda found: found.position)
+            tail = self._tail(file, scan.why)
+        finally:
+            segment.release()
+        for found in self.damage:
+            yield Finding(
+                path=found.path, why=found.why, position=found.position, end_position=found.end_position,
+                first_offset=found.first_offset, end_offset=found.end_offset,
+            )  # fmt: skip
+        if tail is not None:
+            yield tail
+
+    def _unreadable(self, file: File) -> Iterator[DamagedRange]:
+        """Batches with a right checksum whose records cannot be decoded."""
+        position = 0
+        ends = {found.position: found.end_position for found in self.damage}
+        while position < self.size:
+            position = ends.get(position, position)
+            if position >= self.size:
+                return
+            data = file.read(position, _SIZE_AT_LEAST)
+            data = file.read(position, 12 + int.from_bytes(data[8:12], "big"))
+            header = check_batch(data)
+            try:
+                decode_batch(data)
+            except InvalidBatch as error:
+                why = str(error.facts["why"])
+                yield DamagedRange(
+                    self.segment.log_path, position, position + header.size, header.base_offset,
+                    header.next_offset, why,
+                )  # fmt: skip
+            position += header.size
+            self._watch(header.size)
+
+    def _tail(self, file: File, why: str) -> Finding | None:
+        """What lies behind the last valid batch."""
+        path, size = self.segment.log_path, file.size
+        if self.size >= size or is_room(file, self.size):
+            return None
+        head = read_head(self.segment)
+        if head is not None and head.base_offset == self.segment.base_offset and head.segment_bytes == size:
+            self._following = head.next_offset  # It was closed like this: it is no torn end.
+        elif not self.segment.sealed:
+            why = f"the end is no valid batch ({why}): the next start cuts it off and keeps it"
+            return Finding(path=path, why=why, position=self.size, end_position=size, note=True)
+        if self.end >= self._following:
+            return None  # What is behind a complete chain does not matter.
+        last = DamagedRange(path, self.size, size, self.end, self._following, why)
+        self.damage.append(last)
+        self.end = self._following
+        return Finding(
+            path=path, why=why, position=self.size, end_position=size, first_offset=last.first_offset,
+            end_offset=last.end_offset,
+        )  # fmt: skip
+
+
+_SIZE_AT_LEAST: Final = 12  # Base offset and length.
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to a file."""
+
+    path: str
+    what: str
+    lost: int = 0  # Offsets that cannot be read any more.
+
+
+def repair(files: Files, directory: str) -> Iterator[Repaired]:
+    """Leave out what is damaged in a log's directory, and keep it beside."""
+    bases = segment_bases(files, directory)
+    end = bases[0] if bases else 0
+    previous: Segment | None = None
+    for base, following in pairwise([*bases, OFFSET_END]):
+        segment = Segment(files, directory, base)
+        segment.sealed = following != OFFSET_END
+        if segment.sealed and following <= end:
+            continue
+        if base > end and previous is not None:
+            _bridge(previous, end, base)
+            what = f"offsets {end} to {base - 1} are missing, and are now known to be"
+            yield Repaired(path=previous.log_path, what=what, lost=base - end)
+        check = SegmentCheck(segment, following, _nobody)
+        list(check.findings())
+        if check.damage:
+            yield from _rewrite(segment, check)
+        end = check.end
+        previous = segment
+        for finding in list(_derived(segment)):
+            files.remove(finding.path)
+            yield Repaired(path=finding.path, what="removed; the next start makes it again")
+    if begun_at(files, directory) is None:
+        files.rename(f"{directory}/{START}", f"{directory}/{START}{DAMAGED}0")
+        what = "moved aside: messages that were deleted by hand may be there again"
+        yield Repaired(path=f"{directory}/{START}", what=what)
+    files.sync_directory(directory)
+
+
+def _bridge(segment: Segment, end: int, base: int) -> None:
+    """Let a segment reach up to the next one."""
+    _drop_index(segment)
+    file = segment.files.open(segment.log_path, create=False)
+    try:
+        file.append(_empty_batches(end, base, 0))
+        file.sync()
+    finally:
+        file.close()
+
+
+def _drop_index(segment: Segment) -> None:
+    segment.files.remove(segment.path + INDEX)
+    segment.files.remove(segment.path + LANES)
+    segment.files.sync_directory(segment.path.rpartition("/")[0])
+
+
+def _empty_batches(start: int, end: int, timestamp: int) -> list[bytearray]:
+    """What stands for offsets that are not there any more."""
+    made: list[bytearray] = []
+    while start < end:
+        span = min(end - start, SPAN_MAX)
+        empty = Header(start, HEADER_BYTES, 0, 0, 0, span - 1, timestamp, timestamp, -1, -1, -1, 0)
+        made.append(rewrite_batch(empty, []))
+        start += span
+    return made
+
+
+def _rewrite(segment: Segment, check: SegmentCheck) -> Iterator[Repaired]:
+    """Write a segment anew, without what is damaged."""
+    files = segment.files
+    source = files.open(segment.log_path, create=False)
+    target = files.open(segment.path + REWRITE, create=True)
+    done: list[Repaired] = []
+    try:
+        target.truncate(0)
+        position = timestamp = 0
+        for found in check.damage:
+            timestamp = max(timestamp, _copy(source, target, position, found.position))
+            done.append(_leave_out(segment, source, target, found, timestamp))
+            position = found.end_position
+        _copy(source, target, position, source.size)  # A torn end too: the next open looks at it.
+        target.sync()
+    finally:
+        source.close()
+        target.close()
+    _drop_index(segment)
+    files.rename(segment.path + REWRITE, segment.log_path)
+    files.sync_directory(segment.path.rpartition("/")[0])
+    yield from done
+
+
+def _leave_out(segment: Segment, source: File, target: File, found: DamagedRange, timestamp: int) -> Repaired:
+    data = source.read(found.position, found.end_position - found.position)
+    saved = _with_its_offset(data, found)
+    if saved is not None:
+        target.append((saved,))
+        what = f"the batch at byte {found.position} has its offset {found.first_offset} again"
+        return Repaired(path=segment.log_path, what=what)
+    kept = f"{segment.path}{DAMAGED}{found.position}"
+    segment.files.write_file(kept, data)
+    target.append(_empty_batches(found.first_offset, found.end_offset, timestamp))
+    what = f"{len(data)} damaged bytes at byte {found.position} were moved to {kept}"
+    return Repaired(path=segment.log_path, what=what, lost=found.offsets)
+
+
+def _with_its_offset(data: bytes, found: DamagedRange) -> bytearray | None:
+    """The batch, if nothing but its base offset is wrong."""
+    batch = bytearray(data)
+    try:
+        place_batch(batch, found.first_offset, int.from_bytes(data[12:16], "big", signed=True))
+        header = check_batch(bytes(batch))
+        decode_batch(bytes(batch))
+    except (InvalidBatch, ValueError, IndexError, OverflowError):
+        return None
+    return batch if header.size == len(batch) and header.next_offset == found.end_offset else None
+
+
+def _copy(source: File, target: File, position: int, end: int) -> int:
+    """Copy bytes; returns the newest time of the batches among them, if they are whole."""
+    newest = 0
+    at = position
+    while at < end:
+        head = source.read(at, HEADER_BYTES)
+        if len(head) < HEADER_BYTES:
+            break
+        newest = max(newest, int.from_bytes(head[35:43], "big", signed=True))
+        at += 12 + int.from_bytes(head[8:12], "big")
+    while position < end:
+        data = source.read(position, min(COPY_BYTES, end - position))
+        if not data:
+            break
+        target.append((data,))
+        position += len(data)
+    return newest
