@@ -18,6 +18,7 @@ If two plan at once, the first in the log has its way.  A key has a number from 
 plans its own batches until it has caught up, and from there on follows the others.
 """
 
+import hashlib
 import uuid
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__batches"
 KEPT: Final = 1000
-
-Key = frozenset[tuple[str, int, int]]  # A place.
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,17 +51,19 @@ class Steps:
         self._name = name
         self._read_to = 0  # In the topic.
         self._number = 0  # Of the next batch.
-        self._known: OrderedDict[Key, Step] = OrderedDict()  # By where they start.
+        self._known: OrderedDict[bytes, bytes] = OrderedDict()  # By a digest of the start: the end, as JSON.
 
     def following(self, start: Reached, latest: Reached, records: float) -> Reached | None:
         """Where the batch ends that begins at ``start``, if somebody has planned one."""
         self._refresh()
-        step = self._known.get(_key(start))
-        if step is not None:
-            return step.end if _is_between(start, step.end, latest) else None
+        known = self._known.get(_key(start))
+        if known is not None:
+            end = msgspec.json.decode(known, type=Reached)
+            return end if _is_between(start, end, latest) else None
         for other in self._known.values():  # Of a stream that has other batches: meet it where it is.
-            if _is_between(start, other.end, latest) and 0 < distance(start, other.end) <= records:
-                return other.end
+            end = msgspec.json.decode(other, type=Reached)
+            if _is_between(start, end, latest) and 0 < distance(start, end) <= records:
+                return end
         return None
 
     def agreed(self, start: Reached, end: Reached) -> Reached:
@@ -72,7 +73,7 @@ class Steps:
             self._broker, TOPIC, f"{self._name}#{step.number % KEPT}", msgspec.json.encode(step)
         )
         self._refresh()
-        return self._known[_key(start)].end
+        return msgspec.json.decode(self._known[_key(start)], type=Reached)
 
     def _refresh(self) -> None:
         prefix = f"{self._name}#".encode()
@@ -81,7 +82,7 @@ class Steps:
             if message.key is None or not message.key.startswith(prefix):
                 continue
             step = msgspec.json.decode(message.value, type=Step)
-            self._known.setdefault(_key(step.start), step)
+            self._known.setdefault(_key(step.start), msgspec.json.encode(step.end))
             self._number = max(self._number, step.number + 1)
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
@@ -102,5 +103,7 @@ def _is_between(start: Reached, end: Reached, latest: Reached) -> bool:
     return end.keys() == latest.keys() and within(start, end, latest) == end
 
 
-def _key(place: Reached) -> Key:
-    return frozenset((topic, number, at) for topic, of in place.items() for number, at in of.items())
+def _key(place: Reached) -> bytes:
+    """A digest: a place of a thousand partitions is long, and a thousand places are kept."""
+    told = sorted((topic, sorted(offsets.items())) for topic, offsets in place.items())
+    return hashlib.blake2b(msgspec.json.encode(told), digest_size=16).digest()

@@ -47,6 +47,7 @@ function card({ run, state: word }) {
       ["Lag", span(run.lag_seconds)],
       ["Batches", count(run.batches)],
       ["Files", count(run.files)],
+      ...(run.late ? [["Late", count(run.late)]] : []),
     ]),
     run.total !== null &&
       h(
