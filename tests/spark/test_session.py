@@ -140,17 +140,30 @@ def test_the_workers_of_a_local_session_are_started_by_our_daemon(spark: "SparkS
 def test_what_a_worker_has_to_say_goes_out_at_once_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     def options(ours: socket.socket, _: bool) -> int:
         seen.append(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        raise BrokenPipeError
+        raise ArithmeticError
 
     seen: list[int] = []
     monkeypatch.setattr(daemon, "_worker", options)
     with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname()) as ours:
         for _ in range(2):
-            with pytest.raises(BrokenPipeError):
+            with pytest.raises(ArithmeticError):
                 daemon.worker(ours, True)
 
             assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert seen == [0, 0], "meanwhile it is gathered"
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_to_which_nobody_listens_any_more_ends_quietly(
+    error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hung_up(_: socket.socket, __: bool) -> int:
+        raise error
+
+    monkeypatch.setattr(daemon, "_worker", hung_up)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert daemon.worker(ours, True) == daemon.GONE
 
 
 def test_a_worker_that_was_not_told_the_password_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:

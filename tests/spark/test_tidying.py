@@ -12,9 +12,14 @@ from deltalake import DeltaTable
 
 from penstock.clock import SystemClock
 from penstock.spark import results, tidying
+from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.progress import Progress
+from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.upkeep import ResultUpkeep
 from penstock.spark.ranges import Ranges
 from penstock.spark.results import ResultStreamWriter, write_file
 from penstock.spark.tidying import FILE_BYTES, FILES_MIN, File, join_small_files, worth_joining
+from penstock.testing import ManualClock
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])
 
@@ -152,3 +157,47 @@ def test_ranges_are_only_of_values_that_can_be_told() -> None:
         '{"numRecords": 2, "minValues": {"t": "2026-11-18T01:02:03.456Z"}, '
         '"maxValues": {"t": "2026-11-18T01:02:03.457Z"}, "nullCount": {"t": 0, "f": 0, "long": 0}}'
     )
+
+
+# What a pipeline does with it.
+
+
+@pytest.fixture
+def context() -> Context:
+    """Of a run whose time is ours; neither its broker nor its Spark is asked for."""
+    clock = ManualClock()
+    return Context(RunSettings(name="totals"), None, "127.0.0.1:1", clock, Progress(clock))  # type: ignore[arg-type]
+
+
+def test_a_pipeline_joins_the_files_of_its_table_every_minute(path: str, context: Context) -> None:
+    upkeep = ResultUpkeep(context, path)
+    for batch in range(FILES_MIN):
+        commit(path, batch)
+
+    upkeep.maybe_work()
+    early = results.file_count(path)
+    assert isinstance(context.clock, ManualClock)
+    context.clock.move_to(context.clock.steady_ms() + 60_000)
+    upkeep.maybe_work()
+
+    assert (early, results.file_count(path)) == (FILES_MIN, 1)
+    assert numbers(path) == list(range(2 * FILES_MIN))
+
+
+def test_a_file_that_cannot_be_read_is_told_of_and_the_pipeline_goes_on(path: str, context: Context) -> None:
+    for batch in range(FILES_MIN):
+        commit(path, batch)
+    [broken, *_] = DeltaTable(path).file_uris()
+    Path(broken).write_bytes(b"no parquet")
+
+    ResultUpkeep(context, path).work()
+
+    assert broken.rpartition("/")[2] in context.progress.counts().note
+    assert results.file_count(path) == FILES_MIN
+    assert len(list(Path(path).glob("*.parquet"))) == FILES_MIN, "what was copied is removed"
+
+
+def test_a_pipeline_without_a_table_has_nothing_to_do(context: Context) -> None:
+    ResultUpkeep(context, None).work()
+
+    assert context.progress.counts().note == ""
