@@ -42,10 +42,13 @@ class Standing:
                 waiter.wake()
 
 
+def forget_empty(topic: Topic) -> None:
+    """A topic without lines is the quick case."""
+    for number in [number for number, line in topic.lines.items() if not line.standing]:
+        del topic.lines[number]
+
+
 def lines_of(topic: Topic, numbers: Iterable[int]) -> list[Line]:
     """The lines of some partitions; those that are not there have none."""
-    lines = topic.lines
-    for number in [number for number, line in lines.items() if not line.standing]:
-        del lines[number]
     there = {number for number in numbers if type(number) is int and 0 <= number < len(topic.partitions)}
-    return [lines.setdefault(number, Line()) for number in sorted(there)]
+    return [topic.lines.setdefault(number, Line()) for number in sorted(there)]

@@ -38,7 +38,7 @@ from penstock.broker.incoming import (
     look_closely,
     looked_at,
 )
-from penstock.broker.lines import Standing, lines_of
+from penstock.broker.lines import Standing, forget_empty, lines_of
 from penstock.broker.missing import MissingTopics
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.recovery import open_schedule
@@ -235,6 +235,7 @@ class Publishing:
                 answers = yield from self._append_each(topic, batches, looks, own_times)
             finally:
                 standing.leave()
+                forget_empty(topic)
         if wait:
             yield from self._answers_durable(topic, looks, answers)
         return answers
