@@ -49,7 +49,9 @@ async def test_problems_of_the_server_are_the_first_thing_on_the_page(http: Plac
     await expect(rows.nth(0)).to_contain_text("The disk is full, since ")
     await expect(rows.nth(0)).to_contain_text("There is no room on the disk.Free some space")
     await expect(rows.nth(1)).to_contain_text("Stored data is damaged on orders in 500 places")
-    await expect(rows.nth(1)).to_contain_text("First: Offset 0 cannot be read.penstock check")
+    await expect(rows.nth(1)).to_contain_text(
+        "First: Offset 0 cannot be read.Stop the server; penstock check"
+    )
     await expect(rows.nth(2)).to_contain_text("A topic cannot be opened: bills")
     await expect(rows.nth(3)).to_contain_text("It is described here.")
     await expect(rows.nth(4)).to_contain_text("The end of a log was cut off")

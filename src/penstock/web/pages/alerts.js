@@ -11,7 +11,7 @@ const TOPICS_MAX = 4;
 let all = false; // Somebody wants to see more than the first ones.
 
 // Problems of the server's storage: what they are called, and what to do.
-const CHECK = "penstock check lists all of it; with the server stopped, penstock repair fixes what can be fixed.";
+const CHECK = "Stop the server; penstock check DIR lists all damage, penstock repair DIR fixes what can be fixed.";
 const PROBLEMS = {
   disk_full: ["The disk is full", "Free some space, or enlarge the volume. Publishing resumes automatically."],
   directory_gone: ["The data directory is gone", "Stop the server, and restore the directory from a backup."],
