@@ -400,8 +400,9 @@ def test_what_was_tried_elsewhere_is_not_matched_again() -> None:
     group = ConsumerGroup()
     assert group.unmatched("a|b", TOPICS) == {"a|b": ["a", "b"]}
     assert group.unmatched("(", TOPICS) == {}  # It is refused, and not matched.
-    claimed = Tried({"a|b": []})
-    claimed._tried, claimed._found = {"a|b": {"a", "b"}}, {"a|b": {"b"}}
+    claimed = Tried()
+    claimed.note("a|b", "a", False)
+    claimed.note("a|b", "b", True)
 
     told = Beat(member="x", epoch=JOIN, rebalance_timeout_ms=1, pattern="a|b", owned=frozenset())
     answer = group.heartbeat(told, TOPICS, 0, claimed)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.groups.patterns import LENGTH_MAX, PatternError, Tried, compiled, matching, problem_of
+from penstock.groups.patterns import LENGTH_MAX, PatternError, compiled, problem_of, try_all
 
 NAME = "a" * 200  # The longest that a topic may have.
 RUNS = 5
@@ -43,11 +43,11 @@ def test_a_pattern_that_is_none_or_too_large_is_refused_with_the_reason(pattern:
 
 
 def test_names_that_were_tried_are_known_and_others_are_matched() -> None:
-    tried = Tried({"a.*": ["ab", "ba"]})
+    tried = try_all({"a.*": ["ab", "ba"]}, lambda: False)
 
+    assert tried is not None
     assert [tried.matches("a.*", name) for name in ("ab", "ba", "abc", "c")] == [True, False, True, False]
     assert tried.matches("b", "b")
-    assert matching("a.*", ["ab", "ba"]) == ["ab"]
 
 
 def fastest_s(work: Callable[[], object]) -> float:
@@ -84,4 +84,15 @@ def test_a_hostile_pattern_takes_about_as_long_as_a_benign_one(pattern: str) -> 
 def test_the_largest_programs_take_milliseconds(pattern: str) -> None:
     names = ["ab" * 100, NAME, "b" * 199 + "a"]
 
-    assert fastest_s(lambda: matching(pattern, names)) < 0.1
+    assert fastest_s(lambda: try_all({pattern: names}, lambda: False)) < 0.1
+
+
+def test_work_that_is_over_is_given_up_before_the_next_name() -> None:
+    asked: list[bool] = []
+
+    def is_over() -> bool:
+        asked.append(len(asked) == 2)
+        return asked[-1]
+
+    assert try_all({"a": ["x", "y", "z"]}, is_over) is None
+    assert asked == [False, False, True]

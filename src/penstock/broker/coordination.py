@@ -22,15 +22,15 @@ meeting waits for an answer of its own, so a member that comes wakes nobody else
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.commits import Commits, check_group_id, protocol_of
+from penstock.broker.matching import TOO_LONG, Matching
 from penstock.broker.readers import joins_for, readers
 from penstock.broker.state import Group, MemberGroup, State
-from penstock.broker.steps import Arrival, Steps, aside
+from penstock.broker.steps import Arrival, Steps
 from penstock.config import Kind
 from penstock.errors import Closed, Overloaded
 from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
@@ -50,8 +50,9 @@ LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody
 class Coordination:
     """The members of all Kafka groups."""
 
-    def __init__(self, state: State, catalogue: Catalogue, commits: Commits) -> None:
+    def __init__(self, state: State, catalogue: Catalogue, commits: Commits, matching: Matching) -> None:
         self._state = state
+        self._matching = matching
         self._catalogue = catalogue
         self._commits = commits
         self._floor = -1  # The generation behind which groups begin; -1: none has yet.
@@ -94,7 +95,9 @@ class Coordination:
     def beat(self, name: str, told: Beat) -> Steps[Beaten]:
         """Join, stay in or leave a group in which the broker assigns; waits only while topics are matched."""
         work = self._unmatched(name, told)
-        tried = (yield from aside(partial(Tried, work))) if work else NOTHING_TRIED
+        tried = (yield from self._matching.match(work)) if work else NOTHING_TRIED
+        if tried is None:
+            return Beaten(Code.INVALID_REGULAR_EXPRESSION, told.member, why=TOO_LONG)
         return self._beat(name, told, tried)
 
     def _unmatched(self, name: str, told: Beat) -> dict[str, list[str]]:

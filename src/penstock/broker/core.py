@@ -47,6 +47,7 @@ from penstock.broker.group_configs import GroupConfigs
 from penstock.broker.groups import Groups
 from penstock.broker.intents import Intents
 from penstock.broker.maintenance import Maintenance
+from penstock.broker.matching import Matching
 from penstock.broker.measuring import Measuring
 from penstock.broker.missing import MissingTopics
 from penstock.broker.overviews import Overviews
@@ -111,7 +112,8 @@ class Core:
         self.partitions = Partitions(self.state, self.catalogue)
         self.fetching = Fetching(self.state)
         self.commits = Commits(self.state, self.groups)
-        self.coordination = Coordination(self.state, self.catalogue, self.commits)
+        self.matching = Matching(self.state)
+        self.coordination = Coordination(self.state, self.catalogue, self.commits, self.matching)
         self.group_configs = GroupConfigs(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups, self.publishing)
         self.staging = Staging(self.state, self.catalogue, self.publishing)

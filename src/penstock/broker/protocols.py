@@ -7,20 +7,19 @@ of ``operations.py``, of which they are a part, they decide nothing.
 """
 
 from collections.abc import Mapping
-from functools import partial
 
 from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
+from penstock.broker.matching import TOO_LONG
 from penstock.broker.partitions import At, Chunk, Layout, Position
 from penstock.broker.publishing import Appended
-from penstock.broker.steps import Steps, aside
+from penstock.broker.steps import Steps
 from penstock.config import GroupOptions
-from penstock.errors import PenstockError
+from penstock.errors import InvalidValue, PenstockError
 from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig, GroupRules
-from penstock.groups.patterns import matching
 from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
 from penstock.groups.transactions import ANYBODY, ActiveProducer, Claim, TransactionState
 from penstock.wire.kafka.codes import Code
@@ -156,9 +155,12 @@ class ProtocolOperations:
     def transactional_ids(self, pattern: str) -> Steps[list[str]]:
         """Those that match a regular expression, which is valid; all of them if it is empty."""
         names = self._core.transactions.names()
-        if pattern:
-            names = yield from aside(partial(matching, pattern, names))
-        return names
+        if not pattern:
+            return names
+        tried = yield from self._core.matching.match({pattern: names})
+        if tried is None:
+            raise InvalidValue(name="pattern", value=pattern[:40], why=TOO_LONG)
+        return [name for name in names if tried.matches(pattern, name)]
 
     @at_once
     def active_producers(self, topic: str, partition: int) -> list[ActiveProducer]:

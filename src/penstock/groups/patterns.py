@@ -5,11 +5,11 @@ meaning are the same, and the time is linear in the length of the name, whatever
 backtracks: ``(a|aa)*b`` would take years for a name of 200 characters.
 
     compiled("orders-.*")("orders-eu")        True: the whole name must match
-    matching(pattern, names)                  those that match; releases the GIL, so run it in a thread
+    try_all({pattern: names}, is_over)        what matches; releases the GIL, so run it in a thread
 
 Linear is not free: the factor is the size of the compiled program, which ``MEMORY_MAX`` limits.  The worst
 patterns take 3 ms for a name of 200 characters, ordinary ones a few microseconds.  A caller with many names
-therefore matches them away from the event loop and brings what was found along (``Tried``).
+therefore matches them away from the event loop (``broker/matching.py``) and brings what was found along.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -55,24 +55,32 @@ def problem_of(pattern: str) -> str:
     return ""
 
 
-def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that match."""
-    return list(filter(compiled(pattern), names))
-
-
 class Tried:
     """Names that were matched before, so that nobody has to do it again where others wait."""
 
-    def __init__(self, work: Mapping[str, Iterable[str]]) -> None:
-        """Match the names of each pattern."""
-        self._tried = {pattern: set(names) for pattern, names in work.items()}
-        self._found = {pattern: set(matching(pattern, names)) for pattern, names in self._tried.items()}
+    def __init__(self) -> None:
+        self._results: dict[str, dict[str, bool]] = {}  # By pattern, by name.
+
+    def note(self, pattern: str, name: str, matches: bool) -> None:
+        """A name was tried."""
+        self._results.setdefault(pattern, {})[name] = matches
 
     def matches(self, pattern: str, name: str) -> bool:
         """Whether the name matches; it is matched now if it was not tried."""
-        if name in self._tried.get(pattern, ()):
-            return name in self._found[pattern]
-        return compiled(pattern)(name)
+        known = self._results.get(pattern, {}).get(name)
+        return compiled(pattern)(name) if known is None else known
 
 
-NOTHING_TRIED: Final = Tried({})
+NOTHING_TRIED: Final = Tried()
+
+
+def try_all(work: Mapping[str, Iterable[str]], is_over: Callable[[], bool]) -> Tried | None:
+    """Match the names of each pattern; None if it is over before all are tried."""
+    tried = Tried()
+    for pattern, names in work.items():
+        matches = compiled(pattern)
+        for name in names:
+            if is_over():
+                return None
+            tried.note(pattern, name, matches(name))
+    return tried

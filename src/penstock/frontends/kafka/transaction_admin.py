@@ -7,7 +7,7 @@ are shown to whoever may describe them, and the producers of a partition to whoe
 from typing import Final
 
 from penstock.broker.at_once import now
-from penstock.errors import PenstockError
+from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.groups.patterns import problem_of
@@ -81,7 +81,10 @@ async def list_transactions(call: Call[ListTransactionsRequest]) -> ListTransact
     pattern = request.transactional_id_pattern or ""
     if problem_of(pattern):
         return ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION)
-    names = await call.run(call.operations.transactional_ids(pattern))
+    try:
+        names = await call.run(call.operations.transactional_ids(pattern))
+    except InvalidValue:  # It takes too long.
+        return ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION)
     found = [now(call.operations.transaction(name)) for name in names]
     known_states = {*STATES.values(), *NEVER_HERE}
     return ListTransactionsResponse(

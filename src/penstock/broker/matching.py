@@ -1,0 +1,72 @@
+"""Names against patterns of clients, many at a time: in a thread, and one piece of work after the other.
+
+RE2 takes linear time (``groups/patterns.py``), but there may be thousands of names, and a large pattern takes
+milliseconds for each.  Only one thread matches at any time, whoever asks, so that the threads that logins and
+others need stay free.  A piece of work that takes longer than ``MATCH_MS_MAX`` is given up.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from penstock.broker.state import State
+from penstock.broker.steps import Arrival, Steps, aside
+from penstock.clock import Clock
+from penstock.errors import Closed, Overloaded
+from penstock.groups.patterns import Tried, try_all
+from penstock.groups.rounds import Ticket
+
+MATCH_MS_MAX: Final = 5000  # A usual pattern matches a million names in that time.
+WAITING_MAX: Final = 1000  # Pieces of work.
+LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
+TOO_LONG: Final = f"matching the pattern takes longer than {MATCH_MS_MAX} ms; use a simpler one"
+
+
+class Deadline:
+    """Tells a thread when to give up: when the time is over, or nobody waits for it any more."""
+
+    def __init__(self, clock: Clock, until_ms: int) -> None:
+        self._clock = clock
+        self._until_ms = until_ms
+        self.abandoned = False
+
+    def is_over(self) -> bool:
+        """Asked before each name."""
+        return self.abandoned or self._clock.steady_ms() >= self._until_ms
+
+
+class Matching:
+    """The queue of work."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._turns: deque[Ticket[bool]] = deque()  # The first one's is now.
+
+    def match(self, work: Mapping[str, Iterable[str]]) -> Steps[Tried | None]:
+        """Match the names of each pattern; None if that takes too long."""
+        if len(self._turns) >= WAITING_MAX:
+            raise Overloaded(what="patterns that wait to be matched", limit=WAITING_MAX)
+        turn: Ticket[bool] = Ticket()
+        deadline: Deadline | None = None
+        self._turns.append(turn)
+        try:
+            yield from self._wait(turn)
+            deadline = Deadline(self._state.clock, self._state.clock.steady_ms() + MATCH_MS_MAX)
+            return (yield from aside(partial(try_all, work, deadline.is_over)))
+        finally:
+            if deadline is not None:
+                deadline.abandoned = True
+            self._turns.remove(turn)
+            if self._turns:
+                self._turns[0].give(True)
+
+    def _wait(self, turn: Ticket[bool]) -> Steps[None]:
+        self._state.awaited.add(turn)
+        try:
+            while self._turns[0] is not turn:
+                if self._state.closed:
+                    raise Closed(what="broker")
+                yield Arrival(turn, self._state.clock.steady_ms() + LOOK_MS)
+        finally:
+            self._state.awaited.discard(turn)
