@@ -82,6 +82,10 @@ def test_a_table_that_is_asked_twice_has_forgotten_the_first_question(
 def test_errors_of_a_table_are_sentences(spark: "SparkSession", servers: str) -> None:
     wrong: list[tuple[Any, str]] = [
         (lambda: table(spark, servers, "x", starting="first"), "starting cannot be 'first'"),
+        (
+            lambda: table(spark, servers, "x", value_format="json"),
+            "value_schema cannot be None: json needs one",
+        ),
         (lambda: table(spark, servers, "nowhere").count(), "there is no topic 'nowhere'"),
         (lambda: table(spark, servers, "x", "ofset long").count(), "column cannot be 'ofset'"),
         (lambda: table(spark, "127.0.0.1:1", "x").count(), "127.0.0.1:1"),
@@ -90,6 +94,8 @@ def test_errors_of_a_table_are_sentences(spark: "SparkSession", servers: str) ->
         with pytest.raises(PySparkException) as raised:
             act()
         assert words in str(raised.value)
+        assert "Traceback" not in str(raised.value)
+        assert len(str(raised.value).splitlines()) == 2, "the sentence, and Spark's SQLSTATE"
 
 
 def test_a_running_stream_lives_through_retention_and_new_partitions(

@@ -10,6 +10,7 @@ from penstock.errors import InvalidValue
 from penstock.spark.connections import broker_at
 from penstock.spark.filters import Bounds, narrowed
 from penstock.spark.options import STREAM_COLUMNS, SourceOptions
+from penstock.spark.plainly import plainly
 from penstock.spark.planning import spans
 from penstock.spark.scan import Scan
 from penstock.spark.slices import SliceReader, Task
@@ -40,6 +41,7 @@ class TableReader(DataSourceReader):
             else:
                 self._bounds = bounds
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         """The tasks; one with nothing to do if there are none, for Spark wants some."""
         scan = Scan(self._options, broker_at(self._options.address))

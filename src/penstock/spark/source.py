@@ -24,6 +24,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 from penstock.errors import InvalidValue
 from penstock.spark.avro import avro_type
 from penstock.spark.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOptions, source_options
+from penstock.spark.plainly import plainly
 from penstock.spark.reader import TableReader
 from penstock.spark.sink import TopicStreamWriter, TopicWriter
 from penstock.spark.stream import StreamReader
@@ -50,6 +51,7 @@ class PenstockSource(DataSource):
         """The name of the format."""
         return "penstock"
 
+    @plainly
     def schema(self) -> str:
         """All columns, unless the program says which."""
         options = source_options(self.options)
@@ -61,22 +63,26 @@ class PenstockSource(DataSource):
             for name, kind in columns.items()
         )
 
+    @plainly
     def reader(self, schema: StructType) -> TableReader:
         """One read."""
         options = source_options(self.options)
         check_schema(schema, options)
         return TableReader(options, schema)
 
+    @plainly
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name.
         """A read that goes on."""
         options = source_options(self.options)
         check_schema(schema, options)
         return StreamReader(options, schema)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         """One write."""
         return TopicWriter(self.options, schema, overwrite=overwrite)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 - Spark's name.
         """A write that goes on."""
         return TopicStreamWriter(self.options, schema, overwrite=overwrite)

@@ -33,6 +33,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.spark.connections import broker_at
 from penstock.spark.options import STATE_COLUMNS, SourceOptions
+from penstock.spark.plainly import plainly
 from penstock.spark.planning import Reached, highest, records_for, spans
 from penstock.spark.scan import Scan
 from penstock.spark.slices import SliceReader
@@ -72,6 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_horizon = "horizon" in schema.fieldNames()
         self._committed: Reached = {}
 
+    @plainly
     def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
         """Where a new query begins."""
         return _told(self._scan().starting(self._options.starting or "latest"))
@@ -92,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the logs go; the difference is the query's lag."""
         return _told(self._scan().latest())
 
+    @plainly
     def latestOffset(self, start: Told | None = None, limit: Any = None) -> Told:  # noqa: N802
         """Where the next micro-batch ends."""
         begin = self._reached if start is None else _reached(start)
@@ -101,6 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = self._planned(begin, end, records) if begin and begin != end else end
         return _told(self._reached)
 
+    @plainly
     def partitions(self, start: Told, end: Told) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         self._reached = self._reached or _reached(end)  # One that was planned before a restart.
