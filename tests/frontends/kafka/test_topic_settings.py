@@ -129,6 +129,16 @@ def test_the_shortest_compaction_lag_is_not_above_the_longest(admin: AdminClient
     assert refusal(changed) == KafkaError.INVALID_CONFIG
 
 
+def test_what_was_stored_by_other_means_is_checked_when_a_client_changes_something(
+    kafka: Server, admin: AdminClient
+) -> None:
+    kafka.run(kafka.broker.create_topic("jobs", kafka_configs={"min.insync.replicas": "many"}))
+
+    assert refusal(change(admin, "flush.ms", "1", AlterConfigOpType.SET)) == KafkaError.INVALID_CONFIG
+    one(change(admin, "min.insync.replicas", "1", AlterConfigOpType.SET))
+    one(change(admin, "flush.ms", "1", AlterConfigOpType.SET))
+
+
 def test_what_is_stored_survives_a_restart(tmp_path: Any) -> None:
     for server in serving(str(tmp_path)):
         admin = AdminClient({"bootstrap.servers": server.address})

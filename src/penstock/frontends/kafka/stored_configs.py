@@ -135,13 +135,19 @@ def stored_with(
         if text is not None:
             STORED[name].check(name, text.strip())
             stored[name] = text.strip()
-    if int(stored.get(IN_SYNC, "1")) > 1 and not replication:
+    if _number(stored, IN_SYNC) > 1 and not replication:
         why = "there is one broker, and it holds the only replica; kafka.accept_replication allows it"
         _refuse(IN_SYNC, stored[IN_SYNC], why)
-    shortest, longest = (told(stored, f"{limit}.compaction.lag.ms") for limit in ("min", "max"))
-    if int(shortest) > int(longest):
-        _refuse("min.compaction.lag.ms", shortest, f"it must not be above max.compaction.lag.ms, {longest}")
+    shortest, longest = (_number(stored, f"{limit}.compaction.lag.ms") for limit in ("min", "max"))
+    if shortest > longest:
+        why = f"it must not be above max.compaction.lag.ms, {longest}"
+        _refuse("min.compaction.lag.ms", str(shortest), why)
     return stored
+
+
+def _number(stored: Mapping[str, str], name: str) -> int:
+    """A setting that is a number; also one that was stored by other means, which nobody has checked."""
+    return whole(name, told(stored, name), 0, LONG_MAX)
 
 
 def told(stored: Mapping[str, str], name: str) -> str:
