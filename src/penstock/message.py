@@ -22,9 +22,38 @@ from typing import Any, Final, Protocol, cast
 
 from penstock.errors import AlreadySettled, InvalidValue, LeaseLost, PenstockError, RequestError
 from penstock.types import LANE_NAMES, Duration, Instant, Priority, Unchecked, mypyc_attr
-from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
+from penstock.wire.records import DEDUP, EXPIRES, REDRIVEN, SCHEDULED, Record, lane_of
 
 RawHeaders = list[tuple[str, bytes | None]]
+
+# Headers in which the broker keeps its own facts about a message, by the bit that says that it has one.
+EXPIRES_AT: Final = "x-expires-at"
+BROKER_HEADERS: Final = (
+    (SCHEDULED, "x-schedule-id"), (EXPIRES, EXPIRES_AT), (DEDUP, "x-dedup-id"), (REDRIVEN, "x-redrive-group"),
+)  # fmt: skip
+BROKER_HEADER_BITS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
+
+
+def own_headers(headers: RawHeaders, attributes: int) -> RawHeaders:
+    """The headers that the message was published with: without those that the broker has added."""
+    if not attributes & BROKER_HEADER_BITS:
+        return headers
+    own = list(headers)
+    for bit, added in BROKER_HEADERS:
+        if attributes & bit:
+            for at in range(len(own) - 1, -1, -1):  # The message's own of that name come before.
+                if own[at][0] == added:
+                    del own[at]
+                    break
+    return own
+
+
+def last_header(headers: RawHeaders, name: str) -> bytes:
+    """The value of the last header of that name; empty if there is none."""
+    for known, value in reversed(headers):
+        if known == name:
+            return value or b""
+    return b""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -150,20 +179,20 @@ class StoredMessage:
         """When its own time to live ends, in UTC; None if it was published without one."""
         if not self._record.attributes & EXPIRES:
             return None
-        expires_ms = self.headers.get("x-expires-at", "")
+        expires_ms = last_header(self._record.headers, EXPIRES_AT)
         return datetime.fromtimestamp(int(expires_ms) / 1000, UTC) if expires_ms.isdigit() else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers as text; the last one wins where a name repeats."""
+        """The headers it was published with, as text; the last one wins where a name repeats."""
         return {
             name: "" if value is None else value.decode("utf-8", "surrogateescape")
-            for name, value in self._record.headers
+            for name, value in own_headers(self._record.headers, self._record.attributes)
         }
 
     @property
     def raw_headers(self) -> RawHeaders:
-        """The headers as stored, in order, with repeats."""
+        """The headers as stored, in order, with repeats and with those that the broker keeps there."""
         return self._record.headers
 
     @property

@@ -611,3 +611,25 @@ def test_what_is_staged_is_published_once_by_version(world: Opener) -> None:
         assert broker.published_version("orders", "job") == 3
         assert [message.value for message in broker.read("orders", partition=1)] == [b"a", b"b"]
         assert [message.value for message in broker.read("orders", partition=0)] == [b"c"]
+
+
+def test_messages_have_no_headers_but_those_they_were_published_with(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+    broker.publish("orders", b"ttl", headers={"own": "1"}, ttl="1h")
+    broker.publish("orders", b"dedup", headers={"own": "1"}, dedup_id="a")
+    broker.publish("orders", b"delay", headers={"own": "1"}, delay="1m")
+    broker.publish("orders", b"named", headers={"x-expires-at": "mine"}, ttl="1h")
+    assert [waiting.headers for waiting in broker.scheduled("orders")] == [{"own": "1"}]
+
+    received = broker.consumer("orders", max_attempts=1).receive(3)
+    for message in received[:2]:
+        message.nack()
+    received[2].ack()
+    later = broker.consumer("orders").receive(1, wait="1m")
+
+    assert [message.headers for message in received] == [{"own": "1"}] * 2 + [{"x-expires-at": "mine"}]
+    assert [message.headers for message in later] == [{"own": "1"}]
+    letters = [letter.message.headers for letter in broker.dead_letters("orders")]
+    internal = {"x-expires-at", "x-dedup-id", "x-schedule-id", "x-redrive-group"}
+    assert [internal & letter.keys() for letter in letters] == [set(), set()]
+    assert [letter["own"] for letter in letters] == ["1", "1"]

@@ -220,7 +220,7 @@ def test_a_redriven_message_is_the_original_with_only_its_own_headers(penstock: 
 
     assert (message.key, message.value, message.priority) == (b"k", b"x", "high")
     assert message.partition == receipt.partition
-    assert message.headers == {**given, "x-redriven-from": receipt.id, "x-redrive-group": "default"}
+    assert message.headers == {**given, "x-redriven-from": receipt.id}
 
 
 def test_a_message_may_die_and_be_redriven_again_and_again(penstock: TestBroker) -> None:

@@ -143,7 +143,7 @@ def test_a_consumer_sees_the_id_as_a_header(penstock: TestBroker) -> None:
 
     [message] = penstock.consumer("orders").receive()
 
-    assert message.headers == {"own": "1", "x-dedup-id": "a"}
+    assert message.headers == {"own": "1"}
 
 
 def test_a_publish_that_fails_does_not_use_up_its_id(penstock: TestBroker) -> None:
@@ -168,3 +168,18 @@ def test_an_id_in_the_batch_that_fills_a_segment_is_known_after_a_crash() -> Non
 
     with TestBroker.open("data", files=disk, clock=clock) as again:
         assert again.publish("orders", b"x", dedup_id="a").duplicate
+
+
+def test_a_repeat_is_answered_with_the_time_of_the_first(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    first = penstock.publish("orders", b"x", dedup_id="a")
+    delayed = penstock.publish("orders", b"y", dedup_id="b", delay="1h")
+    penstock.advance("10s")
+
+    again = penstock.publish("orders", b"x", dedup_id="a")
+    [in_a_batch] = penstock.publish_batch("orders", [Message(b"x", dedup_id="a")])
+    delayed_again = penstock.publish("orders", b"y", dedup_id="b", delay="1h")
+
+    assert (again.duplicate, again.timestamp) == (True, first.timestamp)
+    assert (in_a_batch.duplicate, in_a_batch.timestamp) == (True, first.timestamp)
+    assert (delayed_again.duplicate, delayed_again.timestamp) == (True, delayed.timestamp)

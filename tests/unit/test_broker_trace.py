@@ -293,3 +293,43 @@ def test_a_schedule_id_that_nobody_knows_is_refused(penstock: TestBroker, partit
 
     with pytest.raises(InvalidValue, match="nothing is scheduled"):
         penstock.trace(f"orders:{partition}:s7")
+
+
+def test_a_message_that_expired_before_anybody_got_it_was_not_delivered(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"x", ttl="1s")
+    consumer = penstock.consumer("orders", consumer_id="c")
+    penstock.advance("2s")
+
+    assert consumer.receive() == []
+
+    trace = penstock.trace("orders", 0, 0)
+    assert [(event.event, event.consumer) for event in trace.events[1:-1]] == [("expired", "")]
+    assert "expired 2.000 s after publish; 0 deliveries" in str(trace)
+
+
+def test_a_message_that_expired_after_a_nack_was_delivered_once(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", dead_letter_expired=True)
+    penstock.publish("orders", b"x", ttl="10s")
+    consumer = penstock.consumer("orders", backoff=["1m"])
+    consumer.receive()[0].nack(error="no")
+    penstock.advance("2m")
+
+    assert consumer.receive() == []
+
+    told = names(penstock.trace("orders", 0, 0))
+    assert told[1:-1] == ["delivered", "nacked", "expired", "dead-lettered"]
+
+
+def test_a_message_that_waits_for_its_key_was_not_delivered_yet(penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish("orders", b"x", key="k")
+    penstock.publish("orders", b"y", key="k")
+    consumer = penstock.consumer("orders", ordered=True)
+    [first] = consumer.receive(10)
+
+    assert names(penstock.trace("orders", 0, 1))[1:-1] == ["set aside"]
+
+    first.ack()
+    consumer.receive(10)
+    assert names(penstock.trace("orders", 0, 1))[1:-1] == ["set aside", "delivered"]

@@ -29,7 +29,7 @@ from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, Topic
 from penstock.delivery import events
 from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
 from penstock.info import DeadLetter, Redrive
-from penstock.message import Message, RawHeaders, StoredMessage
+from penstock.message import Message, RawHeaders, StoredMessage, own_headers
 from penstock.placing import stored_bytes
 from penstock.types import whole_number
 from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
@@ -144,7 +144,8 @@ class DeadLetters:
             "x-first-failed-at": str(failure.first_ms),
             "x-last-failed-at": str(failure.last_ms),
         }
-        headers: RawHeaders = [*record.headers, *((name, value.encode()) for name, value in added.items())]
+        own = own_headers(record.headers, record.attributes)
+        headers: RawHeaders = [*own, *((name, value.encode()) for name, value in added.items())]
         letter = Prepared(
             target.partitions[partition.number % len(target.partitions)], record.key, record.value
         )
@@ -323,7 +324,9 @@ class DeadLetters:
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
         home = source.partitions[int(source_partition) % len(source.partitions)]
         item = Prepared(home, message.key, None if message.is_tombstone else message.value)
-        own = _without(_without(message.raw_headers, ADDED), (REDRIVEN_FROM, REDRIVE_GROUP))
+        own = _without(message.raw_headers, ADDED)
+        # What an earlier redrive has added; letters that are older have the group, too.
+        own = _without(_without(own, (REDRIVEN_FROM, REDRIVE_GROUP)), (REDRIVEN_FROM,))
         item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
         item.attributes = REDRIVEN | message.attributes & LANE_MASK
         offset = message.offset

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from penstock.broker.dead_letters import DeadLetters
 from penstock.broker.journal import Journal
-from penstock.broker.publishing import EXPIRES_AT
 from penstock.broker.replay import finish, remember_failure
 from penstock.broker.state import Consumer, GroupPartition, Partition, State, Topic
 from penstock.delivery import events
@@ -30,7 +29,7 @@ from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
 from penstock.failure import NO_FAILURE, Failure
 from penstock.log.reader import BATCH_RECORDS_MIN
-from penstock.message import LOOK_INSIDE, Delivery, plain
+from penstock.message import EXPIRES_AT, LOOK_INSIDE, Delivery, last_header, plain
 from penstock.wire.records import EXPIRES, REDRIVEN, Record
 from penstock.wire.rewriting import encode_records
 
@@ -321,7 +320,7 @@ class Leases:
         """Whether the group should get the record; if not, it is settled here."""
         offset = record.offset
         if record.attributes & REDRIVEN:
-            wanted = _header(record, REDRIVE_GROUP)
+            wanted = last_header(record.headers, REDRIVE_GROUP)
             if wanted not in (b"", member.group.encode()):
                 self._skip(member, lease, offset, offset + 1, events.SKIPPED, now_ms)
                 return False
@@ -363,18 +362,10 @@ def journal_of(member: GroupPartition) -> Journal:
     return journal
 
 
-def _header(record: Record, name: str) -> bytes:
-    """A header the broker added: the last of that name, because the message's own come before."""
-    for known, value in reversed(record.headers):
-        if known == name:
-            return value or b""
-    return b""
-
-
 def _expired(record: Record, ttl_ms: int | None, wall_ms: int) -> bool:
     if ttl_ms is not None and record.timestamp + ttl_ms <= wall_ms:
         return True
     if not record.attributes & EXPIRES:
         return False
-    expires_at = _header(record, EXPIRES_AT)
+    expires_at = last_header(record.headers, EXPIRES_AT)
     return expires_at.isdigit() and int(expires_at) <= wall_ms

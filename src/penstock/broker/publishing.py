@@ -56,7 +56,7 @@ from penstock.errors import (
 )
 from penstock.groups.transactions import check_write
 from penstock.log.log import Log
-from penstock.message import Message, RawHeaders, Receipt, bare_values, receipts_from
+from penstock.message import EXPIRES_AT, Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
 from penstock.schedule.schedule import Schedule
 from penstock.types import duration_ms
@@ -79,7 +79,6 @@ from penstock.wire.records import (
 )
 from penstock.wire.validation import Limits
 
-EXPIRES_AT: Final = "x-expires-at"
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
@@ -304,7 +303,10 @@ class Publishing:
             if verdict == dedup.DUPLICATE:
                 check_repeat(partition, header, first, data)
                 topic.duplicates += 1
-                return Receipt(topic.name, partition.number, first, header.max_timestamp, None, True)
+                first_ms = _stored_ms(partition, first) if first >= 0 else -1
+                if first_ms < 0:
+                    first_ms = header.max_timestamp
+                return Receipt(topic.name, partition.number, first, first_ms, None, True)
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(partition, header)
         if own_times and topic.settings.kafka_headers:
@@ -567,9 +569,10 @@ class Publishing:
             return None
         topic.duplicates += 1
         number, offset, scheduled = seen
+        first_ms = topic.dedup.time_ms(dedup_id)
         if scheduled:
-            return Receipt(topic.name, number, None, now_ms, schedule_id(topic.name, number, offset), True)
-        return Receipt(topic.name, number, offset, now_ms, None, True)
+            return Receipt(topic.name, number, None, first_ms, schedule_id(topic.name, number, offset), True)
+        return Receipt(topic.name, number, offset, first_ms, None, True)
 
     def wait_for_room(self, topic: Topic, count: int) -> Steps[None]:
         """Refuse, or wait, while the slowest group has too much before it."""

@@ -22,7 +22,7 @@ from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Durable, Steps
 from penstock.errors import InvalidValue, PenstockError
 from penstock.info import Cancelled, ScheduledMessage
-from penstock.message import Message, StoredMessage
+from penstock.message import Message, StoredMessage, last_header, own_headers
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
 from penstock.types import LANE_NAMES, Duration, Instant, whole_number
@@ -167,7 +167,8 @@ class Schedules:
                 yield self._described(partition, entry)
 
     def _described(self, partition: Partition, entry: Due) -> ScheduledMessage:
-        headers = {name: (value or b"").decode("utf-8", "surrogateescape") for name, value in entry.headers}
+        own = own_headers(entry.headers, entry.attributes)
+        headers = {name: (value or b"").decode("utf-8", "surrogateescape") for name, value in own}
         return ScheduledMessage(
             id=schedule_id(partition.topic.name, partition.number, entry.number),
             topic=partition.topic.name,
@@ -230,4 +231,4 @@ def scheduled_number(message: StoredMessage) -> int:
     """The schedule number a delivered message came from; -1 if it was not delayed."""
     if not message.attributes & SCHEDULED:
         return -1
-    return int(message.headers.get(SCHEDULE_ID, "-1"))
+    return int(last_header(message.raw_headers, SCHEDULE_ID) or -1)

@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.broker.incoming import checked
 from penstock.broker.intents import Intent, Ranges
-from penstock.broker.publishing import EXPIRES_AT, Publishing, set_schedule_alarm
+from penstock.broker.publishing import Publishing, set_schedule_alarm
 from penstock.broker.recovery import open_schedule
 from penstock.broker.state import Partition, State, Topic
 from penstock.delivery import dedup
@@ -28,6 +28,7 @@ from penstock.errors import (
     StagedMissing,
 )
 from penstock.log.log import Log
+from penstock.message import EXPIRES_AT
 from penstock.types import duration_text
 from penstock.wire.records import (
     APPEND_TIME,

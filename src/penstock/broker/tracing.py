@@ -27,7 +27,7 @@ from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.message import StoredMessage
 from penstock.schedule import entries
 from penstock.schedule.history import Happening
-from penstock.trace import DUE, RETAINED, Trace, TraceEvent
+from penstock.trace import DELIVERED, DUE, RETAINED, Trace, TraceEvent
 
 # Why a delivery ended without a settlement, where one word is not enough.
 WHY_SO: Final = {why: events.WHY[why] for why in (events.RELEASED, events.RESTARTED, events.DEFERRED)}
@@ -123,6 +123,8 @@ class Tracing:
             if told is None:
                 continue
             told = msgspec.structs.replace(told, time_ms=time_ms, group=names.get(event.group, ""))
+            if _unseen(event):
+                _take_back_delivery(timeline, told.group)
             if told.group == REDRIVE:  # Of a dead letter: settled means that it went back.
                 told = msgspec.structs.replace(told, event="redriven", group="")
             if isinstance(event, events.Outbox) and timeline and timeline[-1].event in SENT:
@@ -130,6 +132,26 @@ class Tracing:
                 told = msgspec.structs.replace(told, event=SENT[0] if told.group else SENT[1])
             timeline.append(told)
         return timeline
+
+
+def _unseen(event: events.AnyEvent) -> bool:
+    """Whether the event ends a lease whose message the consumer was never handed."""
+    match event:
+        case events.Settled():
+            return event.lease >= 0 and event.how in (events.EXPIRED, events.SKIPPED)
+        case events.GivenBack():
+            return event.why in (events.OUTLIVED, events.DEFERRED)
+        case _:
+            return False
+
+
+def _take_back_delivery(timeline: list[TraceEvent], group: str) -> None:
+    """The group's last delivery was none."""
+    for at in range(len(timeline) - 1, -1, -1):
+        if timeline[at].group == group:
+            if timeline[at].event in DELIVERED:
+                del timeline[at]
+            return
 
 
 def _happened(one: Happening, place: str) -> TraceEvent:
@@ -210,8 +232,14 @@ class _Teller:
         match event:
             case events.Leased():
                 return self._leased(event)
+            case events.Settled() if _unseen(event):
+                return TraceEvent(time_ms=0, event=events.HOW[event.how])
             case events.Settled():
                 return self._by_holder(event, events.HOW[event.how])
+            case events.GivenBack() if _unseen(event):
+                return TraceEvent(
+                    time_ms=0, event=events.GIVEN_BACK[event.why], detail=WHY_SO.get(event.why, "")
+                )
             case events.GivenBack():
                 self._before[event.group] = events.WHY[event.why]
                 error = ": ".join(part for part in (event.error_class, event.error_message) if part)

@@ -30,6 +30,7 @@ from penstock.frontends.http.messages import As, Stored, text_of, value_fields
 from penstock.frontends.http.problems import Problem, problem
 from penstock.frontends.http.publishing import Duration
 from penstock.frontends.http.receipts import Held
+from penstock.message import own_headers
 from penstock.types import LANE_NAMES, duration_ms, extension_ms
 from penstock.wire.records import Record, lane_of
 
@@ -175,7 +176,7 @@ def _lent(topic: str, batch: LeasedBatch, receipts: Sequence[str | None], way: A
 def _headers(record: Record) -> dict[str, str]:
     return {
         name: "" if value is None else value.decode("utf-8", "surrogateescape")
-        for name, value in record.headers
+        for name, value in own_headers(record.headers, record.attributes)
     }
 
 
