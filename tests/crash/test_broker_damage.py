@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, TopicDamaged
 from penstock.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
+from penstock.wire.records import encode_values, seal_batch
 
 CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)
 
@@ -224,3 +225,49 @@ def test_a_topic_is_offline_if_the_snapshot_of_a_trimmed_journal_is_damaged() ->
             broker.read("orders")
         broker.create_topic("others")
         assert [problem.kind for problem in broker.stats().problems] == ["topic_offline"]
+
+
+def undecodable() -> bytearray:
+    """A batch with a right checksum whose records are no gzip, as Kafka's clients could send it once."""
+    batch = encode_values([b"x" * 100], 1000, 1)
+    batch[70:80] = bytes(10)
+    seal_batch(batch)
+    return batch
+
+
+def test_batches_that_nobody_can_decode_keep_nobody_from_what_is_around_them() -> None:
+    with TestBroker.open("data", config=CONFIG, files=CrashDisk(), clock=ManualClock()) as broker:
+        for topic in ("orders", "orders.dlq"):
+            broker.create_topic(topic)
+            log = broker._core.state.topics[topic].partitions[0].log
+            for number in range(30):
+                if number % 3 == 1:
+                    log.append(undecodable())
+                else:
+                    broker.publish(topic, b"%d" % number, key=b"k")
+            log.sync()
+        expected = [number for number in range(30) if number % 3 != 1]
+        stream = broker.consumer("orders", group="stream", kind="stream")
+        queue = broker.consumer("orders", group="queue")
+        ordered = broker.consumer("orders", group="ordered", ordered=True)
+        assert [message.offset for message in stream.receive(100)] == expected
+        stream.commit()
+        received = queue.receive(100)
+        assert [message.offset for message in received] == expected
+        queue.ack(received)
+        in_order: list[int] = []
+        while messages := ordered.receive(1):
+            in_order += [message.offset for message in messages]
+            ordered.ack(messages)
+        assert in_order == expected
+        assert [message.offset for message in broker.read("orders")] == expected
+        assert [message.offset for message in broker.peek("orders", count=3)] == expected[-3:]
+        for group in ("stream", "queue", "ordered"):
+            assert broker.describe_group("orders", group).lag == 0
+            assert broker.delivery_states("orders", group, 0, 0, 30)
+        assert broker.dead_letters("orders") == []
+        assert broker.dead_letter_errors("orders") == []
+        for offset in (0, 1, 2):
+            broker.trace("orders", partition=0, offset=offset)
+        damaged = [problem for problem in broker.stats().problems if problem.topic == "orders"]
+        assert [problem.first_offset for problem in damaged] == list(range(1, 30, 3))

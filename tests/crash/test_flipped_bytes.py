@@ -17,7 +17,7 @@ A topic whose settings cannot be read is offline, and says so; the others are no
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -33,7 +33,7 @@ from penstock.groups.configs import GroupConfig
 from penstock.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
-from penstock.wire.records import check_batch
+from penstock.wire.records import HEADER_BYTES, check_batch
 
 CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)
 TOPIC = "orders"
@@ -181,6 +181,14 @@ def test_a_changed_byte_hides_its_own_batch_and_nothing_else(how: str, path: str
     flip_each(how, path, SAMPLES, FLIPS[:1])
 
 
+@pytest.mark.parametrize("how", ORIGINALS)
+def test_every_byte_of_a_batch_header_may_change(how: str) -> None:
+    """Offset, length, format, checksum, count: with these, readers find their way."""
+    path = f"data/topics/{TOPIC}/0/{0:020d}.log"
+    begin = check_batch(ORIGINALS[how].contents[path]).size
+    flip_at(how, path, range(begin, begin + HEADER_BYTES), FLIPS[:1])
+
+
 @pytest.mark.parametrize(("how", "path"), cases())
 def test_a_repaired_directory_is_whole_and_has_everything_that_was_intact(how: str, path: str) -> None:
     original = ORIGINALS[how]
@@ -217,9 +225,13 @@ def test_every_byte_may_change(how: str, path: str) -> None:
 
 
 def flip_each(how: str, path: str, samples: int, flips: tuple[int, ...]) -> None:
+    flip_at(how, path, places(len(ORIGINALS[how].contents[path]), samples), flips)
+
+
+def flip_at(how: str, path: str, where: Iterable[int], flips: tuple[int, ...]) -> None:
     original = ORIGINALS[how]
     data = original.contents[path]
-    for place in places(len(data), samples):
+    for place in where:
         for flip in flips:
             changed = bytearray(data)
             changed[place] ^= flip

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from tests.full_disk import publish_until_full
 from tests.server.process import Server, until
 
@@ -155,3 +156,37 @@ def test_damage_is_worked_around_and_said_once(tmp_path: Path) -> None:
         assert len(lines(server, "topic 'others' is offline")) == 1
         settings.write_bytes(intact)
         server.kill()
+
+
+def test_a_kafka_consumer_that_checks_checksums_gets_everything_around_damage(tmp_path: Path) -> None:
+    server = Server(tmp_path, listeners=("native", "kafka"))
+    with server, penstock.connect(server.url) as broker:
+        broker.create_topic("orders", partitions=1)
+        for number in range(300):
+            broker.publish("orders", b"order %03d" % number)
+        assert server.stop() == 0
+        segment = server.data / "topics" / "orders" / "0" / f"{0:020d}.log"
+        content = bytearray(segment.read_bytes())
+        content[content.index(b"order 178")] ^= 1  # In a record, which only a checksum shows,
+        size = content.index(b"order 101") - content.index(b"order 100")
+        content[content.index(b"order 033") % size + 33 * size - 60] ^= 0x40  # and in a header.
+        segment.write_bytes(content)
+        server.start()
+        consumer = Consumer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{server.ports['kafka']}",
+                "group.id": "reader",
+                "auto.offset.reset": "earliest",
+                "check.crcs": True,
+            }
+        )
+        consumer.subscribe(["orders"])
+        received: list[int | None] = []
+        deadline = time.monotonic() + 60
+        while len(received) < 298 and time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                received.append(message.offset())
+        consumer.close()
+
+        assert received == [number for number in range(300) if number not in (33, 178)]

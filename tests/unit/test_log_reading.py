@@ -14,10 +14,12 @@ from penstock.wire.records import (
     DEDUP,
     EXPIRES,
     BatchBuilder,
+    check_batch,
     decode_batch,
     encode_values,
     lane_attributes,
     read_header,
+    seal_batch,
 )
 
 
@@ -232,3 +234,76 @@ def test_a_log_of_many_segments_keeps_few_files_open() -> None:
     assert files.open_now <= OPEN_MAX + 1
     log.close()
     assert files.open_now == 0
+
+
+def undecodable() -> bytearray:
+    """A batch with a right checksum whose records are no gzip, as old versions took it."""
+    batch = encode_values([b"x" * 100], 1000, 1)
+    batch[70:80] = bytes(10)
+    seal_batch(batch)
+    return batch
+
+
+def test_a_batch_that_cannot_be_decoded_is_reported_once_and_left_out() -> None:
+    log = Log.open(MemoryFiles(), "log", LogConfig(durability="os"))
+    for number in range(30):
+        log.append(undecodable() if number % 3 == 1 else encode_values([b"%d" % number], 1000))
+    expected = [number for number in range(30) if number % 3 != 1]
+    reported: list[int] = []
+    log.on_damage = lambda found: reported.append(found.first_offset)
+
+    assert [record.offset for record in log.records(0, 30)] == expected
+
+    for _ in range(3):
+        assert [record.offset for record in log.records(0, 30)] == expected
+        assert [record.offset for record in log.last(5)] == expected[-5:]
+        assert log.offset_at(1000) == 0
+    assert reported == list(range(1, 30, 3))
+
+
+def test_whoever_fetches_what_cannot_be_decoded_a_second_time_gets_what_is_around_it() -> None:
+    log = Log.open(MemoryFiles(), "log", LogConfig(durability="os"))
+    log.append(encode_values([b"before"], 1000))
+    log.append(undecodable())
+    log.append(encode_values([b"after"], 1000))
+
+    first, following = log.fetch(0, 10_000)  # As it is: nothing was decoded.
+    assert (len(list(offsets_of(first))), following) == (3, 3)
+
+    assert offsets_of(log.fetch(1, 10_000)[0]) == [1, 2]
+    assert offsets_of(log.fetch(1, 10_000)[0]) == [2]
+    assert offsets_of(log.fetch(0, 10_000)[0]) == [0]
+    assert [found.first_offset for found in log.damage.ranges] == [1]
+
+
+def offsets_of(data: bytes) -> list[int]:
+    found: list[int] = []
+    while data:
+        header = check_batch(data)
+        found.append(header.base_offset)
+        data = data[header.size :]
+    return found
+
+
+def test_what_was_there_before_is_summed_when_it_is_fetched_for_the_first_time() -> None:
+    files = MemoryFiles()
+    log = Log.open(files, "log", LogConfig(durability="os"))
+    for number in range(20):
+        log.append(encode_values([b"%02d" % number], 1000))
+    size = next(log.headers(0)).size
+    log.close()
+    (path,) = [f"log/{name}" for name in files.list("log") if name.endswith(".log")]
+    files._contents[path][7 * size + 65] ^= 1  # In a record of the eighth batch.
+    log = Log.open(files, "log", LogConfig(durability="os"))
+    [segment] = log._segments
+    found: list[int] = []
+    position = 0
+    while position < log.high:
+        data, position = log.fetch(position, 5 * size)
+        found += offsets_of(data)
+
+    assert found == [number for number in range(20) if number != 7]
+    assert [each.first_offset for each in log.damage.ranges] == [7]
+    assert segment.is_checked(8 * size, segment.size)  # So whoever comes next need not wait for it.
+    log.append(encode_values([b"20"], 1000))
+    assert segment.is_checked(segment.size - size, segment.size)  # Written by this process.

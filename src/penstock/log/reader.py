@@ -44,6 +44,8 @@ SEEK_BYTES: Final = 8 * 1024  # Twice the distance of index entries: nearly alwa
 AHEAD: Final = 64  # Records decoded at a time for one who reads on: one by one costs four times as much.
 WINDOWS_MAX: Final = 4  # Readers at different places of one log that do not disturb each other.
 HINTS_MAX: Final = 64
+ASKED_MAX: Final = 64
+REPEATED: Final = 2  # The fetch at which the records are decoded, too.
 BATCH_RECORDS_MIN: Final = 4  # Smaller batches are cheaper to take apart than to pass on.
 EVERY_BATCH: Final = -1  # In place of attribute bits.
 OPEN_MAX: Final = 4  # Sealed segments kept open: as many as there are windows.
@@ -102,6 +104,7 @@ class LogReader:
         self.damage = DamageMap()  # What was found so far that cannot be read ...
         self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... and who is told of each range.
         self._rescanned: set[str] = set()  # Segments whose stored index turned out to be of other bytes.
+        self._asked: dict[int, int] = {}  # Where fetches began of late, and how often.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.
         self.start = segments[0].base_offset  # The first offset that is kept.
         self.end = segments[-1].next_offset  # The offset of the next record.
@@ -311,6 +314,7 @@ class LogReader:
                 self._learn(broken)
 
     def _fetch(self, offset: int, max_bytes: int, upto: int) -> tuple[bytes, int]:
+        goes_on = offset in self._hints
         segment, position, base = self._locate(offset)
         end, following = self._reach(segment, position, offset, position + max_bytes, upto)
         if end == position:  # The first batch alone is longer.
@@ -326,8 +330,27 @@ class LogReader:
             except Damage as damage:
                 raise broken_at(segment, position, damage) from None
             segment.checked(position, end)
+        if not goes_on:
+            self._check_again(segment, position, offset, data)
         self._hint(following, segment, end)
         return data, following
+
+    def _check_again(self, segment: Segment, position: int, offset: int, data: bytes) -> None:
+        """Look at the records of a batch too, if it is the first of what is fetched for the second time.
+
+        Whoever cannot decode a batch asks for it again and again.  Versions before this one took batches
+        whose records nobody can decode.
+        """
+        asked = self._asked.pop(offset, 0) + 1
+        if len(self._asked) >= ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
+        self._asked[offset] = asked
+        if asked == REPEATED:
+            try:
+                decode_batch(data, 0)
+            except InvalidBatch as error:
+                why = str(error.facts["why"])
+                raise Broken(segment, position, offset, why, unreadable=True) from None
 
     def _reach(self, segment: Segment, position: int, wanted: int, limit: int, upto: int) -> tuple[int, int]:
         """Where the last batch that ends within ``limit`` and begins below ``upto`` ends; what follows it.
@@ -562,6 +585,7 @@ class LogReader:
         self._windows.clear()
         self._window = Window(self._segments[-1], self.transactions)
         self._hints.clear()
+        self._asked.clear()
 
 
 def _ignore(_: DamagedRange) -> None:
