@@ -140,6 +140,20 @@ def test_a_group_takes_and_acks_and_goes_on_where_it_was(cli: Cli, orders: TestB
     assert orders.describe_group("orders", "shipping").acked == 9
 
 
+def test_a_group_of_a_topic_that_is_not_there_creates_it_and_says_so(cli: Cli, orders: TestBroker) -> None:
+    done = cli("consume", "ordres", "--group", "g")
+
+    assert (done.code, done.out, done.err) == (0, "", "made topic ordres, 1 partition\n")
+    assert orders.groups("ordres") == ["g"]
+
+
+def test_reading_a_topic_that_is_not_there_creates_nothing(cli: Cli, orders: TestBroker) -> None:
+    done = cli("consume", "ordres")
+
+    assert (done.code, orders.topics()) == (1, ["orders"])
+    assert "there is no topic 'ordres'" in done.err
+
+
 def test_without_acks_everything_goes_back(cli: Cli, orders: TestBroker) -> None:
     looked = cli("consume", "orders", "--group", "shipping", "--no-ack")
     taken = cli("consume", "orders", "--group", "shipping", "-o", "json")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli import connecting, deleted, screen
+from penstock.cli import connecting, creating, deleted, screen
 from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, known_groups, past
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.interrupts import Interrupts
@@ -297,7 +297,10 @@ def take(
     left = limit
     appetite = Appetite()
     beyond: set[int] = set()  # Partitions that have reached --to-time.
+    is_new = creating.is_missing(broker, topic)
     with broker.consumer(topic, group=group) as consumer, Interrupts() as interrupts:
+        if is_new:
+            creating.tell(broker, topic)
         while left is None or left > 0:
             asked = appetite.count if left is None else min(left, appetite.count)
             with interrupts.welcome():

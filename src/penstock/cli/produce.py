@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 import msgspec
 import typer
 
-from penstock.cli import connecting, screen
+from penstock.cli import connecting, creating, screen
 from penstock.cli.arguments import SERVER, Server, Topic, duration, instant, pairs
 from penstock.cli.arguments import priority as lane
 from penstock.cli.commands import WrongUse, example, new_app
@@ -147,23 +147,14 @@ class Publisher:
 
     def publish(self, messages: list[Message | bytes]) -> list[Receipt]:
         """Publish some messages."""
-        is_new = not self.published and self._is_missing()
+        is_new = not self.published and creating.is_missing(self._broker, self._topic)
+        if is_new and not self._create:
+            raise TopicNotFound(topic=self._topic)
         receipts = self._broker.publish_batch(self._topic, messages)
         if is_new:
-            partitions = self._broker.describe_topic(self._topic).settings.partitions
-            screen.note(f"made topic {self._topic}, {counted(partitions, 'partition')}")
+            creating.tell(self._broker, self._topic)
         self.published += len(receipts)
         return receipts
-
-    def _is_missing(self) -> bool:
-        """Whether the first publish will create the topic, which a misspelt name is noticed by."""
-        try:
-            self._broker.describe_topic(self._topic)
-        except TopicNotFound:
-            if not self._create:
-                raise
-            return True
-        return False
 
 
 Show = Callable[[list[Receipt]], None]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import connecting, screen
+from penstock.cli import connecting, creating, screen
 from penstock.cli.arguments import (
     SERVER,
     OutputOption,
@@ -99,8 +99,7 @@ def create(
                 raise
             screen.note(f"topic {topic} exists already")
         else:
-            made = broker.describe_topic(topic).settings.partitions
-            screen.note(f"made topic {topic}, {counted(made, 'partition')}")
+            creating.tell(broker, topic)
 
 
 @app.command("list", epilog=example("penstock topic list", "penstock topic list -o json | jq .messages"))
