@@ -137,6 +137,26 @@ def test_time_is_found_to_the_record() -> None:
     assert log.offset_at(1 << 40) == 150
 
 
+def test_time_is_found_in_batches_of_one_time() -> None:
+    log = open_log(LogConfig(index_bytes=100))
+    for number in range(50):
+        log.append(encode_values([b"x"] * 3, 1000 + number))
+
+    assert [log.offset_at(1000 + number) for number in range(50)] == list(range(0, 150, 3))
+    assert log.offset_at(0) == 0
+    assert log.offset_at(2000) == 150
+
+
+def test_time_is_found_from_a_start_inside_a_batch_on() -> None:
+    log = open_log()
+    for time_ms in (1000, 2000):
+        log.append(encode_values([b"x"] * 3, time_ms))
+    log.sync()
+    log.begin_at(1)
+
+    assert [log.offset_at(time_ms) for time_ms in (0, 1000, 1001, 2001)] == [1, 1, 3, 6]
+
+
 def test_the_last_records_are_those_readers_may_see() -> None:
     log = filled()
     publish(log, b"not durable", timestamp=5000)
