@@ -240,11 +240,17 @@ def test_a_limited_batch_ends_at_one_publish_time_in_all_topics_and_partitions(
 
     found = ends(reader, reader.initialOffset())
 
-    assert found == [
-        {"timed-a": {"0": 75, "1": 0}, "timed-b": {"0": 0, "1": 25}},  # All before 1075.
-        {"timed-a": {"0": 100, "1": 25}, "timed-b": {"0": 0, "1": 75}},  # Before 1125.
-        {"timed-a": {"0": 100, "1": 100}, "timed-b": {"0": 0, "1": 100}},
-    ]
+    def before(time_ms: int) -> dict[str, Any]:
+        """Where all records end that were published before a time."""
+        first, second, third = (min(max(time_ms - begin, 0), 100) for begin in (1000, 1100, 1050))
+        return {"timed-a": {"0": first, "1": second}, "timed-b": {"0": 0, "1": third}}
+
+    cuts = [before(time_ms) for time_ms in range(1000, 1201)]
+    sizes = [sum(sum(offsets.values()) for offsets in end.values()) for end in found]
+    assert all(end in cuts for end in found)
+    assert 95 <= sizes[0] <= 100
+    assert 95 <= sizes[1] - sizes[0] <= 100
+    assert found[-1] == cuts[-1]
 
 
 def test_the_horizon_is_the_latest_time_that_earlier_batches_have_read(

@@ -131,8 +131,16 @@ def admitted(start: Reached, end: Reached, records: float) -> Reached:
     return reached
 
 
-def aligned(start: Reached, end: Reached, records: float, times: tuple[int, int], at: At) -> Reached:
-    """How far a micro-batch of so many records goes: to one publish time in all partitions.
+class Cut(NamedTuple):
+    """Where a batch ends that holds what was published before a time, and how many records that is."""
+
+    time_ms: int
+    place: Reached
+    records: int
+
+
+def aligned(start: Reached, end: Reached, records: float, guess: tuple[int, int], at: At) -> Cut:
+    """How far a micro-batch of so many records goes, if that is not ``end``: to one time in all partitions.
 
     The batch holds everything that was published before a time T, the latest for which that is at most
     ``records`` (or close to it: ``ENOUGH``).  So no record of a later batch was published before one of
@@ -140,42 +148,33 @@ def aligned(start: Reached, end: Reached, records: float, times: tuple[int, int]
     would be too much, records of T itself fill the batch up, by count: so there is always progress, even
     if everything was published at once.
 
-    ``times`` is a guess of when the first and the last of the waiting records were published.
+    ``guess`` are two times between which T may be; the closer, the fewer questions are asked.
     """
 
-    def until(time_ms: int) -> "_Cut":
+    def until(time_ms: int) -> Cut:
         place = within(start, at(time_ms), end)
-        return _Cut(time_ms, place, distance(start, place))
+        return Cut(time_ms, place, distance(start, place))
 
-    if distance(start, end) <= records:
-        return end
     records = max(int(records), 1)
-    low, high = until(max(min(times), 0)), until(max(*times, 0) + 1)
-    while low.records > records and low.time_ms > 0:  # A wrong guess, if times do not rise with the offsets.
-        low = until(low.time_ms // 2)
-    while high.records <= records and high.time_ms < TIME_MS_MAX:  # The same at the other end.
-        low, high = high, until(min(high.time_ms * 2, TIME_MS_MAX))
+    step = max(abs(guess[1] - guess[0]), 1)
+    low, high = until(max(min(guess), 0)), until(min(max(*guess, 0) + 1, TIME_MS_MAX))
+    while low.records > records and low.time_ms > 0:
+        low, high, step = until(max(low.time_ms - step, 0)), low, step * 2
+    while high.records <= records and high.time_ms < TIME_MS_MAX:
+        low, high, step = high, until(min(high.time_ms + step, TIME_MS_MAX)), step * 2
     if low.records > records or high.records <= records:  # Times beyond all bounds: only the count is left.
-        return admitted(start, end, records)
+        return Cut(low.time_ms, admitted(start, end, records), records)
     halving = False
     while high.time_ms - low.time_ms > 1 and low.records < records * ENOUGH:
         middle = until(_between(low, high, records, halving))
         halving = not halving  # In turns: guessing is quick if records come steadily, halving always ends.
         low, high = (middle, high) if middle.records <= records else (low, middle)
     if low.records < records * ENOUGH:
-        return admitted(low.place, high.place, records - low.records)
-    return low.place
+        return Cut(low.time_ms, admitted(low.place, high.place, records - low.records), records)
+    return low
 
 
-class _Cut(NamedTuple):
-    """Where a batch would end that holds what was published before a time, and how many records that is."""
-
-    time_ms: int
-    place: Reached
-    records: int
-
-
-def _between(low: _Cut, high: _Cut, records: float, halving: bool) -> int:
+def _between(low: Cut, high: Cut, records: float, halving: bool) -> int:
     """The time to try next: the middle, or where the count would be right if records came steadily."""
     if halving:
         return (low.time_ms + high.time_ms) // 2
@@ -184,13 +183,13 @@ def _between(low: _Cut, high: _Cut, records: float, halving: bool) -> int:
     return min(max(guess_ms, low.time_ms + 1), high.time_ms - 1)
 
 
-def newest(place: Reached, known_ms: int, at: At) -> int:
-    """The latest publish time of the records before a place; one of them was published at ``known_ms``."""
+def newest(place: Reached, least_ms: int, at: At) -> int:
+    """The latest publish time of the records before a place, which is ``least_ms`` or later."""
 
     def reaches(time_ms: int) -> bool:
         return within({}, at(time_ms), place) == place
 
-    low, step = known_ms, 1
+    low, step = least_ms, 1
     while low + step < TIME_MS_MAX and not reaches(low + step):
         low, step = low + step, step * 2
     high = low + step

@@ -38,7 +38,7 @@ from penstock.spark.planning import Reached, highest, records_for, spans
 from penstock.spark.scan import Scan
 from penstock.spark.slices import SliceReader
 from penstock.spark.steps import Steps
-from penstock.spark.times import Times
+from penstock.spark.times import Asked, Times
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -70,6 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Reached | None = None  # With AvailableNow: where the query ends.
         self._reached: Reached = {}  # Where the last batch ended; empty if none is known.
         self._steps: Steps | None = None
+        self._times = Times()
         self._has_horizon = "horizon" in schema.fieldNames()
         self._committed: Reached = {}
 
@@ -111,7 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, scan = _reached(start), self._scan()
         tasks = scan.tasks(spans(begin, _reached(end)))
         if self._has_horizon and tasks:
-            horizon_ms = Times(scan, broker_at(self._options.address)).horizon(begin)
+            horizon_ms = self._times.horizon(Asked(scan, broker_at(self._options.address)), begin)
             for work in (each for task in tasks for each in task.slices):
                 work.horizon_ms = horizon_ms
         return [*tasks]
@@ -142,12 +143,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self, begin: Reached, end: Reached, records: float) -> Reached:
         """Where a batch ends that has something to read."""
         broker = broker_at(self._options.address)
+        asked = Asked(self._scan(), broker)
         if self._options.in_step is None:
-            return Times(self._scan(), broker).limited(begin, end, records)
+            return self._times.limited(asked, begin, end, records)
         self._steps = self._steps or Steps(broker, self._options.in_step)
         known = self._steps.following(begin, end, records)
         if known is None:
-            known = self._steps.agreed(begin, Times(self._scan(), broker).limited(begin, end, records))
+            known = self._steps.agreed(begin, self._times.limited(asked, begin, end, records))
         if self._target is not None:  # Another query's batch may end behind the end of this run.
             self._target = highest(self._target, known)
         return known

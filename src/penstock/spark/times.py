@@ -10,54 +10,60 @@ batches that end at T.  Kafka's producers may bring times of their own, in any
 order.  A record that is older than what earlier batches have read is then found
 by the column ``horizon``: the latest publish time that earlier batches have read.
 
-Each question about a time makes the broker decode a page of every partition,
-so few are asked: the search begins with the times of the first and last records.
+Questions about a time cost the broker some work for every partition, so few are asked: a search
+begins where the last one ended.  A stream that begins asks some eighty.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from penstock.errors import OffsetOutOfRange
 from penstock.spark.lake.reading import first_since
-from penstock.spark.planning import TIME_MS_MAX, Reached, Span, aligned, distance, newest, spans
+from penstock.spark.planning import TIME_MS_MAX, Reached, Span, aligned, distance, highest, newest, spans
 from penstock.spark.scan import Scan
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
 
-SAMPLES: Final = 64  # Partitions whose records are looked at for a first guess.
-
 
 class Times:
-    """Publish times of the topics that a stream reads, as they are now."""
+    """Publish times of the topics that a stream reads; lives as long as the stream."""
 
-    def __init__(self, scan: Scan, broker: "RemoteBroker") -> None:
-        self._scan = scan
-        self._broker = broker
-        self._starts: dict[str, dict[int, int]] = {}  # Of the logs.
+    def __init__(self) -> None:
+        self._guess = (0, TIME_MS_MAX - 1)  # Between these the next batch may end.
+        self._seen: tuple[Reached, int] = ({}, 0)  # The last place whose horizon was looked for, and that.
 
-    def limited(self, begin: Reached, end: Reached, records: float) -> Reached:
+    def limited(self, asked: "Asked", begin: Reached, end: Reached, records: float) -> Reached:
         """Where a batch of at most so many records ends."""
         if distance(begin, end) <= records:
             return end
-        waiting = spans(begin, end)[:SAMPLES]
-        first = [self._published(span.topic, span.partition, span.start) for span in waiting]
-        last = [self._published(span.topic, span.partition, span.end - 1) for span in waiting]
-        known = [each for each in (*first, *last) if each is not None]
-        times = (min(known, default=0), max(known, default=TIME_MS_MAX - 1))
-        return aligned(begin, end, records, times, lambda time_ms: self._at(begin, end, time_ms))
+        cut = aligned(begin, end, records, self._guess, lambda time_ms: asked.at(begin, end, time_ms))
+        before_ms, _ = self._guess
+        width_ms = cut.time_ms - before_ms if before_ms else 0  # If the next one takes as long as this one.
+        self._guess = (cut.time_ms, cut.time_ms + width_ms)
+        return cut.place
 
-    def horizon(self, place: Reached) -> int | None:
+    def horizon(self, asked: "Asked", place: Reached) -> int | None:
         """The latest publish time of the records before a place; None if there are none."""
-        there = set(self._scan.topics())
+        there = set(asked.scan.topics())
         current = {topic: offsets for topic, offsets in place.items() if topic in there}
-        before = spans({}, current)
-        if not before:
+        if not spans({}, current):
             return None
-        known = [self._published(each.topic, each.partition, each.end - 1) for each in before[:SAMPLES]]
-        lowest = max((each for each in known if each is not None), default=0)
-        return newest(current, lowest, lambda time_ms: self._at({}, current, time_ms))
+        before, least_ms = self._seen
+        if highest(before, current) != current:  # It is not further on, so it may be less.
+            least_ms = 0
+        found = newest(current, least_ms, lambda time_ms: asked.at({}, current, time_ms))
+        self._seen = (current, found)
+        return found
 
-    def _at(self, begin: Reached, end: Reached, time_ms: int) -> Reached:
+
+class Asked:
+    """The broker and the lake, which know the times."""
+
+    def __init__(self, scan: Scan, broker: "RemoteBroker") -> None:
+        self.scan = scan
+        self._broker = broker
+        self._starts: dict[str, dict[int, int]] = {}  # Of the logs.
+
+    def at(self, begin: Reached, end: Reached, time_ms: int) -> Reached:
         """By partition, the first offset from ``begin`` on that is not older than a time."""
         found: Reached = {}
         for topic, limits in end.items():
@@ -74,18 +80,9 @@ class Times:
 
     def _in_lake(self, span: Span, time_ms: int) -> int:
         """The first offset of a span below the log's start that is not older; its end if there is none."""
-        files = [file for file in self._scan.history.files(span) if file.last_ms >= time_ms]
+        files = [file for file in self.scan.history.files(span) if file.last_ms >= time_ms]
         offset = first_since(files, span.partition, span.start, span.end, time_ms)
         return span.end if offset is None else offset
-
-    def _published(self, topic: str, partition: int, offset: int) -> int | None:
-        """When a record was published; None if that is not known."""
-        try:
-            messages = self._broker.read(topic, partition=partition, offset=offset, limit=1)
-        except OffsetOutOfRange:
-            files = self._scan.history.files(Span(topic, partition, offset, offset + 1))
-            return files[0].first_ms if files else None
-        return messages[0].timestamp if messages and messages[0].offset == offset else None
 
     def _log_starts(self, topic: str) -> dict[int, int]:
         if topic not in self._starts:
