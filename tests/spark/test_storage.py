@@ -62,6 +62,7 @@ def test_the_error_of_a_store_keeps_what_explains_it(store: str) -> None:
     [
         ("Not found.\nat line 3 of some file", "Not found"),
         ("", "OSError"),
+        ("cannot open '<Buffer>'", "cannot open '<Buffer>'"),
         ("one\n   \x1b[31m↳\x1b[0m two\n  \x1b[31m↳\x1b[0m three.\n", "one: two: three"),
         ("one ↳ " + "x" * 1000, "one: " + "x" * (SENTENCE_MAX - 5)),
     ],

@@ -115,6 +115,26 @@ def test_a_batch_that_is_committed_during_a_join_stays(path: str, monkeypatch: p
     assert numbers(path) == list(range(2 * FILES_MIN + 2))
 
 
+def test_a_join_does_not_hinder_a_batch_that_is_being_committed(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(FILES_MIN):
+        commit(path, batch)
+    check = results._check_columns
+
+    def meanwhile(*arguments: Any) -> None:
+        """A join comes between the batch's look at the table and its commit."""
+        monkeypatch.undo()
+        assert join(path) == FILES_MIN
+        check(*arguments)
+
+    monkeypatch.setattr(results, "_check_columns", meanwhile)
+    commit(path, FILES_MIN)
+
+    assert numbers(path) == list(range(2 * FILES_MIN + 2))
+    assert results.file_count(path) == 2
+
+
 def test_a_large_file_is_not_copied_for_a_few_small_ones() -> None:
     small = [File(f"{number}", 10) for number in range(FILES_MIN)]
 

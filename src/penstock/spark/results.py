@@ -161,8 +161,8 @@ def add_files(path: str, written: list[Written], version: int) -> None:
     if not written:
         return
     schema = pa.ipc.read_schema(pa.py_buffer(written[0].columns))
-    # Others may create it, too.
-    delta = open_table(path) or DeltaTable.create(path, schema, mode="ignore", configuration=SETTINGS)
+    with telling(path):  # Others may create it, too.
+        delta = open_table(path) or DeltaTable.create(path, schema, mode="ignore", configuration=SETTINGS)
     query = written[0].query
     if query is not None and _is_there(delta, query, version):
         return

@@ -134,7 +134,7 @@ def failure_of(path: str, error: Exception) -> DiskFull | LakeUnusable:
     return LakeUnusable(lake=path, why=sentence_of(error))
 
 
-def sentence_of(error: Exception) -> str:
+def sentence_of(error: BaseException) -> str:
     """What a library says, in one line and without its full stop.
 
     That is its first line, and if it says what caused that, line by line behind arrows, all of it: the last
@@ -142,5 +142,5 @@ def sentence_of(error: Exception) -> str:
     """
     lines = _COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
     first, *causes = "\n".join(lines).split(_BECAUSE) if _BECAUSE in str(error) else lines[:1]
-    told = [" ".join(_TAGS.sub(" ", each).split()) for each in (first, *causes)]
+    told = [" ".join(each.split()) for each in (first, *(_TAGS.sub(" ", cause) for cause in causes))]
     return ": ".join(each for each in told if each)[:SENTENCE_MAX].rstrip(".")

@@ -29,6 +29,7 @@ import msgspec
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, PipelineFailed
 from penstock.info import PipelineRun, PipelineState
+from penstock.spark.lake import storage
 from penstock.spark.pipelines import Pipeline, states
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.progress import Line, Progress
@@ -205,7 +206,8 @@ def sentence_of(error: BaseException) -> str:
         return str(ours[-1])[:ERROR_CHARACTERS_MAX]
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         return shortest(text)
-    return f"{type(error).__name__}: {text.strip().partition(chr(10))[0]}"[:ERROR_CHARACTERS_MAX]
+    name = type(error).__name__
+    return f"{name}: {storage.sentence_of(error)}"[:ERROR_CHARACTERS_MAX] if text else name
 
 
 class Signals:
