@@ -337,3 +337,53 @@ def test_the_trace_of_a_compacted_message_names_no_end(penstock: TestBroker) -> 
     penstock.create_topic("prices", compact=True, retention="1h")
     receipt = penstock.publish("prices", b"1", key="a")
     assert "retention" not in str(penstock.trace(receipt.id)).lower()
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing_before_its_time(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="7d")
+    penstock.create_group("orders", "g")
+    penstock.publish_batch("orders", [b"0", b"1"])
+
+    penstock.clock.step_wall("10d")
+    penstock.advance("6d")
+
+    assert len(penstock.read("orders")) == 2
+    assert penstock.describe_group("orders", "g").lost == 0
+    penstock.advance("2d")
+    assert penstock.read("orders") == []
+
+
+def test_a_clock_that_jumps_ahead_and_back_changes_nothing(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="7d")
+    penstock.publish("orders", b"0")
+    penstock.clock.step_wall("10d")
+    penstock.advance("1d")
+    penstock.clock.step_wall("10d", back=True)
+    penstock.advance("5d")
+    assert len(penstock.read("orders")) == 1
+
+    penstock.advance("2d")
+
+    assert penstock.read("orders") == []
+
+
+def test_a_clock_that_is_set_back_keeps_messages_longer(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", retention="7d")
+    penstock.publish("orders", b"0")
+    penstock.clock.step_wall("3d", back=True)
+
+    penstock.advance("8d")
+
+    assert len(penstock.read("orders")) == 1
+
+
+def test_tombstones_outlive_a_clock_that_jumps_ahead(penstock: TestBroker) -> None:
+    penstock.create_topic("orders", compact=True, tombstone_retention="1d")
+    penstock.publish("orders", b"0", key="k")
+    penstock.publish("orders", None, key="k")
+    penstock.publish("orders", b"1", key="other")
+
+    penstock.clock.step_wall("10d")
+    penstock.advance("2m")
+
+    assert [message.is_tombstone for message in penstock.read("orders") if message.key == b"k"][-1:] == [True]

@@ -449,9 +449,9 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(br
 
 def test_a_name_that_nobody_used_for_a_week_is_forgotten(broker: TestBroker) -> None:
     producer = Producer(broker)
-    broker.clock.step_wall("4d")
+    broker.advance("4d")
     other = Producer(broker, "other")
-    broker.clock.step_wall("4d")
+    broker.advance("4d")
     broker.advance("2m")
 
     with pytest.raises(ProducerUnknown):

@@ -79,7 +79,7 @@ class Expiry:
 
     def _forget(self, group: Group, told: Places) -> Steps[None]:
         topic = group.topic
-        horizon_ms = self._state.clock.wall_ms() - self._state.config.offsets_retention_ms - RENEWAL_MS
+        horizon_ms = self._state.aging_ms() - self._state.config.offsets_retention_ms - RENEWAL_MS
         old = [
             partition.number
             for partition, commit in told

@@ -77,15 +77,15 @@ class Maintenance:
         """Delete what is older or larger than the topic keeps."""
         log = partition.log
         settings = topic.settings
-        keep_from = min(held_from(partition, self._state.clock.wall_ms()), log.unstable)
+        aging_ms = self._state.aging_ms()
+        keep_from = min(held_from(partition, aging_ms), log.unstable)
         if settings.retain_until_settled and partition.groups:
             keep_from = min(keep_from, *(behind(member) for member in partition.groups.values()))
         if topic.name == STAGING:
             keep_from = min(keep_from, self._staging.needed_from(log.end))
         if settings.retention_waits_for_archive:
             keep_from = min(keep_from, archived(partition))
-        wall_ms = self._state.clock.wall_ms()
-        cut = retention_cut(log.segments(), wall_ms, settings.kept_ms, settings.kept_bytes, keep_from)
+        cut = retention_cut(log.segments(), aging_ms, settings.kept_ms, settings.kept_bytes, keep_from)
         if cut <= log.start:
             return
         if cut >= log.end and log.end > log.start:
@@ -142,9 +142,9 @@ class Maintenance:
 
     def compact(self, topic: Topic, partition: Partition) -> Steps[None]:
         """Keep the last value of each key, once no group waits for all that was put back for it."""
-        wall_ms = self._state.clock.wall_ms()
-        if topic.settings.compact and held_from(partition, wall_ms) == partition.log.end:
-            for _ in compact_steps(partition.log, wall_ms, topic.settings.tombstone_retention_ms):
+        aging_ms = self._state.aging_ms()
+        if topic.settings.compact and held_from(partition, aging_ms) == partition.log.end:
+            for _ in compact_steps(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
                 yield GiveWay()
 
     def _tidy(self, partition: Partition) -> Steps[None]:
@@ -152,10 +152,9 @@ class Maintenance:
         topic = partition.topic
         if topic.intents_error is not None or (topic.intents is not None and topic.intents.pending):
             return  # What it has begun is known by the numbers that are there.
-        wall_ms = self._state.clock.wall_ms()
-        partition.producers.expire(wall_ms)
+        partition.producers.expire(self._state.aging_ms())
         if partition.schedule is not None:
-            for _ in partition.schedule.maintain_steps(wall_ms):
+            for _ in partition.schedule.maintain_steps(self._state.clock.wall_ms()):
                 yield GiveWay()
 
     def maybe_snapshot(self, partition: Partition) -> None:

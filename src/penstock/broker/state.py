@@ -367,6 +367,14 @@ class State:
         for ticket in list(self.awaited):
             ticket.wake()
 
+    def aging_ms(self) -> int:
+        """The time by which stored things become old enough to be deleted.
+
+        It is the wall clock, except where that has jumped ahead since the start: then it is the steady clock,
+        so that nothing is deleted before the time for which it is kept has really passed.
+        """
+        return min(self.clock.wall_ms(), self.clock.steady_ms())
+
     def check_alive(self, topic: Topic) -> None:
         """After a wait: the broker must still be open, and the topic still be there."""
         if self.topic(topic.name) is not topic:

@@ -127,7 +127,7 @@ class Transactions:
         """Forget the ids that nobody has used for long."""
         if self._state.ledger is None:
             return
-        horizon_ms = self._state.clock.wall_ms() - EXPIRY_MS
+        horizon_ms = self._state.aging_ms() - EXPIRY_MS
         for name, known in list(self._ledger.by_name.items()):
             if known.used_ms > horizon_ms:
                 return  # The oldest come first.
