@@ -64,6 +64,8 @@ class LoopDisk:
         """Mount it again; nobody may have a file on it open."""
         self._unmount()
         run("mount", "-o", "loop", str(self._image), str(self._mount_point))
+        for lock in self._mount_point.rglob("LOCK"):
+            lock.write_text("")  # Has the boot id of the kernel, which is another one after a real outage.
 
     def _unmount(self) -> None:
         run("umount", str(self._mount_point))

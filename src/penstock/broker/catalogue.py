@@ -14,6 +14,7 @@ builds a path.
 """
 
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -144,14 +145,14 @@ class Catalogue:
         """By which Kafka's clients know this directory."""
         return self._manifest.cluster_id
 
-    def settle(self, highest_producer_id: int) -> None:
+    def settle(self, highest_producer: Callable[[], int]) -> None:
         """All topics were opened.
 
         What a damaged penstock.json said is made again: ids and generations beyond all that were given.
         """
         if self._manifest_lost:
             self._manifest_lost = False
-            self._next_producer_id = max(highest_producer_id, 0) + PRODUCERS_FORGOTTEN_MAX
+            self._next_producer_id = max(highest_producer(), 0) + PRODUCERS_FORGOTTEN_MAX
             self._change_manifest(
                 next_producer_id=self._next_producer_id,
                 generations=max(self._state.clock.wall_ms() // 1000 - GENERATIONS_SINCE, 0),

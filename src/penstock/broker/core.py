@@ -141,7 +141,7 @@ class Core:
             self.transactions.open()
             self.access.open()
             self.group_configs.open()
-            self.catalogue.settle(self._highest_producer())
+            self.catalogue.settle(self._highest_producer)
             self.storage.opened()
         except BaseException:
             self._abandon()

@@ -158,6 +158,8 @@ class Problems:
             self.report("disk_full", "disk_full", message)
             self.on_full()
         elif isinstance(error, StorageFailed) and error.facts["why"] == DELETED:
+            if self.has("directory_gone"):
+                return True  # That is why.
             whose = "files of the data directory" if topic is None else f"the files of topic {topic}"
             message = f"{whose} were removed while they were in use: publishing there is refused"
             self.report(("removed", topic), "directory_gone", message, topic=topic)

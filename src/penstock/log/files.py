@@ -53,7 +53,7 @@ FILE_MODE: Final = 0o600  # Messages, password hashes, the audit log: nothing he
 DIRECTORY_MODE: Final = 0o700
 OTHERS: Final = 0o077  # The bits of a mode that give access to others.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
-LOCK_BYTES_MAX: Final = 128  # The process id and the boot id, a line each.
+LOCK_BYTES_MAX: Final = 256  # The process id, and what tells whether the machine has lost power.
 DELETED: Final = "it was deleted or replaced while it was in use"
 BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"  # Of Linux.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -319,13 +319,19 @@ class SystemFile:
             os.close(descriptor)
 
 
-def _boot_id() -> str:
-    """Another one each time the machine starts; empty if the system does not say."""
+def _uptime_id(descriptor: int) -> str:
+    """Stays the same as long as the machine runs and the file is where it is; empty if nobody knows.
+
+    A copy of a directory, or one that came from a snapshot of its disk, has another one: it may lack what was
+    not synced, as after a power cut.
+    """
     try:
         with open(BOOT_ID_PATH, encoding="ascii") as stream:
-            return stream.read().strip()
+            boot_id = stream.read().strip()
+        found = os.fstat(descriptor)
     except (OSError, ValueError):
         return ""
+    return f"{boot_id} {found.st_dev}:{found.st_ino}"
 
 
 class SystemLock:
@@ -337,7 +343,7 @@ class SystemLock:
     def settle(self) -> None:
         """Note that the machine has not lost power since everything was recovered."""
         with suppress(OSError):  # A full disk, say: then the next open is more careful than it need be.
-            os.pwrite(self._descriptor, f"{os.getpid()}\n{_boot_id()}\n".encode(), 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n{_uptime_id(self._descriptor)}\n".encode(), 0)
 
     def release(self) -> None:
         """Let others have it."""
@@ -462,7 +468,7 @@ class SystemFiles:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             before = os.pread(descriptor, LOCK_BYTES_MAX, 0).decode("ascii", "replace").splitlines()
-            self.intact = before[1:2] == [_boot_id()] != [""]
+            self.intact = before[1:2] == [_uptime_id(descriptor)] != [""]
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, "\n".join([str(os.getpid()), *before[1:2], ""]).encode(), 0)
         except OSError as error:

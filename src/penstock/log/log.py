@@ -229,6 +229,7 @@ class Log(LogReader):
     def _make_ready(self, size: int) -> tuple[Segment, File]:
         """The rare cases of an append: failed, closed, interrupted last time, no room, a full segment."""
         if self.failed is not None:
+            self.on_trouble(self.failed)
             raise self.failed
         active = self._active
         if active.file is None:
