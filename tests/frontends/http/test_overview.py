@@ -70,7 +70,7 @@ async def test_the_lines_of_others_are_not_told(secured: Place) -> None:
 
 async def test_a_verdict_is_told_with_the_time_it_began(http: Place) -> None:
     clock = ManualClock()
-    watch = Watch(http.broker, http.doors, Reports(http.broker), clock)
+    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), clock)
     await http.broker.create_group("orders", "billing")
     idle = await http.broker.run(http.doors.overview())
     await http.broker.publish("orders", b"a")
@@ -89,7 +89,7 @@ async def test_a_verdict_is_told_with_the_time_it_began(http: Place) -> None:
 
 async def test_an_hour_is_remembered_and_no_more(http: Place) -> None:
     clock = ManualClock()
-    watch = Watch(http.broker, http.doors, Reports(http.broker), clock)
+    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), clock)
     await http.broker.create_group("orders", "billing")
     await http.broker.publish("orders", b"a")
     seen = await http.broker.run(http.doors.overview())
@@ -107,7 +107,7 @@ async def test_an_hour_is_remembered_and_no_more(http: Place) -> None:
 
 
 async def test_what_was_deleted_is_forgotten(http: Place) -> None:
-    watch = Watch(http.broker, http.doors, Reports(http.broker), ManualClock())
+    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), ManualClock())
     watch.note(await http.broker.run(http.doors.overview()))
     await http.broker.delete_topic("orders")
     seen = await http.broker.run(http.doors.overview())
@@ -141,7 +141,7 @@ def test_latency_stays_in_its_range_when_a_group_was_deleted() -> None:
 
 
 async def test_latency_is_that_since_the_last_look(http: Place) -> None:
-    watch = Watch(http.broker, http.doors, Reports(http.broker), ManualClock())
+    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), ManualClock())
     watch.note(await http.broker.run(http.doors.overview()))
     await http.broker.publish("orders", b"a")
     async with await http.broker.consumer("orders", group="billing") as consumer:
@@ -156,7 +156,7 @@ async def test_latency_is_that_since_the_last_look(http: Place) -> None:
 
 
 async def test_latency_is_told_of_each_group_by_itself(http: Place) -> None:
-    watch = Watch(http.broker, http.doors, Reports(http.broker), ManualClock())
+    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), ManualClock())
     await http.broker.create_group("orders", "idle")
     await http.broker.publish("orders", b"a")
     async with await http.broker.consumer("orders", group="billing") as consumer:

@@ -50,7 +50,7 @@ class Shared:
         self.consumers = Consumers(broker)
         doors.ended.append(self.consumers.forget)
         self.receipts = Receipts()
-        self.reports = Reports(broker)
+        self.reports = Reports(broker, doors)
         self.watch = Watch(broker, doors, self.reports)
 
 

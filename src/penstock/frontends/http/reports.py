@@ -7,6 +7,7 @@ A pipeline reads its topics as a stream group without members: ``judged`` recogn
 group by its name, and judges it by what the pipeline reports.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -19,6 +20,7 @@ from penstock.broker.verdict import judge_pipeline
 from penstock.clock import Clock, SystemClock
 from penstock.config import ARCHIVE_GROUP
 from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound
+from penstock.frontends.security.doors import Doors
 from penstock.info import (
     PIPELINE_LIVE,
     PIPELINE_LOST,
@@ -29,11 +31,13 @@ from penstock.info import (
     Overview,
     PipelineRun,
 )
+from penstock.message import StoredMessage
 
 READ_MESSAGES: Final = 1000  # At once.
 STOP: Final = b"stop:"  # Requests to stop are in the same topic.
 ARCHIVE: Final = "archive"  # The pipeline whose group has a name of its own, whatever a run is called.
 
+Read = Callable[[int, int], Work[list[StoredMessage]]]  # From an offset on, up to so many.
 G = TypeVar("G", GroupInfo, GroupState)
 
 
@@ -48,33 +52,38 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
 class Reports:
     """The last report of every pipeline, as far as the topic was read."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, clock: Clock | None = None) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, clock: Clock | None = None) -> None:
         self._broker = broker
+        self._doors = doors
         self._clock = clock or SystemClock()
         self._offset = 0
         self._runs: dict[str, PipelineRun] = {}
 
     async def read(self, operations: LocalOperations) -> list[PipelineLine]:
         """All that is known, with what came since the last time, for whoever may read it."""
-        await self._broker.run(self._read_on(operations))
+
+        def read(offset: int, limit: int) -> Work[list[StoredMessage]]:
+            return operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
+
+        await self._broker.run(self._read_on(read))
         return [self._line(self._runs[name]) for name in sorted(self._runs)]
 
     def refresh(self) -> Work[None]:
         """Read what came since the last time, to judge groups by it; if that fails, by what is known."""
         with suppress(PenstockError):
-            yield from self._read_on(self._broker.operations)
+            yield from self._read_on(self._doors.pipeline_reports)
 
-    def _read_on(self, operations: LocalOperations) -> Work[None]:
+    def _read_on(self, read: Read) -> Work[None]:
         try:
-            while (yield from self._read_some(operations)):
+            while (yield from self._read_some(read)):
                 pass
         except (TopicNotFound, OffsetOutOfRange):  # There is none, or it was made anew.
             self._offset = 0
             self._runs.clear()
 
-    def _read_some(self, operations: LocalOperations) -> Work[bool]:
+    def _read_some(self, read: Read) -> Work[bool]:
         offset = self._offset
-        found = yield from operations.read(PIPELINES_TOPIC, 0, offset, None, None, READ_MESSAGES)
+        found = yield from read(offset, READ_MESSAGES)
         for message in found:
             if message.key is None or message.key.startswith(STOP):
                 continue

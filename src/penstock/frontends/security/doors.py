@@ -31,7 +31,8 @@ from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
 from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.security.sessions import Sessions
-from penstock.info import Overview
+from penstock.info import PIPELINES_TOPIC, Overview
+from penstock.message import StoredMessage
 
 Ended = Callable[[LocalOperations], None]
 
@@ -134,9 +135,15 @@ class Doors:
         if self.is_creatable(topic):
             await self._broker.run(self.operations(identity).auto_create_topic(topic, options))
 
+    # What the server itself keeps an eye on, whoever asks.
+
     def overview(self) -> Work[Overview]:
-        """All topics and groups, for what the server itself keeps an eye on."""
+        """All topics and groups."""
         return self._broker.operations.overview()
+
+    def pipeline_reports(self, offset: int, limit: int) -> Work[list[StoredMessage]]:
+        """What pipelines have reported, from an offset on."""
+        return self._broker.operations.read(PIPELINES_TOPIC, 0, offset, None, None, limit)
 
     # How long they stay.
 
