@@ -203,6 +203,7 @@ def test_a_log_that_failed_is_counted() -> None:
     files = FaultyFiles(CrashDisk())
     with TestBroker.open("data", files=files, clock=ManualClock()) as broker:
         broker.create_topic("orders")
+        broker.publish("orders", b"x")
         assert read(broker, "logs_failed") == 0
         files.fail_next(Fault.FAIL, lasting=True)
         with pytest.raises(StorageFailed):

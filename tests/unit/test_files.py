@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -444,3 +445,116 @@ def test_an_append_that_is_stuck_has_written_half_of_it() -> None:
     with pytest.raises(StorageFailed):
         file.append((b"1234",))
     assert inner.read_file("d/a") == b"12"
+
+
+# More files than may be open.
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_more_files_can_be_used_than_may_be_open_at_a_time(tmp_path: Path) -> None:
+    before = descriptors()
+    files = SystemFiles(open_max=4)
+    opened = [files.open(f"{tmp_path}/{number}", create=True) for number in range(40)]
+
+    for turn in range(3):
+        for number, file in enumerate(opened):
+            file.append((b"%d-%d " % (number, turn),))
+            if turn:
+                file.sync()
+    read = [file.read(0, file.size) for file in opened]
+
+    assert read == [b"".join(b"%d-%d " % (number, turn) for turn in range(3)) for number in range(40)]
+    assert files.open_count <= 4
+    assert descriptors() - before <= 4
+    for file in opened:
+        file.close()
+    assert (files.open_count, descriptors()) == (0, before)
+
+
+def test_a_file_that_is_used_again_and_again_stays_open(tmp_path: Path) -> None:
+    files = SystemFiles(open_max=4)
+    busy = files.open(f"{tmp_path}/busy", create=True)
+    others = [files.open(f"{tmp_path}/{number}", create=True) for number in range(40)]
+    kept = 0
+
+    for other in others * 3:
+        busy.append((b"x",))
+        busy.sync()
+        descriptor = busy._descriptor  # type: ignore[attr-defined]
+        other.append((b"y",))
+        kept += busy._descriptor == descriptor  # type: ignore[attr-defined]
+
+    assert kept == 120
+
+
+def test_room_that_was_reserved_is_given_back_by_a_file_that_is_closed_to_open_another(
+    tmp_path: Path,
+) -> None:
+    files = SystemFiles(open_max=1)
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.append((b"abc",))
+    file.reserve(10_000, zeroed=True)
+
+    for number in range(3):
+        files.open(f"{tmp_path}/b{number}", create=True).append((b"x",))
+
+    assert os.path.getsize(f"{tmp_path}/a") == 3
+    file.append((b"def",))
+    assert file.read(0, 10) == b"abcdef"
+
+
+def test_a_sync_that_failed_when_a_file_was_closed_to_open_another_is_told_to_who_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = SystemFiles(open_max=1)
+    file = files.open(f"{tmp_path}/a", create=True)
+    file.append((b"abc",))
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("penstock.log.files._sync_data", fail)
+        for number in range(3):
+            files.open(f"{tmp_path}/b{number}", create=True)
+
+    with pytest.raises(StorageFailed, match="Input/output error"):
+        file.sync()
+
+
+@pytest.mark.slow
+def test_threads_that_sync_never_meet_the_descriptor_of_another_file(tmp_path: Path) -> None:
+    """One thread writes and has files opened and closed all the time, another one syncs them."""
+    files = SystemFiles(open_max=3)
+    opened = [files.open(f"{tmp_path}/{number}", create=True) for number in range(12)]
+    random = Random(7)
+    failures: list[BaseException] = []
+    done = threading.Event()
+
+    def sync() -> None:
+        chooser = Random(8)
+        try:
+            while not done.is_set():
+                chooser.choice(opened).sync()
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    written = [b""] * len(opened)
+    for turn in range(3000):
+        number = random.randrange(len(opened))
+        piece = b"%d:%d " % (number, turn)
+        opened[number].append((piece,))
+        written[number] += piece
+        if turn % 7 == 0:
+            assert opened[number].read(0, 1 << 20) == written[number]
+    done.set()
+    thread.join()
+
+    assert failures == []
+    assert [Path(f"{tmp_path}/{number}").read_bytes() for number in range(12)] == written

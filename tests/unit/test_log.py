@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.logs import SMALL, filled, open_log, publish, values_of
 
 from penstock.errors import Closed, DiskFull, OffsetOutOfRange, StorageFailed
-from penstock.log.files import MemoryFiles
+from penstock.log.files import MemoryFiles, SystemFiles
 from penstock.log.log import Log, LogConfig
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 from penstock.version import compiled
@@ -257,6 +258,7 @@ def test_a_roll_that_finds_no_room_is_finished_before_anything_is_appended() -> 
     rolled = FaultyFiles(MemoryFiles())
     log = Log.open(rolled, "d", SMALL)
     publish(log, b"a")
+    log.sync()
     begun = len(rolled.operations)
     log.roll()
     names = rolled.operations[begun:]
@@ -268,6 +270,7 @@ def test_a_roll_that_finds_no_room_is_finished_before_anything_is_appended() -> 
         files = FaultyFiles(MemoryFiles(), at=at, fault=Fault.FULL)
         log = Log.open(files, "d", SMALL)
         publish(log, b"a")
+        log.sync()
         with pytest.raises(DiskFull):
             log.roll()
 
@@ -373,3 +376,47 @@ def test_a_cut_that_fails_half_way_stops_the_log_and_the_next_open_is_right() ->
     log = Log.open(disk, "d", SMALL)
     assert log.recovery.damage == []
     assert values_of(log) == expected[: log.end]
+
+
+# Logs that never had a batch.
+
+
+def test_a_log_without_a_batch_has_no_file(tmp_path: Path) -> None:
+    log = Log.open(SystemFiles(), f"{tmp_path}/topic/0", SMALL)
+
+    assert (log.start, log.end, log.records(0, 0), log.read(0, 1000)) == (0, 0, [], b"")
+    log.roll()
+    log.sync()
+    log.close()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Closed):
+        publish(log, b"a")
+
+
+def test_the_first_batch_makes_the_file_and_the_first_sync_makes_sure_of_it() -> None:
+    files = FaultyFiles(CrashDisk())
+    log = Log.open(files, "topics/orders/0/journal", SMALL)
+    publish(log, b"a")
+    before = len(files.operations)
+
+    log.sync()
+
+    directories = ["topics/orders/0/journal", "topics/orders/0", "topics/orders"]
+    assert files.operations[before + 1 :] == [f"sync_directory {path}" for path in directories]
+    publish(log, b"b")
+    log.sync()
+    assert len(files.operations) == before + 1 + 3 + 2
+
+
+def test_a_log_that_did_not_change_is_closed_without_a_write() -> None:
+    disk = CrashDisk()
+    log = Log.open(disk, "d", SMALL)
+    publish(log, b"a")
+    log.close()
+    files = FaultyFiles(disk)
+
+    log = Log.open(files, "d", SMALL)
+    before = len(files.operations)
+    log.close()
+
+    assert files.operations[before:] == []

@@ -32,8 +32,8 @@ def save_digest(partition: Partition) -> None:
     """Write the digest down, unless the log is as long as it says; on a full disk it stays the old one."""
     partition.digest_segments = partition.log.segment_count
     end = partition.log.end
-    if end == partition.digest_end:
-        return  # All of it follows from batches.
+    if end == partition.digest_end or not end:
+        return  # All of it follows from batches, and there are none, or none that are new.
     body = msgspec.msgpack.encode(
         [
             VERSION,

@@ -175,6 +175,8 @@ class Maintenance:
         if journal is None or partition.outbox:
             return False
         journal.flush()
+        if not journal.log.end:
+            return True
         if journal.snapshot_end == journal.log.end and not partition.outbox_targets:
             return True
         self._sync_targets(partition)

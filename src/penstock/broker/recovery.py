@@ -28,6 +28,8 @@ from penstock.log.log import Log, LogConfig
 from penstock.log.restoring import holes_in
 from penstock.schedule.schedule import Schedule
 
+JOURNAL: Final = "journal"  # The folders in that of a partition.
+SCHEDULE: Final = "schedule"
 # More than a process lends that its journal does not know of: a second's leases.
 LEASES_FORGOTTEN_MAX: Final = 1 << 20
 
@@ -40,18 +42,18 @@ def log_config(settings: TopicSettings) -> LogConfig:
 def open_partition(state: State, topic: Topic, number: int) -> Partition:
     """Open one partition with everything that hangs on it, or begin it."""
     directory = f"{topic.directory}/{number}"
-    topic.files.make_directory(directory)
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
     state.problems.watch(partition.log, "data", topic.name, number)
     try:
         load_digest(partition, state.clock.wall_ms())  # First: from then on the log hides what was aborted.
-        if topic.files.exists(f"{directory}/journal"):
+        beside = topic.files.list(directory)
+        if JOURNAL in beside:
             journal = open_journal(state, partition)
             whole = _replay(partition)
             _settle_in(state, partition, whole)
             if not whole:
                 journal.save_snapshot(snapshot_state(partition))  # What is missing counts only once.
-        if topic.files.exists(f"{directory}/schedule"):
+        if SCHEDULE in beside:
             open_schedule(state, partition)
     except PenstockError:
         partition.log.abandon()
@@ -61,12 +63,20 @@ def open_partition(state: State, topic: Topic, number: int) -> Partition:
     return partition
 
 
+def new_partition(state: State, topic: Topic, number: int) -> Partition:
+    """A partition that has nothing on disk: it costs no system call."""
+    log = Log(topic.files, f"{topic.directory}/{number}", log_config(topic.settings), new=True)
+    partition = Partition(topic, number, log)
+    partition.digest_segments = log.segment_count
+    state.problems.watch(log, "data", topic.name, number)
+    return partition
+
+
 def open_journal(state: State, partition: Partition) -> Journal:
     """The partition's journal, begun if it has none."""
     if partition.journal is None:
-        directory = f"{partition.directory}/journal"
+        directory = f"{partition.directory}/{JOURNAL}"
         files = partition.topic.files
-        files.make_directory(directory)
         partition.journal = Journal(files, directory, partition.topic.settings.durability, state.clock)
         state.problems.watch(partition.journal.log, "journal", partition.topic.name, partition.number)
     return partition.journal
@@ -75,7 +85,7 @@ def open_journal(state: State, partition: Partition) -> Journal:
 def open_schedule(state: State, partition: Partition) -> Schedule:
     """The partition's schedule, begun if it has none."""
     if partition.schedule is None:
-        directory = f"{partition.directory}/schedule"
+        directory = f"{partition.directory}/{SCHEDULE}"
         files = partition.topic.files
         files.make_directory(directory)
         config = LogConfig(durability=partition.topic.settings.durability)

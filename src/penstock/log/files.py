@@ -25,6 +25,12 @@ Promises that recovery relies on:
 Errors: a full disk is ``DiskFull`` (nothing was written; try again later),
 any other failure of the operating system is ``StorageFailed``.
 
+Descriptors: ``SystemFiles`` has at most ``open_max`` files open.  Beyond that the one that was not used for
+the longest time is closed and, when it is used again, opened again by its path; whoever holds the ``File``
+does not notice.  So a broker may have more logs than the system lets it have open files.
+
+    F6  a file that is open does not change its name, nor does a directory above it, as long as it is used
+
 Cost: one system call a method, two where room is given back; ``append`` of one
 part adds about 0.3 us of Python to its ``pwrite``.  A sync behind an append that
 stays within reserved room takes two thirds of one that makes the file longer;
@@ -38,8 +44,10 @@ import logging
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final, NoReturn, Protocol
 
 from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, PenstockError, StorageFailed
@@ -52,6 +60,8 @@ TEMPORARY: Final = (
 FILE_MODE: Final = 0o600  # Messages, password hashes, the audit log: nothing here is for other users.
 DIRECTORY_MODE: Final = 0o700
 OTHERS: Final = 0o077  # The bits of a mode that give access to others.
+OPEN_MAX: Final = 4096  # Files with a descriptor at a time, unless a setting says otherwise.
+LOOKED_MAX: Final = 32  # At so many open files one looks to find one to close.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
 LOCK_BYTES_MAX: Final = 256  # The process id, and what tells whether the machine has lost power.
 DELETED: Final = "it was deleted or replaced while it was in use"
@@ -136,8 +146,8 @@ class Files(Protocol):
         """The sorted names in a directory; none if it does not exist."""
         ...
 
-    def make_directory(self, path: str) -> None:
-        """Make a directory and its parents, durably; fine if it exists."""
+    def make_directory(self, path: str, *, sync: bool = True) -> None:
+        """Make a directory and its parents; fine if it exists.  Without ``sync`` the caller syncs them."""
         ...
 
     def remove(self, path: str) -> None:
@@ -223,32 +233,89 @@ def keep_private(files: Files, path: str) -> None:
 
 
 class SystemFile:
-    """A file of the operating system."""
+    """A file of the operating system.
 
-    __slots__ = ("_descriptor", "_path", "_reserved", "_reserver", "size")
+    Its descriptor may be taken away between two calls, by whoever opens another file in any thread.  The one
+    who takes it away (``OpenFiles``) first takes it and then looks whether the file is in use; the one who
+    uses it first says so and then takes the descriptor.  So one of the two always notices the other.
+    """
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    __slots__ = (
+        "_busy", "_closed", "_descriptor", "_inode", "_opened", "_path", "_reserved", "_reserver", "_syncing", "failed",
+        "size", "unsynced", "used",
+    )  # fmt: skip
+
+    def __init__(self, path: str, descriptor: int, opened: "OpenFiles | None" = None) -> None:
         self._path = path
-        self._descriptor = descriptor
-        self.size = os.fstat(descriptor).st_size
+        self._descriptor = descriptor  # -1 while it is taken away, or closed.
+        self._opened = opened  # Who may take it away.
+        self._closed = False
+        self._busy = False  # The descriptor is in use by the thread that appends and reads ...
+        self._syncing = False  # ... or by the one that syncs.
+        self.unsynced = False  # Something was written since the last sync.
+        self.used = True  # Since the last time that somebody looked for a file to close.
+        self.failed: OSError | None = None  # A sync that nobody had asked for: the next one fails.
+        found = os.fstat(descriptor)
+        self.size = found.st_size
+        self._inode = found.st_ino
         self._reserved = 0  # Up to here the file may be longer than ``size`` ...
         self._reserver = 0  # ... since this process made it so; a forked copy has an old size.
 
     def append(self, parts: Sequence[Part]) -> None:
         """Write ``parts`` at the end, all of them or nothing."""
         size = self.size
+        self._busy = self.used = True
         try:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._open_again()
+            self.unsynced = True
             if len(parts) == 1:
                 total = len(parts[0])
-                done = os.pwrite(self._descriptor, parts[0], size)
+                done = os.pwrite(descriptor, parts[0], size)
             else:
                 total = sum(map(len, parts))
-                done = os.pwritev(self._descriptor, parts[:PARTS_MAX], size)
+                done = os.pwritev(descriptor, parts[:PARTS_MAX], size)
             if done != total:
                 self._write_rest(b"".join(parts), done)
         except OSError as error:
             self._cut_back(error)
+        finally:
+            self._busy = False
         self.size = size + total
+
+    def _open_again(self) -> int:
+        """The descriptor, which was taken away."""
+        if self._closed or self._opened is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        with self._opened.guard:
+            if self._descriptor < 0:  # Else it was given back, because the file is in use.
+                self._opened.make_room()
+                descriptor = os.open(self._path, os.O_RDWR)
+                if os.fstat(descriptor).st_ino != self._inode:
+                    os.close(descriptor)
+                    raise OSError(errno.ENOENT, DELETED)
+                self._descriptor = descriptor
+                self._opened.files[self] = None
+        return self._descriptor
+
+    def take_away(self) -> bool:
+        """Close the descriptor, unless it is in use; for ``OpenFiles``, which holds its guard."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if self._busy or self._syncing or descriptor < 0:
+            self._descriptor = descriptor
+            return False
+        try:
+            if self._reserved > self.size and self._reserver == os.getpid():
+                os.ftruncate(descriptor, self.size)
+                self._reserved = 0
+            if self.unsynced:
+                self.unsynced = False
+                _sync_data(descriptor)
+        except OSError as error:
+            self.failed = error  # What was written may be lost, and whoever asks for a sync must hear it.
+        os.close(descriptor)
+        return True
 
     def _write_rest(self, data: bytes, done: int) -> None:
         """The kernel took only the first ``done`` bytes: more parts than it takes, or nearly no room."""
@@ -276,47 +343,107 @@ class SystemFile:
             return
         self._reserved = max(self._reserved, size)
         self._reserver = os.getpid()
+        self._busy = True
         try:
-            make(self._descriptor, self.size, size - self.size)
+            descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+            make(descriptor, self.size, size - self.size)
         except OSError:
             # A disk that is nearly full, or one that cannot do it: the appends themselves will tell.
             with suppress(OSError):
                 self._trim()
+        finally:
+            self._busy = False
 
     def read(self, position: int, length: int) -> bytes:
         """``length`` bytes from ``position`` on; fewer at the end of the file."""
+        self._busy = self.used = True
         try:
-            return os.pread(self._descriptor, max(min(length, self.size - position), 0), position)
+            descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+            return os.pread(descriptor, max(min(length, self.size - position), 0), position)
         except OSError as error:
             raise storage_error(self._path, error) from error
+        finally:
+            self._busy = False
 
     def sync(self) -> None:
         """Return when everything appended before the call is on the disk."""
+        self._syncing = True
         try:
-            _sync_data(self._descriptor)
-        except (OSError, ValueError) as error:  # ValueError: it is closed.
+            if self.failed is not None:
+                raise self.failed
+            descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+            self.unsynced = False
+            _sync_data(descriptor)
+            deleted = not os.fstat(descriptor).st_nlink
+        except OSError as error:
             # Even "no room" is fatal here: after a failed sync the kernel may have dropped the pages.
             raise StorageFailed(path=self._path, why=f"sync: {error}") from error
-        if not os.fstat(self._descriptor).st_nlink:  # What is synced to a file without a name is lost.
+        finally:
+            self._syncing = False
+        if deleted:  # What is synced to a file without a name is lost.
             raise StorageFailed(path=self._path, why=DELETED)
 
     def truncate(self, size: int) -> None:
         """Cut the file to ``size`` bytes."""
+        self._busy = True
         try:
-            os.ftruncate(self._descriptor, size)
+            descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+            self.unsynced = True
+            os.ftruncate(descriptor, size)
         except OSError as error:
             raise storage_error(self._path, error) from error
+        finally:
+            self._busy = False
         self.size = size
         self._reserved = 0
 
     def close(self) -> None:
         """Give the descriptor back, and room that was not used."""
+        self._closed = self._busy = True  # From here on nobody takes it away.
         if self._descriptor >= 0 and self._reserved > self.size and self._reserver == os.getpid():
             with suppress(OSError):  # Then recovery finds zeros, as after a crash.
                 self._trim()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+            if self._opened is not None:
+                self._opened.files.pop(self, None)
+
+
+class OpenFiles:
+    """The files that have a descriptor: at most so many, as far as those in use allow it."""
+
+    def __init__(self, open_max: int) -> None:
+        self.open_max = open_max
+        self.files: dict[SystemFile, None] = {}  # Those that were opened or looked at last are at the end.
+        self.guard = threading.RLock()
+
+    def make_room(self) -> None:
+        """Close a file if there are too many: one that was not used of late, and better one that is synced.
+
+        Every file is passed over once for having been used, so what is used again and again stays open.
+        """
+        if len(self.files) < self.open_max:
+            return
+        unsynced: SystemFile | None = None
+        for file in list(islice(self.files, LOOKED_MAX)):
+            self.files.pop(file, None)
+            self.files[file] = None
+            if file.used:
+                file.used = False
+            elif file.unsynced:
+                unsynced = unsynced or file
+            elif self._close(file):
+                return
+        victim = unsynced or next(iter(self.files), None)
+        if victim is not None:
+            self._close(victim)
+
+    def _close(self, file: SystemFile) -> bool:
+        if not file.take_away():
+            return False
+        self.files.pop(file, None)
+        return True
 
 
 def _uptime_id(descriptor: int) -> str:
@@ -355,15 +482,27 @@ class SystemLock:
 class SystemFiles:
     """The files of the operating system."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_max: int = OPEN_MAX) -> None:
         self.intact = False
+        self._opened = OpenFiles(open_max)
 
     def open(self, path: str, *, create: bool) -> File:
         """Open a file for reading and appending; ``create`` makes it if it is not there."""
-        try:
-            return SystemFile(path, os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), FILE_MODE))
-        except OSError as error:
-            raise storage_error(path, error) from error
+        opened = self._opened
+        with opened.guard:
+            opened.make_room()
+            try:
+                descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), FILE_MODE)
+            except OSError as error:
+                raise storage_error(path, error) from error
+            file = SystemFile(path, descriptor, opened)
+            opened.files[file] = None
+        return file
+
+    @property
+    def open_count(self) -> int:
+        """How many files have a descriptor."""
+        return len(self._opened.files)
 
     def exists(self, path: str) -> bool:
         """Is there a file or directory of that name?"""
@@ -378,12 +517,12 @@ class SystemFiles:
         except OSError as error:
             raise storage_error(directory, error) from error
 
-    def make_directory(self, path: str) -> None:
-        """Make a directory and its parents, durably; fine if it exists."""
+    def make_directory(self, path: str, *, sync: bool = True) -> None:
+        """Make a directory and its parents; fine if it exists."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(os.path.abspath(path))
-        self.make_directory(parent)
+        self.make_directory(parent, sync=sync)
         try:
             os.mkdir(path, DIRECTORY_MODE)
         except FileExistsError:
@@ -393,7 +532,8 @@ class SystemFiles:
             if error.errno in NO_ROOM:
                 raise DiskFull(path=path) from error
             raise DirectoryUnusable(directory=path, why=error.strerror or str(error)) from error
-        self.sync_directory(parent)
+        if sync:
+            self.sync_directory(parent)
 
     def remove(self, path: str) -> None:
         """Remove a file; fine if it is not there."""
@@ -602,7 +742,7 @@ class MemoryFiles:
         below = [path[len(inside) :] for path in self._contents if path.startswith(inside)]
         return sorted({path.partition("/")[0] for path in below})
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, sync: bool = True) -> None:
         """Directories need no making."""
 
     def remove(self, path: str) -> None:

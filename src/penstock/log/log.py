@@ -31,6 +31,8 @@ it declares durable was in the file, or in an older one that a roll has synced.
 ``high`` is worked out from two numbers that each have one writer, and a
 transaction is open before its first batch counts, so no reader is too quick.
 
+A log that never had a batch has neither a file nor a directory: it costs memory alone.
+
 With durability ``fsync`` the file is made longer ahead of its batches, as a list
 is: a sync is slower by half if it must write down a new length.
 
@@ -51,7 +53,7 @@ from penstock.log.files import File, Files
 from penstock.log.index import LaneRange
 from penstock.log.lanes import LaneIndex
 from penstock.log.reader import LogReader
-from penstock.log.recovery import Recovery, create_segment, open_segments
+from penstock.log.recovery import Recovery, create_segment, empty_log, open_segments, sync_names
 from penstock.log.rewrite import RewriteReport, SegmentRewrite
 from penstock.log.segment import INDEX, LANES, LOG, Segment, SegmentInfo
 from penstock.log.survey import Broken
@@ -99,8 +101,15 @@ class Cleaned:
 class Log(LogReader):
     """One append-only log.  See the top of the module."""
 
-    def __init__(self, files: Files, directory: str, config: LogConfig, base: int = 0) -> None:
-        opened = open_segments(files, directory, config.index_bytes, base)
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, base: int = 0, *, new: bool = False
+    ) -> None:
+        """``new``: nothing is on the disk, and nobody needs to look."""
+        opened = (
+            empty_log(files, directory, base)
+            if new
+            else open_segments(files, directory, config.index_bytes, base)
+        )
         super().__init__(opened.segments, config.index_bytes)
         self.path = directory
         self.config = config
@@ -111,7 +120,7 @@ class Log(LogReader):
         for start, end, lane in opened.lanes:
             self.lanes.add(start, end, lane)
         self.last_timestamp = max(segment.max_timestamp for segment in opened.segments)
-        begun = begun_at(files, directory)
+        begun = begun_at(files, directory) if self.end else 0
         if begun is None:
             why = "where the log begins cannot be read, so deleted records may be there again"
             self.damage.add(DamagedRange(f"{directory}/{START}", 0, 0, self.start, self.start, why))
@@ -127,6 +136,7 @@ class Log(LogReader):
         self._segment_bytes = config.segment_bytes
         self._seen_at_once = config.durability != "fsync"
         self._never_synced = config.durability == "memory"
+        self._names_synced = True  # False: the log's directory is new, and may not be on the disk.
         self._rolling = False  # A new segment was begun, and may or may not be there.
         self._renaming = False  # A rewritten one has its name, perhaps not for good.
         self._averaged = -1  # How many segments _sealed_average was worked out for.
@@ -232,6 +242,8 @@ class Log(LogReader):
             self.on_trouble(self.failed)
             raise self.failed
         active = self._active
+        if not active.made:
+            self._begin()
         if active.file is None:
             raise Closed(what=f"log {self.path}")
         if active.file.size != active.size:
@@ -248,6 +260,17 @@ class Log(LogReader):
             else:
                 active.make_room(file, end, self._segment_bytes)
         return active, file
+
+    def _begin(self) -> None:
+        """Make the file of the first batch; the next sync makes sure of it, and of the directories above."""
+        active = self._active
+        if active.closed:
+            raise Closed(what=f"log {self.path}")
+        self._files.make_directory(self.path, sync=False)
+        self._names_synced = False
+        active.file = self._files.open(active.log_path, create=True)
+        assert active.file.size == 0, "a new segment has a new name"
+        active.made = True
 
     def _take_back(self) -> None:
         """Remove a batch that an interrupt kept from being counted."""
@@ -285,6 +308,9 @@ class Log(LogReader):
                 raise Closed(what=f"log {self.path}")
             try:
                 file.sync()
+                if not self._names_synced:
+                    sync_names(self._files, self.path)
+                    self._names_synced = True
             except PenstockError as error:
                 self.failed = error
                 self.on_trouble(error)
@@ -338,11 +364,13 @@ class Log(LogReader):
         with self._syncing:
             active = self._active
             if active.file is None:
+                active.closed = True  # Also of a log that never had a batch.
                 return
             try:
                 if self.failed is None:
                     self._sync()
-                    self._store_index(active)
+                    if active.vouched != active.size:
+                        self._store_index(active)
             finally:
                 for segment in self._segments:
                     segment.close()
@@ -583,6 +611,7 @@ class Log(LogReader):
 
     def _cut_segment(self, segment: Segment, position: int, offset: int) -> None:
         index = self._index(segment)
+        segment.vouched = -1
         self._files.remove(segment.path + INDEX)
         self._files.remove(segment.path + LANES)
         self._files.sync_directory(self.path)  # A stored index that came back could fit by accident.

@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from penstock.errors import DiskFull, StorageFailed
 from penstock.log.damage import OFFSET_END, DamagedRange
 from penstock.log.files import TEMPORARY, File, Files
 from penstock.log.index import (
@@ -46,6 +47,8 @@ from penstock.log.scan import Scan, find_batch
 from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment
 from penstock.wire.records import HEADER_BYTES, read_header
 
+# A log's directory, that of its partition and that of its topic: no more can be new with the first batch.
+NEW_DIRECTORIES_MAX: Final = 3
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
@@ -80,13 +83,11 @@ class Opened:
 
 
 def open_segments(files: Files, directory: str, index_bytes: int, base: int = 0) -> Opened:
-    """Open a log's directory, and make it if there is none; ``base`` is where an empty log begins."""
-    files.make_directory(directory)
+    """Open a log's directory; if there is none, the first batch makes it, at offset ``base``."""
     recovery = Recovery()
     bases = _tidy(files, directory, recovery)
     if not bases:
-        segment = create_segment(files, directory, base)
-        return Opened([segment], [], recovery)
+        return empty_log(files, directory, base, recovery)
     segments: list[Segment] = []
     lanes: list[LaneRange] = []
     before = 0
@@ -107,6 +108,14 @@ def open_segments(files: Files, directory: str, index_bytes: int, base: int = 0)
     return Opened(segments, lanes, recovery)
 
 
+def empty_log(files: Files, directory: str, base: int, recovery: Recovery | None = None) -> Opened:
+    """A log that has never had a batch, and so no file."""
+    segment = Segment(files, directory, base)
+    segment.index = SegmentIndex()
+    segment.made = False
+    return Opened([segment], [], recovery or Recovery())
+
+
 def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
     """A new, empty, active segment, durably there."""
     segment = Segment(files, directory, base_offset)
@@ -115,6 +124,18 @@ def create_segment(files: Files, directory: str, base_offset: int) -> Segment:
     files.sync_directory(directory)
     segment.index = SegmentIndex()
     return segment
+
+
+def sync_names(files: Files, directory: str) -> None:
+    """Make sure of a log's first file, and of the directories that may have been made for it."""
+    for _ in range(NEW_DIRECTORIES_MAX):
+        try:
+            files.sync_directory(directory)
+        except DiskFull as error:  # As after a sync of the file: nobody knows what is there.
+            raise StorageFailed(path=directory, why=f"sync: {error}") from error
+        directory, slash, _ = directory.rpartition("/")
+        if not slash or not directory:
+            return
 
 
 def rebuild_index(segment: Segment, index_bytes: int) -> tuple[SegmentIndex, list[DamagedRange]]:
@@ -187,7 +208,7 @@ def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
         segment.index = segment.load_index()
         if segment.index is None:
             return None
-    segment.size = segment.stored = head.segment_bytes
+    segment.size = segment.stored = segment.vouched = head.segment_bytes
     segment.next_offset = head.next_offset
     segment.max_timestamp = head.max_timestamp
     return lanes
@@ -267,6 +288,7 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
         file.truncate(scan.position)
     # A killed process leaves bytes that are in the kernel but not on the disk, and from now on they count.
     file.sync()
+    sync_names(files, segment.path.rpartition("/")[0])
 
 
 def is_room(file: File, position: int) -> bool:

@@ -124,6 +124,7 @@ class Restoration:
             for segment, lanes in reversed(self.staged.parts()):
                 self._log.adopt(segment, lanes)
                 yield
+        self._files.sync_directory(self._log.path)  # Also what a process before this one had moved there.
         self.discard()
 
     def discard(self) -> None:

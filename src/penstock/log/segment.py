@@ -8,7 +8,8 @@ The number is the offset of the first record.  The last segment of a log is
 its active one: its index is in memory and grows.  The others are sealed:
 their files are opened and their indexes loaded when someone reads them, and
 given back after a while (see ``Log``), so a log of a thousand segments costs
-a thousand small objects, not a thousand open files.
+a thousand small objects, not a thousand open files.  A log that never had a
+batch has no file at all.
 """
 
 from dataclasses import dataclass
@@ -53,7 +54,8 @@ class Segment:
 
     __slots__ = (
         "base_offset", "checked_end", "checked_start", "closed", "file", "files", "index", "indexed",
-        "max_timestamp", "next_offset", "path", "room", "sealed", "size", "stored",
+        "made", "max_timestamp", "next_offset", "path", "room", "sealed", "size", "stored",
+        "vouched",
     )  # fmt: skip
 
     def __init__(self, files: Files, directory: str, base_offset: int) -> None:
@@ -66,6 +68,8 @@ class Segment:
         self.max_timestamp = 0  # Of its records; 0 if it has none.
         self.sealed = False
         self.closed = False  # For good, with its log.
+        self.made = True  # False: the log is empty, and the file comes with its first batch.
+        self.vouched = -1  # The size that the segment had when its index was stored; -1 if there is none.
         self.file: File | None = None  # None: closed.
         self.index: SegmentIndex | None = None  # None: not loaded.
         self.indexed = 0  # While active: from this position on the next batch gets an entry.
@@ -140,6 +144,7 @@ class Segment:
             body_crc=0,
         )
         overwrite(self.files, self.path + INDEX, encode_index(head, index))
+        self.vouched = self.size
 
     def release(self) -> None:
         """Close the file and forget the index; both come back when they are needed."""

@@ -129,9 +129,9 @@ class FaultyFiles:
         """See ``Files``."""
         return self.perform("list", directory, lambda: self.inner.list(directory))
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, sync: bool = True) -> None:
         """See ``Files``."""
-        self.perform("make_directory", path, lambda: self.inner.make_directory(path))
+        self.perform("make_directory", path, lambda: self.inner.make_directory(path, sync=sync))
 
     def remove(self, path: str) -> None:
         """See ``Files``."""
@@ -380,7 +380,7 @@ class CrashDisk:
         below = [path[len(inside) :] for path in self._names if path.startswith(inside)]
         return sorted({path.partition("/")[0] for path in below})
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, sync: bool = True) -> None:
         """See ``Files``; directories need no making here."""
 
     def remove(self, path: str) -> None:
