@@ -223,6 +223,20 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one broker, and what new topics and groups are like."""
 
+    # Topics; the broker's own (dead letters) are made beyond it.
+    topics_max: int = 10_000
+    # Partitions of all topics together, and of one topic.
+    partitions_max: int = 50_000
+    topic_partitions_max: int = PARTITIONS_MAX
+    # Groups of all topics together; a group that reads two topics counts twice.
+    groups_max: int = 50_000
+    # Consumers of one group, or members of one Kafka group.
+    group_members_max: int = 10_000
+    # Transactional ids of Kafka's producers that are remembered.
+    transactional_ids_max: int = 50_000
+    # Files of logs that are open at a time; the others are opened when they are needed.  Never more than half
+    # of what the system lets the process have open, so that connections have the rest.
+    open_files_max: int = 4096
     # Messages one consumer may hold at a time.
     in_flight_max: int = 10_000
     # Messages one receive may return, and how many bytes it (or a look: read, peek, a list) gathers before it

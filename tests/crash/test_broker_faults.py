@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.crash.faults import CONFIG, CRASHES, ERRORS, either_end, try_each_operation
 
+from penstock.broker.topics import partition_logs
 from penstock.config import TopicOptions
 from penstock.errors import PenstockError
 from penstock.log.files import Files
@@ -275,7 +276,7 @@ def everything(broker: TestBroker, topic: str = "orders") -> list[StoredMessage]
 
 def check_logs(broker: TestBroker, name: str) -> None:
     for partition in broker._core.state.topics[name].partitions:
-        for log in broker._core._logs(partition):
+        for log in partition_logs(partition):
             assert log.recovery.damage == []
             assert log.failed is None
 

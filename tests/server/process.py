@@ -25,6 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.stalls import check_logged
+
 PATIENCE_S = 60.0  # Far more than anything takes, on a machine that does much else.
 PORTS = range(12_000, 32_000)
 LISTENERS = ("native", "text", "status")
@@ -141,6 +143,8 @@ class Server:
     ) -> None:
         if self._process is not None:
             self.kill()
+        if error is None:
+            check_logged(self.log())
 
     # What it looks like from outside.
 

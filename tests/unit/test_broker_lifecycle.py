@@ -65,7 +65,8 @@ def test_a_path_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
 def test_a_close_writes_down_what_has_changed_and_leaves_the_rest_alone(tmp_path: Path) -> None:
     def written(topic: str) -> tuple[int, int]:
         partition = tmp_path / "topics" / topic / "0"
-        return (partition / "digest").stat().st_mtime_ns, (partition / "journal/snapshot").stat().st_mtime_ns
+        index = partition / "journal" / f"{0:020}.index"
+        return (partition / "digest").stat().st_mtime_ns, index.stat().st_mtime_ns
 
     with penstock.open(str(tmp_path)) as broker:
         for topic in ("still", "busy"):

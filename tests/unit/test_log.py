@@ -401,11 +401,11 @@ def test_the_first_batch_makes_the_file_and_the_first_sync_makes_sure_of_it() ->
 
     log.sync()
 
-    directories = ["topics/orders/0/journal", "topics/orders/0", "topics/orders"]
+    directories = ["topics/orders/0/journal", "topics/orders/0", "topics/orders", "topics"]
     assert files.operations[before + 1 :] == [f"sync_directory {path}" for path in directories]
     publish(log, b"b")
     log.sync()
-    assert len(files.operations) == before + 1 + 3 + 2
+    assert len(files.operations) == before + 1 + 4 + 2
 
 
 def test_a_log_that_did_not_change_is_closed_without_a_write() -> None:

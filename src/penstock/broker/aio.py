@@ -49,6 +49,10 @@ class EmbeddedAsyncBroker(AsyncBroker):
         """Look whether the data directory is there, and whether there is room if there was none."""
         self.start(at_once(self._core.storage.check)(), lambda _result, _error: None)
 
+    def on_work(self, function: Callable[[], None] | None) -> None:
+        """Have it called when the next operation begins, and only then."""
+        self._loop_driver.on_work = function
+
     async def run(self, work: Work[T]) -> T:
         """Run an operation to its end, for a door that awaits it."""
         return await self._loop_driver.run(work)

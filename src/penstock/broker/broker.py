@@ -18,6 +18,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import MEMORY, BrokerConfig
 from penstock.errors import DirectoryUnusable
 from penstock.log.files import Files, MemoryFiles, SystemFiles
+from penstock.log.open_files import open_files_max
 
 
 def make_core(
@@ -29,7 +30,8 @@ def make_core(
 ) -> Core:
     """A core that is not open yet, with the outside world it was given or the real one."""
     if files is None:
-        files = MemoryFiles() if directory is None else SystemFiles()
+        open_max = open_files_max((config or BrokerConfig()).open_files_max)
+        files = MemoryFiles() if directory is None else SystemFiles(open_max)
     if directory is not None and (not isinstance(directory, str | PathLike) or "\0" in str(directory)):
         raise DirectoryUnusable(directory=repr(directory), why="give the path of a folder as text")
     return Core(

@@ -9,8 +9,8 @@
 
 A topic appears and disappears by one rename, so a crash leaves either all of
 it or none of it; folders that begin with a dot are leftovers and are removed
-at the next open.  The rest of the broker gets topics from here and never
-builds a path.
+at the next open.  In which steps that is done is in ``topics.py``.  The rest of
+the broker gets topics from here and never builds a path.
 """
 
 from base64 import urlsafe_b64encode
@@ -24,9 +24,8 @@ import msgspec
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State, Topic
 from penstock.config import TopicSettings
-from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicDamaged, TopicExists
+from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicDamaged
 from penstock.log.files import Lock, keep_private
-from penstock.types import check_name
 
 FORMAT_VERSION = 1
 SECRETS = ("access.json", "audit.log", "audit.log.1")  # Older versions left them readable for everybody.
@@ -66,6 +65,7 @@ class Catalogue:
         self._manifest_lost = False
         self._next_producer_id = 0
         self.names: dict[bytes, str] = {}  # Of all topics, by id.
+        self.trash: list[str] = []  # Folders of topics that are gone, or never came to be.
 
     def open(self) -> list[Topic]:
         """Lock the directory and return its topics, without their partitions."""
@@ -96,6 +96,7 @@ class Catalogue:
                 continue
             try:
                 topics.append(self._topic(name, self._read_topic(name)))
+                self.names[topics[-1].id] = name
             except TopicDamaged as error:
                 self.set_offline(error)
         return topics
@@ -178,64 +179,88 @@ class Catalogue:
         topic = Topic(name, _settings(stored), directory, files, self._state.config.dedup_ids_max)
         topic.version = self._state.new_version()
         topic.id = (stored.id or uuid5(NAMESPACE_URL, f"penstock:{name}")).bytes
-        self.names[topic.id] = name
         return topic
 
-    def create(self, name: str, settings: TopicSettings) -> Topic:
-        """Make a topic's folder; it exists completely or not at all."""
-        check_name("topic", name)
-        if name in self._state.topics:
-            raise TopicExists(topic=name)
-        self._state.check_online(name)
-        making = f"{self._topics_path}/.making-{name}"
-        if self._files.exists(making):
-            self._files.remove_tree(making)
-        self._files.make_directory(making)
-        stored = _stored(settings, self._state.random.randbytes(16))
-        self._files.write_file(f"{making}/topic.json", sealed(stored))
-        self._clear_away(name)  # What a disk that was full may have left of an earlier try.
-        self._files.rename(making, f"{self._topics_path}/{name}")
-        self._files.sync_directory(self._topics_path)
-        return self._topic(name, stored)
+    def new(self, name: str, settings: TopicSettings) -> Topic:
+        """A topic that is nowhere yet."""
+        return self._topic(name, _stored(settings, self._state.random.randbytes(16)))
 
-    def alter(self, topic: Topic, settings: TopicSettings) -> None:
-        """Store new settings of a topic."""
-        if settings.partitions < topic.settings.partitions:
+    def prepare(self, topic: Topic) -> str:
+        """Make a topic's folder under a name of its own, and return that; in any thread."""
+        made = f"{self._topics_path}/.making-{topic.id.hex()}"
+        self._files.make_directory(made)
+        self._files.write_file(f"{made}/topic.json", sealed(_stored(topic.settings, topic.id)))
+        return made
+
+    def install(self, topic: Topic, made: str) -> None:
+        """Give the folder that was made the topic's name: from now on it is there, once ``sync`` is done."""
+        if self._files.exists(topic.directory):
+            # What a disk that was full may have left of an earlier try; nobody knows of it.
+            self._files.rename(topic.directory, self._going())
+        self._files.rename(made, topic.directory)
+        self.names[topic.id] = topic.name
+
+    def _going(self) -> str:
+        """A new name for a folder that is to go."""
+        going = f"{self._topics_path}/.going-{self._state.random.randbytes(16).hex()}"
+        self.trash.append(going)
+        return going
+
+    def sync(self) -> None:
+        """Make sure of the names of all topics; in any thread."""
+        self._files.sync_directory(self._topics_path)
+
+    def remove_some(self, folder: str, count: int) -> bool:
+        """Remove up to so many parts of a folder from the trash, and at last itself; in any thread."""
+        partitions = [name for name in self._files.list(folder) if name.isdigit()]
+        for name in partitions[:count]:
+            self._files.remove_tree(f"{folder}/{name}", sync=False)
+        if len(partitions) > count:
+            return False
+        self._files.remove_tree(folder, sync=False)
+        return True
+
+    def clear_partitions(self, topic: Topic, first: int) -> None:
+        """Remove what a growth that was not finished has left, from a partition on."""
+        for name in topic.files.list(topic.directory):
+            if name.isdigit() and int(name) >= first:
+                topic.files.remove_tree(f"{topic.directory}/{name}")
+
+    def check_change(self, topic: Topic, settings: TopicSettings) -> None:
+        """Refuse settings that an existing topic cannot have."""
+        if settings.partitions < len(topic.partitions):
             raise InvalidValue(
                 name="partitions",
                 value=settings.partitions,
-                why=f"there are {topic.settings.partitions}, and they stay",
+                why=f"there are {len(topic.partitions)}, and they stay",
             )
         if settings.durability != topic.settings.durability:
             raise InvalidValue(
                 name="durability", value=settings.durability, why="it is fixed when a topic is created"
             )
+
+    def alter(self, topic: Topic, settings: TopicSettings) -> None:
+        """Store new settings of a topic."""
         self._files.write_file(f"{topic.directory}/topic.json", sealed(_stored(settings, topic.id)))
         topic.version = self._state.new_version()
         topic.settings = settings
 
-    def delete(self, topic: Topic) -> None:
-        """Remove a topic's folder; gone with the rename, cleared away after."""
-        self._clear_away(topic.name)
-        self.names.pop(topic.id, None)
+    def take_away(self, topic: Topic) -> None:
+        """Take a topic's folder out of the way: it is gone, once ``sync`` is done."""
+        if self._files.exists(topic.directory):
+            self._files.rename(topic.directory, self._going())
+        self.forget(topic)
         self._state.memory.remove_tree(topic.directory)
 
     def delete_offline(self, name: str) -> None:
-        """Remove a topic that cannot be opened."""
+        """Take the folder of a topic that cannot be opened out of the way."""
         del self._state.offline[name]
-        self._clear_away(name)
+        if self._files.exists(f"{self._topics_path}/{name}"):
+            self._files.rename(f"{self._topics_path}/{name}", self._going())
 
-    def _clear_away(self, name: str) -> None:
-        """Remove the folder of that name, if there is one."""
-        folder = f"{self._topics_path}/{name}"
-        if not self._files.exists(folder):
-            return
-        going = f"{self._topics_path}/.going-{name}"
-        if self._files.exists(going):
-            self._files.remove_tree(going)
-        self._files.rename(folder, going)
-        self._files.sync_directory(self._topics_path)
-        self._files.remove_tree(going)
+    def forget(self, topic: Topic) -> None:
+        """Nobody finds it by its id any more."""
+        self.names.pop(topic.id, None)
 
     def new_producer_id(self) -> int:
         """An id that no producer of this directory had before."""

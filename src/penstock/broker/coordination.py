@@ -32,7 +32,7 @@ from penstock.broker.readers import joins_for, readers
 from penstock.broker.state import Group, MemberGroup, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.config import Kind
-from penstock.errors import Closed, Overloaded
+from penstock.errors import Closed, LimitReached
 from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
@@ -43,7 +43,7 @@ from penstock.wire.kafka.codes import Code
 
 T = TypeVar("T")
 
-GROUPS_MAX: Final = 100_000  # Groups that have members, at a time.
+ENDED_MAX: Final = 100_000  # Groups without members whose generation is remembered.
 LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
 
 
@@ -298,9 +298,11 @@ class Coordination:
         group = self._state.member_groups.get(name)
         if group is None:
             check_group_id(name)
-            if len(self._state.member_groups) >= GROUPS_MAX:
-                raise Overloaded(what="groups with members", limit=GROUPS_MAX)
+            config = self._state.config
+            if len(self._state.member_groups) >= config.groups_max:
+                raise LimitReached(what="groups with members", limit=config.groups_max, setting="groups_max")
             begun = kind(self._generation_before(name))
+            begun.members_max = config.group_members_max
             group = self._state.member_groups[name] = MemberGroup(name, begun)
         return group
 
@@ -308,7 +310,7 @@ class Coordination:
         if self._floor < 0:
             self._floor = self._latest = self._catalogue.generations
         self._catalogue.reserve_generations(self._latest)
-        if len(self._ended) > GROUPS_MAX:
+        if len(self._ended) > ENDED_MAX:
             self._floor = self._latest
             self._ended.clear()
         return max(self._floor, self._ended.pop(name, 0))

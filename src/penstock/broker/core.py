@@ -1,6 +1,7 @@
 """The broker without its doors: opens, closes, keeps time, and holds the services together.
 
-    catalogue      topics on disk           groups         who reads, and from where
+    catalogue      topics on disk           topics         made, grown, deleted
+    groups         who reads, and from where
     publishing     messages in              queues         leases and answers
     dead_letters   burying, redriving       streams        assignment and commits
     schedules      what is due later        tracing        what happened to a message
@@ -73,6 +74,7 @@ from penstock.broker.state import (
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.storage import Storage
 from penstock.broker.streams import Streams
+from penstock.broker.topics import Topics, partition_logs
 from penstock.broker.tracing import Tracing
 from penstock.broker.transactions import Transactions
 from penstock.broker.triage import Triage
@@ -81,7 +83,6 @@ from penstock.config import MEMORY, BrokerConfig, TopicOptions, TopicSettings, s
 from penstock.errors import CorruptionError, InvalidValue, PenstockError, TopicDamaged
 from penstock.info import BrokerInfo, PartitionInfo, TopicInfo
 from penstock.log.files import Files
-from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
 
@@ -102,7 +103,8 @@ class Core:
         self.missing = MissingTopics(self.state, self.create_topic)
         self.groups = Groups(self.state, self.missing)
         self.publishing = Publishing(self.state, self.missing)
-        self.dead_letters = DeadLetters(self.state, self.catalogue, self.publishing, self.groups)
+        self.topics = Topics(self.state, self.catalogue)
+        self.dead_letters = DeadLetters(self.state, self.catalogue, self.topics, self.publishing, self.groups)
         self.queues = Queues(self.state, self.dead_letters)
         self.streams = Streams(self.state)
         self.schedules = Schedules(self.state, self.missing, self.publishing)
@@ -116,7 +118,7 @@ class Core:
         self.coordination = Coordination(self.state, self.catalogue, self.commits, self.matching)
         self.group_configs = GroupConfigs(self.state, self.groups)
         self.restoring = Restoring(self.state, self.groups, self.publishing)
-        self.staging = Staging(self.state, self.catalogue, self.publishing)
+        self.staging = Staging(self.state, self.catalogue, self.topics, self.publishing)
         self.transactions = Transactions(
             self.state, self.catalogue, self.publishing, self.commits, self.coordination
         )
@@ -162,7 +164,7 @@ class Core:
         topic.deleted = True  # For whatever was begun with it.
         for partition in topic.partitions:
             partition.groups.clear()
-            for log in self._logs(partition):
+            for log in partition_logs(partition):
                 log.abandon()
         self.catalogue.names.pop(topic.id, None)
         path = str(error.facts["path"]).removeprefix(f"{topic.directory}/")
@@ -204,18 +206,6 @@ class Core:
                 self.dead_letters.bury_soon(member)
             self.state.alarms.set(member, member.engine.next_due_ms(self.state.clock.steady_ms()))
 
-    def _logs(self, partition: Partition) -> list[Log]:
-        logs = [partition.log]
-        if partition.journal is not None:
-            logs.append(partition.journal.log)
-        if partition.schedule is not None:
-            logs.append(partition.schedule.log)
-        if partition.restoration is not None:
-            logs.append(partition.restoration.staged)
-        if partition.topic.intents is not None and partition.number == 0:
-            logs.append(partition.topic.intents.log)
-        return logs
-
     def close(self) -> None:
         """Release leases, write everything down, let go of the directory.  No calls come any more."""
         try:
@@ -236,7 +226,7 @@ class Core:
         """Write down and close what can be; a disk that fails must not keep the rest open."""
         schedule, journal, intents = partition.schedule, partition.journal, partition.topic.intents
         closing: list[Callable[[], object]] = [
-            lambda: self.maintenance.snapshot(partition),
+            lambda: self.maintenance.close_journal(partition),
             lambda: save_digest(partition),
             journal.close if journal is not None else partition.log.close,
             schedule.close if schedule is not None else partition.log.close,
@@ -248,7 +238,7 @@ class Core:
                 close()
             except PenstockError as error:
                 logger.warning("closing %s: %s", partition.directory, error)
-        for log in self._logs(partition):
+        for log in partition_logs(partition):
             log.abandon()
 
     def _close_ledger(self) -> None:
@@ -262,7 +252,7 @@ class Core:
         """Opening failed half-way: let go of what was opened, changing nothing."""
         for topic in self.state.topics.values():
             for partition in topic.partitions:
-                for log in self._logs(partition):
+                for log in partition_logs(partition):
                     log.abandon()
         if self.state.ledger is not None:
             self.state.ledger.log.abandon()
@@ -303,19 +293,24 @@ class Core:
                 pass  # It is gone.
 
     def _do(self, chore: Chore) -> Steps[None]:
+        """A recurring piece of work of the broker itself."""
         if chore is self.state.flush:
             self.maintenance.flush()
         elif chore is self.state.storage:
             self.storage.check()
+        elif chore is self.state.sweep:
+            yield from self.topics.sweep()
         elif chore is self.state.upkeep:
             self.storage.check()
+            self.state.forget_gone()
             self.transactions.forget_idle()
             yield from self.expiry.look()
+            yield from self.topics.sweep()
             yield from self.maintenance.upkeep()
 
     # Topics.
 
-    def create_topic(self, name: str, options: TopicOptions) -> None:
+    def create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         """Make a topic."""
         self._check_open()
         settings = settings_with(self._defaults(), options)
@@ -323,10 +318,7 @@ class Core:
             raise InvalidValue(
                 name="durability", value=settings.durability, why="this broker keeps all in memory"
             )
-        topic = self.catalogue.create(name, settings)
-        for number in range(settings.partitions):
-            topic.partitions.append(open_partition(self.state, topic, number))
-        self.state.topics[name] = topic
+        yield from self.topics.make(name, settings)
 
     @property
     def _in_memory(self) -> bool:
@@ -340,40 +332,17 @@ class Core:
         if self.state.closed:
             self.state.topic("")  # Raises Closed.
 
-    def alter_topic(self, name: str, options: TopicOptions) -> None:
+    def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         """Change a topic's settings; partitions may only become more."""
         topic = self.state.topic(name)
-        self.catalogue.alter(topic, settings_with(topic.settings, options))
-        now_ms = self.state.clock.steady_ms()
-        while len(topic.partitions) < topic.settings.partitions:
-            partition = open_partition(self.state, topic, len(topic.partitions))
-            for group in topic.groups.values():
-                self.groups.write_on(partition, group, now_ms)
-            topic.partitions.append(partition)
-            for group in topic.groups.values():
-                group.coordinator.resize(len(topic.partitions))
-        topic.dedup.window_ms = topic.settings.dedup_window_ms
-        for partition in topic.partitions:
-            partition.log.set_segment_bytes(topic.settings.segment_bytes)
+        yield from self.topics.alter(topic, settings_with(topic.settings, options), self.groups)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str) -> Steps[None]:
         """Remove a topic with all its messages and groups."""
         if name in self.state.offline and not self.state.closed:
-            self.catalogue.delete_offline(name)
-            self.state.problems.forget_topic(name)
-            return
-        topic = self.state.topic(name)
-        topic.deleted = True
-        self.state.problems.forget_topic(name)
-        del self.state.topics[name]
-        for group in topic.groups.values():
-            for consumer in group.consumers.values():
-                consumer.closed = True
-        for partition in topic.partitions:
-            for log in self._logs(partition):
-                log.abandon()
-        self.catalogue.delete(topic)
-        topic.wake()
+            yield from self.topics.delete_offline(name)
+        else:
+            yield from self.topics.delete(self.state.topic(name))
 
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings and sizes of a topic."""
@@ -420,6 +389,6 @@ class Core:
         """Wait until everything written so far is on disk."""
         for topic in list(self.state.topics.values()):
             for partition in topic.partitions:
-                for log in self._logs(partition):
+                for log in partition_logs(partition):
                     if log.config.durability == "fsync" and log.durable < log.written:
                         yield Durable(log)

@@ -21,13 +21,14 @@ from typing import Final
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.groups import Groups
 from penstock.broker.publishing import Prepared, Publishing
-from penstock.broker.recovery import open_journal, open_partition
+from penstock.broker.recovery import open_journal
 from penstock.broker.replay import finish
 from penstock.broker.state import Failure, GroupPartition, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
+from penstock.broker.topics import Topics
 from penstock.config import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery import events
-from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
+from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError, TopicExists
 from penstock.info import DeadLetter, Redrive
 from penstock.message import Message, RawHeaders, StoredMessage, own_headers
 from penstock.placing import stored_bytes
@@ -55,9 +56,12 @@ REDRIVE_GROUP: Final = "x-redrive-group"
 class DeadLetters:
     """Burying and redriving."""
 
-    def __init__(self, state: State, catalogue: Catalogue, publishing: Publishing, groups: Groups) -> None:
+    def __init__(
+        self, state: State, catalogue: Catalogue, topics: Topics, publishing: Publishing, groups: Groups
+    ) -> None:
         self._state = state
         self._catalogue = catalogue
+        self._topics = topics
         self._publishing = publishing
         self._groups = groups
 
@@ -69,12 +73,16 @@ class DeadLetters:
 
     def _bury(self, member: GroupPartition) -> Steps[None]:
         engine = member.engine
-        while (exhausted := engine.take_exhausted()) is not None:
+        while True:
+            target = yield from self._target(member)
+            exhausted = engine.take_exhausted()
+            if exhausted is None:
+                break
             start, end, _ = exhausted
             while start < end:
                 upto = min(end, start + RANGE_MAX)
                 try:
-                    self._bury_range(member, start, upto)
+                    self._bury_range(member, start, upto, target)
                 except PenstockError:
                     engine.return_exhausted()
                     self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
@@ -85,11 +93,10 @@ class DeadLetters:
         if partition.topic.settings.depth_max is not None:
             partition.topic.wake()
 
-    def _bury_range(self, member: GroupPartition, start: int, end: int) -> None:
+    def _bury_range(self, member: GroupPartition, start: int, end: int, target: Topic | None) -> None:
         partition = member.partition
         settled: list[events.AnyEvent] = [events.Settled(member.number, -1, start, end, events.DEAD)]
-        if member.settings.dead_letter and not partition.topic.name.endswith(DEAD_LETTER_SUFFIX):
-            target = self._dead_letter_topic(partition.topic)
+        if target is not None:
             items = [
                 self._letter(partition, member, target, record)
                 for record in partition.log.records(start, end)
@@ -107,22 +114,29 @@ class DeadLetters:
         member.engine.settle_free(start, end)
         finish(member, start, end)
 
-    def _dead_letter_topic(self, topic: Topic) -> Topic:
+    def _target(self, member: GroupPartition) -> Steps[Topic | None]:
+        """Where the member's dead letters go, made if it is not there; None if they go nowhere."""
+        topic = member.partition.topic
+        if not member.settings.dead_letter or topic.name.endswith(DEAD_LETTER_SUFFIX):
+            return None
         name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX
-        known = self._state.topics.get(name)
-        if known is not None:
-            return known
         settings = TopicSettings(
             partitions=topic.settings.partitions,
             durability=topic.settings.durability,
             retention_ms=RETENTION_MS,
             message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, MESSAGE_BYTES_MAX),
         )
-        made = self._catalogue.create(name, settings)
-        for number in range(settings.partitions):
-            made.partitions.append(open_partition(self._state, made, number))
-        self._state.topics[name] = made
-        return made
+        while name not in self._state.topics and member.engine.exhausted:
+            try:
+                yield from self._topics.make(name, settings, limited=False)
+            except TopicExists:
+                continue  # Somebody was quicker.
+            except PenstockError:
+                self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
+                raise
+            if topic.deleted or member.partition.groups.get(member.group) is not member:
+                member.engine.exhausted.clear()  # Nobody wants to hear of them any more.
+        return self._state.topics.get(name)
 
     def _letter(
         self, partition: Partition, member: GroupPartition, target: Topic, record: Record

@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from penstock.broker.state import Partition, State
 from penstock.errors import CorruptionError, PenstockError
+from penstock.log.files import replace_file
 from penstock.log.transactions import IN_TRANSACTION
 from penstock.wire.records import CONTROL, DEDUP, SCHEDULED
 
@@ -44,8 +45,12 @@ def save_digest(partition: Partition) -> None:
         ]
     )
     try:
-        partition.topic.files.write_file(
-            f"{partition.directory}/digest", crc32c(body).to_bytes(4, "big") + body
+        # Not synced: a torn one is noticed, and made anew from the log.
+        replace_file(
+            partition.topic.files,
+            f"{partition.directory}/digest",
+            crc32c(body).to_bytes(4, "big") + body,
+            sync=False,
         )
     except PenstockError:
         return
@@ -92,7 +97,7 @@ def _read(partition: Partition) -> int:
     """Take over what the file says; returns the offset up to which it holds."""
     path = f"{partition.directory}/digest"
     data = partition.topic.files.read_file(path) if partition.topic.files.exists(path) else b""
-    if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
+    if len(data) <= 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):  # Zeros have a sum of zero.
         return partition.log.start
     version, end, *known = msgspec.msgpack.decode(data[4:])
     if version != VERSION or end > partition.log.end:

@@ -336,6 +336,7 @@ class LoopDriver:
         self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
         self._active = 0
         self._closing = False
+        self.on_work: Callable[[], None] | None = None  # Called once, by the next operation that begins.
         self._idle = asyncio.Event()
         self._ring = asyncio.Event()
 
@@ -353,6 +354,8 @@ class LoopDriver:
     def start(self, steps: Steps[Any], then: Then) -> Running:
         """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
         running = Running(self, steps, then)
+        if self.on_work is not None:
+            self._work_begins()
         self._active += 1
         if self._closing or self._state.closed:
             running.refuse(Closed(what="broker"))
@@ -366,6 +369,8 @@ class LoopDriver:
         The steps run in the caller's task: one that is cancelled has taken nothing that it does not return.
         """
         self._check_open()
+        if self.on_work is not None:
+            self._work_begins()
         self._active += 1
         failed: BaseException | None = None
         try:
@@ -385,6 +390,11 @@ class LoopDriver:
             finally:
                 failed = None  # Else the error would hold this frame, and the frame the error.
         return result
+
+    def _work_begins(self) -> None:
+        function, self.on_work = self.on_work, None
+        if function is not None:
+            function()
 
     async def _drive(self, steps: Steps[T]) -> T:
         while True:

@@ -5,6 +5,8 @@ the partition's journal keeps.  Making a group writes it to every journal
 before anyone hears that it exists.
 """
 
+from typing import Final
+
 import msgspec
 
 from penstock.broker.missing import MissingTopics
@@ -12,12 +14,15 @@ from penstock.broker.readers import reads
 from penstock.broker.recovery import open_journal, rebuild_gate
 from penstock.broker.replay import change_settings, moved, new_engine
 from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
-from penstock.broker.steps import Durable, Steps
+from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.config import GroupOptions, GroupSettings, Start, settings_with, start_text
 from penstock.delivery import events
 from penstock.delivery.backoff import Backoff
-from penstock.errors import GroupKindMismatch, InvalidValue, PenstockError
+from penstock.errors import GroupKindMismatch, InvalidValue, LimitReached, PenstockError
 from penstock.types import Instant, check_name, whole_number
+
+SLICE: Final = 10  # Partitions whose journals are written before others have a turn: some milliseconds.
+SYNCED_SLICE: Final = 500  # And so many before the disk has to follow.
 
 
 class Groups:
@@ -40,8 +45,14 @@ class Groups:
         if group is None:
             if settings.kind == "queue" and self._is_read_by_kafka(topic, name):
                 raise GroupKindMismatch(operation="kind='queue'", kind="stream", group=name)
+            if not name.startswith("__"):
+                self._check_limit()
             group = Group(topic, name, settings)
-            self._write(topic, group)
+            yield from self._write(topic, group)
+            self._state.check_alive(topic)
+            if name in topic.groups:  # Somebody else has made it meanwhile.
+                return (yield from self.ensure(topic, name, options, internal=internal))
+            group.coordinator.resize(len(topic.partitions))
             topic.groups[name] = group
         elif settings != group.settings:
             if settings.kind != group.settings.kind:
@@ -53,15 +64,39 @@ class Groups:
                     name="ordered", value=settings.ordered, why="it is fixed when a group is created"
                 )
             group.settings = settings
-            self._write(topic, group)
+            yield from self._write(topic, group)
         for partition in topic.partitions:
             yield from journal_durable(partition)
         return group
 
-    def _write(self, topic: Topic, group: Group) -> None:
+    def _check_limit(self) -> None:
+        limit = self._state.config.groups_max
+        if sum(len(topic.groups) for topic in self._state.topics.values()) >= limit:
+            raise LimitReached(what="groups", limit=limit, setting="groups_max")
+
+    def _write(self, topic: Topic, group: Group) -> Steps[None]:
+        """On all partitions, also those that come meanwhile; if there are many, others have their turns."""
+        number = 0
+        while number < len(topic.partitions):
+            partition = topic.partitions[number]
+            self.write_on(partition, group, self._state.clock.steady_ms())
+            number += 1
+            if number % SYNCED_SLICE == 0:  # Or thousands of journals would be written and not synced.
+                yield from journal_durable(partition)
+            elif number % SLICE == 0:
+                self._state.grow(SLICE)
+                yield GiveWay()
+
+    def write_all(self, partition: Partition, topic: Topic) -> None:
+        """Make all groups of a topic, and no others, known to a partition that is about to come."""
         now_ms = self._state.clock.steady_ms()
-        for partition in topic.partitions:
-            self.write_on(partition, group, now_ms)
+        for name in [name for name in partition.groups if name not in topic.groups]:
+            self._delete_on(partition, name)
+            del partition.groups[name]
+        for group in topic.groups.values():
+            known = partition.groups.get(group.name)
+            if known is None or known.settings != group.settings:
+                self.write_on(partition, group, now_ms)
 
     def write_on(self, partition: Partition, group: Group, now_ms: int) -> None:
         """Make the group known, with its settings, to one partition and its journal."""
@@ -116,6 +151,9 @@ class Groups:
         if group.settings.kind == "stream" and self._is_read_by_kafka(topic, group_name):
             why = "members of a Kafka group of that name read the topic; take another name, or stop them"
             raise InvalidValue(name="group", value=group_name, why=why)
+        members_max = self._state.config.group_members_max
+        if len(group.consumers) >= members_max:
+            raise LimitReached(what="consumers of a group", limit=members_max, setting="group_members_max")
         self._state.consumer_numbers += 1
         number = self._state.consumer_numbers
         consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)

@@ -133,7 +133,7 @@ class Journal:
         if not self._files.exists(self._path):
             return None
         data = self._files.read_file(self._path)
-        if len(data) < 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
+        if len(data) <= 4 or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
             return None
         state: dict[str, Any] = msgspec.msgpack.decode(data[4:])
         if state.get("version") != SNAPSHOT_VERSION:

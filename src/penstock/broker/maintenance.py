@@ -26,6 +26,7 @@ from penstock.wire.staged import STAGING
 logger = logging.getLogger("penstock")
 
 FLUSH_MS = 1000
+REPLAYED_MAX = 1000  # So many decisions are replayed in some milliseconds.
 
 
 class Maintenance:
@@ -167,6 +168,18 @@ class Maintenance:
         if journal is not None:
             grown = journal.log.written - journal.snapshot_written
             if grown >= self._state.config.snapshot_bytes or partition.outbox_targets:
+                self.snapshot(partition)
+
+    def close_journal(self, partition: Partition) -> None:
+        """Before the end: write what was noted, and a snapshot if the next open would have much to replay.
+
+        It costs two syncs, and thousands of partitions that did little must not keep a server from ending.
+        """
+        journal = partition.journal
+        if journal is not None:
+            journal.flush()
+            replayed = journal.log.end - max(journal.snapshot_end, journal.log.start)
+            if replayed >= REPLAYED_MAX or partition.outbox_targets:
                 self.snapshot(partition)
 
     def snapshot(self, partition: Partition) -> bool:

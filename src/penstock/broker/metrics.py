@@ -165,6 +165,16 @@ OF_BROKER: Final = Section(
         gauge("penstock_consumers", "Consumers of all groups.", _consumers),
         gauge("penstock_connections", "Open connections of all listeners.", lambda of: of.connections),
         gauge("penstock_tasks", "Tasks on the event loop of the server.", lambda of: of.tasks),
+        counter(
+            "penstock_event_loop_stalls_total",
+            "Times that the event loop of the server was late by more than 50 ms, and nobody was served.",
+            lambda of: of.state.lag.stalls,
+        ),
+        gauge(
+            "penstock_event_loop_lag_max_seconds",
+            "How late the event loop of the server was at most, in the last one or two minutes.",
+            lambda of: of.state.lag.longest_ms / 1000,
+        ),
         gauge(
             "penstock_logs_failed",
             "Logs that take no more messages, because the disk refused to write or to sync.",

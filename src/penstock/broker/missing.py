@@ -9,15 +9,16 @@ for all others it is not there.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Steps
 from penstock.config import TopicOptions
-from penstock.errors import PartitionNotFound
+from penstock.errors import PartitionNotFound, TopicExists
 from penstock.types import INTERNAL_TOPICS
 
-Create = Callable[[str, TopicOptions], None]
+Create = Callable[[str, TopicOptions], Steps[None]]
 
 DEFAULTS: Final[TopicOptions] = {}
 
@@ -40,12 +41,12 @@ class MissingTopics:
 
     def create(self, name: Any, partition: Any = None, options: TopicOptions = DEFAULTS) -> Steps[Topic]:
         """The topic, created now if it may be; not for a partition that it would not have."""
-        yield from ()  # Creating waits for nothing, so far.
         if self.is_creatable(name):
             last = self._state.config.topic.partitions - 1
             if isinstance(partition, int) and partition > last:
                 raise PartitionNotFound(topic=name, partition=partition, last=last)
-            self._create(name, options)
+            with suppress(TopicExists):  # Somebody else may be quicker.
+                yield from self._create(name, options)
         return self._state.topic(name)
 
     def create_all(self, outputs: Sequence[Any]) -> Steps[None]:

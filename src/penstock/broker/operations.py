@@ -87,20 +87,24 @@ class LocalOperations(ProtocolOperations):
         super().__init__(core)
         self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here ...
         self.tasks: Callable[[], int] = lambda: 0  # ... and here.
-        self.access = core.access  # These two are no operations, but for the doors of a server.
+        self.access = core.access  # These are no operations, but for the front ends of a server.
         self.audit = core.audit
+        self.lag = core.state.lag
         # By name, without a call between: these are the busiest.
         self.publish = core.publishing.publish
         self.publish_batch = core.publishing.publish_batch
         self.append = core.publishing.append
         self.fetch = core.fetching.fetch
 
+    def on_grown(self, function: Callable[[], None]) -> None:
+        """Have it called whenever there are thousands of new objects that are to stay."""
+        self._core.state.on_grown = function
+
     # Topics.
 
-    @at_once
-    def create_topic(self, name: str, options: TopicOptions) -> None:
+    def create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         """Make a topic."""
-        self._core.create_topic(name, options)
+        return self._core.create_topic(name, options)
 
     def is_creatable(self, name: str) -> bool:
         """Whether using this topic would create it; no operation, but for the doors of a server."""
@@ -110,15 +114,13 @@ class LocalOperations(ProtocolOperations):
         """Make a topic that somebody uses and that is missing, unless topics are made on purpose only."""
         yield from self._core.missing.create(name, options=options)
 
-    @at_once
-    def alter_topic(self, name: str, options: TopicOptions) -> None:
+    def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         """Change a topic's settings."""
-        self._core.alter_topic(name, options)
+        return self._core.alter_topic(name, options)
 
-    @at_once
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str) -> Steps[None]:
         """Remove a topic."""
-        self._core.delete_topic(name)
+        return self._core.delete_topic(name)
 
     @at_once
     def topics(self) -> list[str]:

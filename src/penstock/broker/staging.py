@@ -28,6 +28,7 @@ as soon as all before them is done too, and after a day in any case (that is
 the topic's retention), but never what an intent still needs.
 """
 
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -36,13 +37,13 @@ from penstock.broker.catalogue import Catalogue
 from penstock.broker.incoming import limits_of
 from penstock.broker.intents import NUMBERS_MAX, Intent, Intents, Ranges
 from penstock.broker.publishing import Publishing
-from penstock.broker.recovery import open_partition
 from penstock.broker.staged import Checking, Placing, read_staged
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
+from penstock.broker.topics import Topics
 from penstock.config import DAY_MS, MEMORY, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery.offsets import OffsetSet
-from penstock.errors import CorruptionError, InvalidValue, TopicDamaged
+from penstock.errors import CorruptionError, InvalidValue, TopicDamaged, TopicExists
 from penstock.info import StagedPublish
 from penstock.log.log import Log
 from penstock.types import whole_number
@@ -64,28 +65,27 @@ SETTINGS: Final = TopicSettings(
 class Staging:
     """The way in for jobs of many tasks."""
 
-    def __init__(self, state: State, catalogue: Catalogue, publishing: Publishing) -> None:
+    def __init__(self, state: State, catalogue: Catalogue, topics: Topics, publishing: Publishing) -> None:
         self._state = state
         self._catalogue = catalogue
+        self._topics = topics
         self._publishing = publishing
         self._released: OffsetSet | None = None  # Of the staging log: what nobody needs any more.
 
     def stage(self, name: Any, data: Any) -> Steps[int]:
         """Put batches aside for a topic (``wire/staged.py``); the offset of the first of them."""
         self._state.topic(name)
-        self._make()
+        yield from self._make()
         receipt = yield from self._publishing.append(STAGING, 0, data)
         assert receipt.offset is not None
         return receipt.offset
 
-    def _make(self) -> None:
-        if STAGING in self._state.topics:
-            return
+    def _make(self) -> Steps[None]:
         in_memory = self._state.directory == MEMORY
         settings = msgspec.structs.replace(SETTINGS, durability="memory") if in_memory else SETTINGS
-        topic = self._catalogue.create(STAGING, settings)
-        topic.partitions.append(open_partition(self._state, topic, 0))
-        self._state.topics[STAGING] = topic
+        while STAGING not in self._state.topics:
+            with suppress(TopicExists):  # Somebody was quicker.
+                yield from self._topics.make(STAGING, settings, limited=False)
 
     def version(self, name: Any, application: Any) -> int | None:
         """The last version of an application that was published, or is bound to be."""
@@ -103,7 +103,7 @@ class Staging:
         intents = self._opened(topic)
         if (yield from self._is_repeat(topic, intents, application, version)):
             return StagedPublish(published=0, duplicate=True)
-        self._make()  # A job without a row has staged nothing, and is published all the same.
+        yield from self._make()  # A job without a row has staged nothing, and is published all the same.
         log = self._log(topic)
         count = yield from self._check(topic, log, wanted)
         yield Durable(log)

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from penstock.broker.intents import Intents
 from penstock.broker.journal import Journal
+from penstock.broker.lag import Lag
 from penstock.broker.ledger import Ledger
 from penstock.broker.problems import Problems
 from penstock.broker.rates import Counts, Meter
@@ -55,6 +56,7 @@ from penstock.wire.records import Record
 
 Wrap = Callable[[Delivery, list[Record]], list[Any]]
 
+GROWN_MAX: Final = 1000  # New partitions until somebody is told: about 30,000 objects.
 BYTES_MAX: Final = 2**63 - 1  # What a consumer takes at a time, unless somebody says less.
 
 # From a message that somebody waits for to one that lay over the weekend.  Each bound is at most three
@@ -330,10 +332,12 @@ class State:
         self.random = random
         self.commit = GroupCommit()
         self.alarms = Alarms()
+        self.lag = Lag()  # Of the event loop of a server.
         self.flush = Chore()  # Journals with buffered events, logs that are flushed every second.
         self.upkeep = Chore()  # Retention, compaction, snapshots.
         self.storage = Chore()  # While there is no room on the disk: looks whether there is.
         self.problems = Problems(clock)
+        self.sweep = Chore()  # What topics that were deleted have left on the disk.
         self.topics: dict[str, Topic] = {}
         self.offline: dict[str, TopicDamaged] = {}  # Topics that are there, and cannot be opened.
         self.member_groups: dict[str, MemberGroup] = {}
@@ -342,11 +346,30 @@ class State:
         self.ledger: Ledger | None = None  # Begun with the first transactional id.
         self.unpacking = Line()  # Those who wait for the thread that looks at large batches.
         self.jobs: deque[Steps[None]] = deque()
+        self.on_grown: Callable[[], None] = lambda: None  # A server's: there are many new objects, to stay.
+        self._grown = 0  # Partitions, and groups on partitions, since it was called.
+        self.gone: list[Topic] = []  # Topics that were deleted, and may still be in use.
         self.unheard: set[Topic] = set()  # Topics with messages that are written and not yet durable.
         self.consumer_numbers = 0
         self.versions = clock.wall_ms() << 20  # Given out so far; beyond those of the broker before this one.
         self.opened_ms = clock.steady_ms()
         self.closed = False
+
+    def grow(self, count: int) -> None:
+        """So many partitions, or groups on partitions, have come."""
+        self._grown += count
+        if self._grown >= GROWN_MAX:
+            self._grown = 0
+            self.on_grown()
+
+    def forget_gone(self) -> None:
+        """Break the rings of topics that are gone, so that their memory is freed without a search for it."""
+        gone, self.gone = self.gone, []
+        for topic in gone:
+            for partition in topic.partitions:
+                partition.groups.clear()
+            topic.partitions.clear()
+            topic.groups.clear()
 
     def new_version(self) -> int:
         """A version for a topic that is new or has changed."""

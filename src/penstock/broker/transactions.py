@@ -38,7 +38,7 @@ from penstock.broker.publishing import Appended, Publishing
 from penstock.broker.state import Partition, State
 from penstock.broker.steps import Durable, Steps
 from penstock.config import DAY_MS, MEMORY
-from penstock.errors import CorruptionError, PenstockError, ProducerUnknown, RequestError
+from penstock.errors import CorruptionError, LimitReached, PenstockError, ProducerUnknown, RequestError
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
@@ -152,6 +152,8 @@ class Transactions:
         known = ledger.by_name.get(name)
         if known is not None:
             rules.check_claim(known, name, claim)
+        else:
+            self._check_limit(ledger)
         while known is not None and known.state == "ongoing":
             rules.check_owner(known, owner)
             yield from self._decide(name, rules.fence(known, self._state.clock.wall_ms()))
@@ -167,6 +169,11 @@ class Transactions:
         )
         yield from self._promise(name, fresh)
         return fresh.producer_id, fresh.epoch
+
+    def _check_limit(self, ledger: Ledger) -> None:
+        limit = self._state.config.transactional_ids_max
+        if len(ledger.by_name) >= limit:
+            raise LimitReached(what="transactional ids", limit=limit, setting="transactional_ids_max")
 
     # What belongs to a transaction.
 

@@ -13,6 +13,7 @@
     │   ├── KeyMissing            KEY_MISSING
     │   ├── TopicNotFound         TOPIC_NOT_FOUND          topics
     │   ├── TopicExists           TOPIC_EXISTS
+    │   ├── LimitReached          LIMIT_REACHED
     │   ├── PartitionNotFound     PARTITION_NOT_FOUND
     │   ├── OffsetOutOfRange      OFFSET_OUT_OF_RANGE
     │   ├── RestoreRefused        RESTORE_REFUSED
@@ -158,6 +159,7 @@ from penstock.errors.startup import (
     InvalidConfiguration,
 )
 from penstock.errors.topics import (
+    LimitReached,
     OffsetOutOfRange,
     PartitionNotFound,
     RestoreRefused,
@@ -205,6 +207,7 @@ __all__ = [
     "LakeDamaged",
     "LakeUnusable",
     "LeaseLost",
+    "LimitReached",
     "MediaTypeUnsupported",
     "MemberUnknown",
     "MessageTooLarge",

@@ -31,6 +31,20 @@ class TopicExists(RequestError):
         super().__init__(topic=topic)
 
 
+class LimitReached(RequestError):
+    """There are as many topics, partitions, groups or the like as the broker is allowed to have.
+
+    Cause: programs make topics or groups with ever new names, or the limit is too low for what is needed.
+    Do: delete what nobody uses, or raise the setting that the sentence names.
+    """
+
+    code = "LIMIT_REACHED"
+    sentence = "{limit} {what} is the limit; delete some, or raise broker.{setting}"
+
+    def __init__(self, *, what: str, limit: int, setting: str) -> None:
+        super().__init__(what=what, limit=limit, setting=setting)
+
+
 class PartitionNotFound(RequestError):
     """The topic has fewer partitions than that.
 

@@ -34,6 +34,7 @@ import msgspec
 
 from penstock.access import Grant, NewKey
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config import BrokerConfig
 from penstock.errors import AddressUnusable
 from penstock.frontends.config import (
     AUTO,
@@ -53,10 +54,13 @@ from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.tls import server_context
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
-from penstock.memory import keep_memory
+from penstock.frontends.watchdog import Watchdog
+from penstock.log.open_files import open_files_max
+from penstock.memory import keep_memory, pass_over
 
 BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it at somaxconn.
-FILES_SPARE: Final = 4096  # Open files beside connections: segments, indexes, journals.
+CONNECTIONS_MIN: Final = 16  # Less would not do, whatever the system allows.
+FILES_SPARE: Final = 256  # Descriptors beside connections and logs: sockets, pipes, small files.
 # A peer that vanished without a word is noticed after about two minutes.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 STORAGE_CHECK_S: Final = 1.0  # How often to look whether the data directory is still there.
@@ -83,19 +87,24 @@ class Server:
         self.doors = Doors(broker, authentication=config.security.authentication)
         self.first_key: NewKey | None = None  # Made by this start.
         self._tls = tls
-        self.connections = Connections(config.limits.connections_max)
+        files_max = open_files_max(config.broker.open_files_max)
+        self.connections = Connections(connections_max(config.limits.connections_max, files_max))
         self.addresses: Addresses = {name: made.getsockname()[:2] for name, made in sockets.items()}
         self._sockets = sockets
         self._listeners = {name: self._listener(name) for name in sockets}
         self._accepting: list[asyncio.Server | TlsAcceptor] = []
         self._watching: asyncio.TimerHandle | None = None
+        self._watchdog = Watchdog(broker.operations.lag, broker.on_work)
         broker.operations.connections = lambda: self.connections.count
         broker.operations.tasks = lambda: len(asyncio.all_tasks())
 
     @classmethod
-    async def open(cls, config: ServerConfig) -> Self:
-        """Bind, open the broker, accept; if one of these cannot be done, nothing is left behind."""
-        raise_file_limit(config.limits.connections_max + FILES_SPARE)
+    async def open(cls, config: ServerConfig, *, own_process: bool = False) -> Self:
+        """Bind, open the broker, accept; if one of these cannot be done, nothing is left behind.
+
+        ``own_process``: nothing else runs in it, so the garbage collector is the server's to control.
+        """
+        raise_file_limit(config.limits.connections_max + config.broker.open_files_max + FILES_SPARE)
         tls = server_context(config.tls)
         with ExitStack() as undo:
             sockets = {}
@@ -113,11 +122,13 @@ class Server:
                 group=config.group,
                 auto_create_topics=config.topic.auto_create,
             )
-            server = cls(config, await EmbeddedAsyncBroker.open(data, config=settings), sockets, tls)
+            broker = await open_broker(data, settings, own_process=own_process)
+            server = cls(config, broker, sockets, tls)
             try:
                 await server._make_first_key()
                 await server._accept()
                 server._watch_storage()
+                server._watchdog.start()
             except BaseException:
                 await server.stop()
                 raise
@@ -173,6 +184,7 @@ class Server:
         for accepting in self._accepting:
             accepting.close()
         await self._drain(deadline)
+        self._watchdog.stop()
         self.doors.close()
         await self.broker.close(timeout=max(deadline - loop.time(), 0))
 
@@ -236,7 +248,7 @@ async def _serve(
     stopping: Callable[[], None],
     stop: asyncio.Event,
 ) -> None:
-    async with await Server.open(config) as server:
+    async with await Server.open(config, own_process=True) as server:
         first_key, server.first_key = server.first_key, None
         ready(server.addresses, None if first_key is None else first_key.key)
         await stop.wait()
@@ -246,14 +258,24 @@ async def _serve(
 
 
 def pass_over_modules(config: ServerConfig) -> None:
-    """Have the garbage collector leave out what is loaded by now, which stays until the end.
-
-    It stops everything while it looks: 20 to 30 ms for all modules, every few thousand requests.  The broker
-    is opened after this, so what belongs to a topic that is deleted is collected all the same.
-    """
+    """Have the garbage collector leave out what is loaded by now, which stays until the end."""
     if address("http", config.listen.http) is not None:
         import penstock.frontends.http.server  # noqa: F401 - loaded only where it is on, and then here.
-    gc.freeze()
+    pass_over()
+
+
+async def open_broker(data: str | None, settings: BrokerConfig, *, own_process: bool) -> EmbeddedAsyncBroker:
+    """The broker; in a process of its own, what it begins with is nothing for the garbage collector."""
+    if not own_process:
+        return await EmbeddedAsyncBroker.open(data, config=settings)
+    gc.disable()  # It would look through all partitions again and again while they are opened.
+    try:
+        broker = await EmbeddedAsyncBroker.open(data, config=settings)
+    finally:
+        gc.enable()
+    broker.operations.on_grown(pass_over)
+    pass_over()
+    return broker
 
 
 def http_listener(
@@ -312,6 +334,22 @@ def unusable(name: str, place: tuple[Any, ...], error: OSError) -> AddressUnusab
     return AddressUnusable(
         listener=name, address=shown(place[0], place[1]), why=(error.strerror or str(error)).lower()
     )
+
+
+def connections_max(wanted: int, files_max: int) -> int:
+    """So many connections, or as many as the system leaves descriptors for beside the files of logs."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    left = max(soft - files_max - FILES_SPARE, CONNECTIONS_MIN)
+    if soft == resource.RLIM_INFINITY or wanted <= left:
+        return wanted
+    logger.warning(
+        "the system allows %d open files (ulimit -n): %d connections instead of %d, and %d files of logs",
+        soft,
+        left,
+        wanted,
+        files_max,
+    )
+    return left
 
 
 def raise_file_limit(wanted: int) -> None:

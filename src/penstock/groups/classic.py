@@ -55,7 +55,7 @@ PREPARING: Final = "PreparingRebalance"
 COMPLETING: Final = "CompletingRebalance"
 STABLE: Final = "Stable"
 
-MEMBERS_MAX: Final = 10_000  # Of one group.
+MEMBERS_MAX: Final = 10_000  # Of one group, unless a setting says otherwise.
 MEMBER_BYTES_MAX: Final = 1024 * 1024  # What a member brings along: the names of thousands of topics.
 SESSION_MS_MIN: Final = 1000  # Shorter, and a pause of the garbage collector looks like the end.
 SESSION_MS_MAX: Final = 30 * 60 * 1000  # A member that is gone is in the way for this long at most.
@@ -72,6 +72,7 @@ class ClassicGroup:
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members = Roster()
+        self.members_max = MEMBERS_MAX
         self._promised: dict[str, int] = {}  # Ids that nobody has joined with yet, and until when they hold.
         self._joining: dict[str, Ticket[Joined]] = {}
         self._syncing: dict[str, Ticket[Synced]] = {}
@@ -216,7 +217,7 @@ class ClassicGroup:
         if not self.members.fits(told) or (self.members and told.protocol_type != self.protocol_type):
             return Code.INCONSISTENT_GROUP_PROTOCOL
         if told.member == "":
-            full = len(self.members) + len(self._promised) >= MEMBERS_MAX
+            full = len(self.members) + len(self._promised) >= self.members_max
             comes_back = self.members.static(told.instance) is not None
             return Code.GROUP_MAX_SIZE_REACHED if full and not comes_back else Code.NONE
         promised = told.member in self._promised and told.instance is None

@@ -40,7 +40,7 @@ from penstock.wire.kafka.codes import Code
 SESSION_MS: Final = 45_000  # As Kafka's.
 BEAT_MS: Final = 2_000  # A change is heard of after this; Kafka's five seconds are long in a test.
 SOON_MS: Final = 200  # For a member that waits for what others have not given up yet.
-MEMBERS_MAX: Final = 10_000
+MEMBERS_MAX: Final = 10_000  # Of one group, unless a setting says otherwise.
 PATTERNS_MAX: Final = 20  # Different regular expressions in one group; a new topic is matched against each.
 ASSIGNORS: Final = ("uniform", "range")
 PROTOCOL_TYPE: Final = "consumer"  # All members of such a group are consumers.
@@ -70,6 +70,7 @@ class ConsumerGroup:
     """The members of one group, and where each is on its way to the target."""
 
     def __init__(self, epoch: int = 0) -> None:
+        self.members_max = MEMBERS_MAX
         self.session_ms = SESSION_MS  # These two may be set by operators.
         self.beat_ms = BEAT_MS
         self.epoch = epoch  # The first change makes the next one.
@@ -224,8 +225,8 @@ class ConsumerGroup:
         static = self._static(told.instance)
         if static is not None and static.identity != told.member and static.epoch != LEAVE_FOR_NOW:
             return Code.UNRELEASED_INSTANCE_ID, f"{told.instance} is in the group already"
-        full = told.member not in self._members and len(self._members) >= MEMBERS_MAX
-        return (Code.GROUP_MAX_SIZE_REACHED, f"there are {MEMBERS_MAX}") if full else (Code.NONE, "")
+        full = told.member not in self._members and len(self._members) >= self.members_max
+        return (Code.GROUP_MAX_SIZE_REACHED, f"there are {self.members_max}") if full else (Code.NONE, "")
 
     def _static(self, instance: str | None) -> Consumer | None:
         if instance is None:

@@ -44,13 +44,12 @@ import logging
 import os
 import shutil
 import stat
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Final, NoReturn, Protocol
 
 from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, PenstockError, StorageFailed
+from penstock.log.open_files import OPEN_MAX, OpenFiles
 
 Part = bytes | bytearray | memoryview
 
@@ -60,8 +59,6 @@ TEMPORARY: Final = (
 FILE_MODE: Final = 0o600  # Messages, password hashes, the audit log: nothing here is for other users.
 DIRECTORY_MODE: Final = 0o700
 OTHERS: Final = 0o077  # The bits of a mode that give access to others.
-OPEN_MAX: Final = 4096  # Files with a descriptor at a time, unless a setting says otherwise.
-LOOKED_MAX: Final = 32  # At so many open files one looks to find one to close.
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers than that are refused by pwritev.
 LOCK_BYTES_MAX: Final = 256  # The process id, and what tells whether the machine has lost power.
 DELETED: Final = "it was deleted or replaced while it was in use"
@@ -147,14 +144,18 @@ class Files(Protocol):
         ...
 
     def make_directory(self, path: str, *, sync: bool = True) -> None:
-        """Make a directory and its parents; fine if it exists.  Without ``sync`` the caller syncs them."""
+        """Make a directory and its parents; fine if it exists.
+
+        Without ``sync`` the caller syncs them, and one parent is made at most: a data directory that was
+        removed must not come back without what was in it.
+        """
         ...
 
     def remove(self, path: str) -> None:
         """Remove a file; fine if it is not there."""
         ...
 
-    def remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str, *, sync: bool = True) -> None:
         """Remove a directory and all in it; fine if it is not there."""
         ...
 
@@ -202,7 +203,7 @@ def storage_error(path: str, error: OSError) -> PenstockError:
     return StorageFailed(path=path, why=error.strerror or str(error))
 
 
-def replace_file(files: Files, path: str, data: bytes) -> None:
+def replace_file(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
     """``write_file`` in terms of the other operations, so that tests can fail each of them."""
     temporary = path + TEMPORARY
     file = files.open(temporary, create=True)
@@ -210,11 +211,13 @@ def replace_file(files: Files, path: str, data: bytes) -> None:
         if file.size:
             file.truncate(0)  # Left behind by a crash.
         file.append((data,))
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     files.rename(temporary, path)
-    files.sync_directory(os.path.dirname(path))
+    if sync:
+        files.sync_directory(os.path.dirname(path))
 
 
 def keep_private(files: Files, path: str) -> None:
@@ -241,11 +244,11 @@ class SystemFile:
     """
 
     __slots__ = (
-        "_busy", "_closed", "_descriptor", "_inode", "_opened", "_path", "_reserved", "_reserver", "_syncing", "failed",
-        "size", "unsynced", "used",
+        "_busy", "_closed", "_descriptor", "_inode", "_opened", "_path", "_reserved", "_reserver", "_syncing",
+        "failed", "size", "unsynced", "used",
     )  # fmt: skip
 
-    def __init__(self, path: str, descriptor: int, opened: "OpenFiles | None" = None) -> None:
+    def __init__(self, path: str, descriptor: int, opened: OpenFiles | None = None) -> None:
         self._path = path
         self._descriptor = descriptor  # -1 while it is taken away, or closed.
         self._opened = opened  # Who may take it away.
@@ -410,42 +413,6 @@ class SystemFile:
                 self._opened.files.pop(self, None)
 
 
-class OpenFiles:
-    """The files that have a descriptor: at most so many, as far as those in use allow it."""
-
-    def __init__(self, open_max: int) -> None:
-        self.open_max = open_max
-        self.files: dict[SystemFile, None] = {}  # Those that were opened or looked at last are at the end.
-        self.guard = threading.RLock()
-
-    def make_room(self) -> None:
-        """Close a file if there are too many: one that was not used of late, and better one that is synced.
-
-        Every file is passed over once for having been used, so what is used again and again stays open.
-        """
-        if len(self.files) < self.open_max:
-            return
-        unsynced: SystemFile | None = None
-        for file in list(islice(self.files, LOOKED_MAX)):
-            self.files.pop(file, None)
-            self.files[file] = None
-            if file.used:
-                file.used = False
-            elif file.unsynced:
-                unsynced = unsynced or file
-            elif self._close(file):
-                return
-        victim = unsynced or next(iter(self.files), None)
-        if victim is not None:
-            self._close(victim)
-
-    def _close(self, file: SystemFile) -> bool:
-        if not file.take_away():
-            return False
-        self.files.pop(file, None)
-        return True
-
-
 def _uptime_id(descriptor: int) -> str:
     """Stays the same as long as the machine runs and the file is where it is; empty if nobody knows.
 
@@ -522,8 +489,11 @@ class SystemFiles:
         if os.path.isdir(path):
             return
         parent = os.path.dirname(os.path.abspath(path))
-        self.make_directory(parent, sync=sync)
+        if sync:
+            self.make_directory(parent)
         try:
+            if not sync and not os.path.isdir(parent):
+                os.mkdir(parent, DIRECTORY_MODE)
             os.mkdir(path, DIRECTORY_MODE)
         except FileExistsError:
             if not os.path.isdir(path):
@@ -544,7 +514,7 @@ class SystemFiles:
         except OSError as error:
             raise storage_error(path, error) from error
 
-    def remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str, *, sync: bool = True) -> None:
         """Remove a directory and all in it; fine if it is not there."""
         try:
             shutil.rmtree(path)
@@ -552,7 +522,8 @@ class SystemFiles:
             return
         except OSError as error:
             raise storage_error(path, error) from error
-        self.sync_directory(os.path.dirname(os.path.abspath(path)))
+        if sync:
+            self.sync_directory(os.path.dirname(os.path.abspath(path)))
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name, replacing what had that name, in one step."""
@@ -749,7 +720,7 @@ class MemoryFiles:
         """Remove a file; fine if it is not there."""
         self._contents.pop(path, None)
 
-    def remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - nothing to sync.
         """Remove a directory and all in it; fine if it is not there."""
         inside = path.rstrip("/") + "/"
         for name in [name for name in self._contents if name.startswith(inside)]:

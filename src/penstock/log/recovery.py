@@ -47,8 +47,8 @@ from penstock.log.scan import Scan, find_batch
 from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment
 from penstock.wire.records import HEADER_BYTES, read_header
 
-# A log's directory, that of its partition and that of its topic: no more can be new with the first batch.
-NEW_DIRECTORIES_MAX: Final = 3
+# A log's directory, that of its partition, of its topic, and of all topics: what may not be on the disk yet.
+NEW_DIRECTORIES_MAX: Final = 4
 SCAN_BYTES: Final = 4 * 1024 * 1024  # Large enough to hide the cost of a read, small enough not to matter.
 
 _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")

@@ -137,9 +137,9 @@ class FaultyFiles:
         """See ``Files``."""
         self.perform("remove", path, lambda: self.inner.remove(path))
 
-    def remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str, *, sync: bool = True) -> None:
         """See ``Files``."""
-        self.perform("remove_tree", path, lambda: self.inner.remove_tree(path))
+        self.perform("remove_tree", path, lambda: self.inner.remove_tree(path, sync=sync))
 
     def rename(self, source: str, target: str) -> None:
         """See ``Files``."""
@@ -388,7 +388,7 @@ class CrashDisk:
         if path in self._names:
             self._change({path: None})
 
-    def remove_tree(self, path: str) -> None:
+    def remove_tree(self, path: str, *, sync: bool = True) -> None:  # noqa: ARG002 - never synced.
         """See ``Files``."""
         inside = path.rstrip("/") + "/"
         for name in [name for name in self._names if name.startswith(inside)]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 import uvloop
+from tests.stalls import watched
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import SystemClock
@@ -58,7 +59,8 @@ class Server:
         self.broker = broker
         self.address = "{}:{}".format(*accepting.sockets[0].getsockname())
         ready()
-        await self._stop.wait()
+        with watched():
+            await self._stop.wait()
         accepting.close()
         await self.listener.drain()
         doors.close()
@@ -76,9 +78,15 @@ def serving(
     loop = uvloop.new_event_loop()
     server = Server(loop, authentication, tls)
     ready = threading.Event()
-    thread = threading.Thread(
-        target=lambda: loop.run_until_complete(server.serve(data, settings or QUICK, ready.set))
-    )
+    faults: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(server.serve(data, settings or QUICK, ready.set))
+        except BaseException as fault:  # noqa: BLE001 - it is raised by the test's own thread.
+            faults.append(fault)
+
+    thread = threading.Thread(target=run)
     thread.start()
     assert ready.wait(10)
     try:
@@ -87,6 +95,8 @@ def serving(
         server.stop()
         thread.join(10)
         loop.close()
+    for fault in faults:
+        raise fault
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from tests.stalls import check_logged
+
 PATIENCE_S = 60  # Far more than anything takes; a test that fails ends.
 FREE = (
     "--native",
@@ -94,6 +96,8 @@ class Process:
         self._process.kill()
         self._process.communicate()
         self._reader.join()
+        if error is None:
+            check_logged("".join(self._lines.queue))
 
 
 def refused(*arguments: str, cwd: Path, **variables: str) -> tuple[int, str]:

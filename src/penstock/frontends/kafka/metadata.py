@@ -4,11 +4,11 @@ There is one broker, so it leads every partition and holds the one replica of it
 asks for by name is made if it is not there, unless the client or the setting ``topic.auto_create``
 forbids it."""
 
+from collections.abc import Awaitable
 from contextlib import suppress
 
 from penstock.broker.at_once import now
-from penstock.broker.partitions import Layout
-from penstock.errors import Forbidden, PenstockError, TopicNotFound
+from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import code_of
@@ -33,14 +33,44 @@ PARTITIONS_MAX = 2000  # In one answer to DescribeTopicPartitions.
 ALL_IF_EMPTY = 0  # In this version no list is said by an empty one.
 
 
-def metadata(call: Call[MetadataRequest]) -> MetadataResponse:
+def metadata(call: Call[MetadataRequest]) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Topics by name, by id, or all of them."""
+    asked = _asked(call)
+    new = _new(call, asked)
+    return _made(call, asked, new) if new else _answer(call, asked, {})
+
+
+def _new(call: Call[MetadataRequest], asked: list[MetadataRequestTopic]) -> list[str]:
+    """The names of topics that are to be made."""
+    if not call.request.allow_auto_topic_creation:
+        return []
+    creatable = call.operations.is_creatable
+    return [topic.name for topic in asked if topic.name is not None and creatable(topic.name)]
+
+
+async def _made(
+    call: Call[MetadataRequest], asked: list[MetadataRequestTopic], new: list[str]
+) -> MetadataResponse:
+    """The same when these are made, as far as they may be; others are served meanwhile."""
+    failures: dict[str, PenstockError] = {}
+    for name in new:
+        try:
+            with suppress(Forbidden):  # Who may not create it finds none.
+                await call.run(call.operations.auto_create_topic(name, {}))
+        except PenstockError as error:
+            failures[name] = error
+    return _answer(call, asked, failures)
+
+
+def _answer(
+    call: Call[MetadataRequest], topics: list[MetadataRequestTopic], failures: dict[str, PenstockError]
+) -> MetadataResponse:
     host, port = call.session.advertised
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=NODE, host=host, port=port)],
         cluster_id=call.shared.cluster_id,
         controller_id=NODE,
-        topics=[_described(call, asked) for asked in _asked(call)],
+        topics=[_described(call, asked, failures) for asked in topics],
         cluster_authorized_operations=authorized(
             call, ON_CLUSTER, asked=call.request.include_cluster_authorized_operations
         ),
@@ -54,7 +84,9 @@ def _asked(call: Call[MetadataRequest]) -> list[MetadataRequestTopic]:
     return topics
 
 
-def _described(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _described(
+    call: Call[MetadataRequest], asked: MetadataRequestTopic, failures: dict[str, PenstockError]
+) -> MetadataResponseTopic:
     name = asked.name
     if name is None:
         names = now(call.operations.topic_names())
@@ -64,8 +96,9 @@ def _described(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Meta
             error_code=Code.UNKNOWN_TOPIC_ID, name=None if call.version >= 12 else "", topic_id=asked.topic_id
         )
     try:
-        layout = _layout(call, name, by_name=asked.name is not None)
-    except PenstockError as error:
+        layout = now(call.operations.layout(name))
+    except PenstockError as missing:
+        error = failures.get(name, missing)
         return MetadataResponseTopic(error_code=code_of(error), name=name, topic_id=NO_UUID)
     partitions = [
         MetadataResponsePartition(
@@ -82,18 +115,6 @@ def _described(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Meta
             call, ON_TOPIC, topic=name, asked=call.request.include_topic_authorized_operations
         ),
     )
-
-
-def _layout(call: Call[MetadataRequest], name: str, *, by_name: bool) -> Layout:
-    """The topic, which is made if it may be."""
-    try:
-        return now(call.operations.layout(name))
-    except TopicNotFound:
-        if not by_name or not call.request.allow_auto_topic_creation:
-            raise
-    with suppress(Forbidden):  # Who may not create it finds none.
-        now(call.operations.auto_create_topic(name, {}))
-    return now(call.operations.layout(name))
 
 
 def describe_topic_partitions(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:

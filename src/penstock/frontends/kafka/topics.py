@@ -1,5 +1,6 @@
 """Creating, growing and deleting topics: CreateTopics, DeleteTopics, CreatePartitions."""
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import cast
@@ -42,22 +43,24 @@ CODES = {
 }
 
 
-def create_topics(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
+async def create_topics(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Make topics, or see whether they could be made."""
-    names = [topic.name for topic in call.request.topics]
+    counts = Counter(topic.name for topic in call.request.topics)
     return CreateTopicsResponse(
-        topics=[_created(call, topic, names.count(topic.name)) for topic in call.request.topics]
+        topics=[await _created(call, topic, counts[topic.name]) for topic in call.request.topics]
     )
 
 
-def _created(call: Call[CreateTopicsRequest], wanted: CreatableTopic, count: int) -> CreatableTopicResult:
+async def _created(
+    call: Call[CreateTopicsRequest], wanted: CreatableTopic, count: int
+) -> CreatableTopicResult:
     try:
         if count > 1:
             raise InvalidValue(name="topic", value=wanted.name, why="it is asked for twice")
         options = _options(call, wanted)
         if call.request.validate_only:
             return _could_be(call, wanted.name, options)
-        now(call.operations.create_topic(wanted.name, options))
+        await call.run(call.operations.create_topic(wanted.name, options))
         with suppress(Forbidden):  # Whoever may create it need not be allowed to describe it.
             return _told(call, now(call.operations.layout(wanted.name)))
         return CreatableTopicResult(
@@ -129,38 +132,41 @@ def _code(error: PenstockError) -> int:
     return code_of(error)
 
 
-def delete_topics(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+async def delete_topics(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Remove topics, by name or by id."""
     wanted = call.request.topics
     if call.version < STATES_SINCE:
         wanted = [DeleteTopicState(name=name) for name in call.request.topic_names]
-    return DeleteTopicsResponse(responses=[_deleted(call, each) for each in wanted])
+    return DeleteTopicsResponse(responses=[await _deleted(call, each) for each in wanted])
 
 
-def _deleted(call: Call[DeleteTopicsRequest], wanted: DeleteTopicState) -> DeletableTopicResult:
+async def _deleted(call: Call[DeleteTopicsRequest], wanted: DeleteTopicState) -> DeletableTopicResult:
     name = wanted.name if wanted.name is not None else call.session.names.get(wanted.topic_id)
     if name is None:
         return DeletableTopicResult(name=None, topic_id=wanted.topic_id, error_code=Code.UNKNOWN_TOPIC_ID)
     answer = DeletableTopicResult(name=name, topic_id=wanted.topic_id)
     try:
         answer.topic_id = now(call.operations.layout(name)).id
-        now(call.operations.delete_topic(name))
+        await call.run(call.operations.delete_topic(name))
     except PenstockError as error:
         answer.error_code, answer.error_message = code_of(error), words_of(error)
     return answer
 
 
-def create_partitions(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+async def create_partitions(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     """Give topics more partitions."""
-    return CreatePartitionsResponse(results=[_grown(call, each) for each in call.request.topics])
+    return CreatePartitionsResponse(results=[await _grown(call, each) for each in call.request.topics])
 
 
-def _grown(call: Call[CreatePartitionsRequest], wanted: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+async def _grown(
+    call: Call[CreatePartitionsRequest], wanted: CreatePartitionsTopic
+) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=wanted.name)
     try:
         _check_growth(now(call.operations.layout(wanted.name)).partitions, wanted)
         if not call.request.validate_only:
-            now(call.operations.alter_topic(wanted.name, cast("TopicOptions", {"partitions": wanted.count})))
+            options = cast("TopicOptions", {"partitions": wanted.count})
+            await call.run(call.operations.alter_topic(wanted.name, options))
     except PenstockError as error:
         answer.error_code, answer.error_message = _code(error), words_of(error)
     return answer

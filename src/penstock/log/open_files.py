@@ -1,0 +1,67 @@
+"""Which files have a descriptor, where there may be fewer of them than files.
+
+``SystemFiles`` asks for room before it opens a file, and a ``SystemFile`` before it is opened again; somebody
+else's descriptor is taken away for it.  How that is done without harm is told in ``SystemFile``.
+"""
+
+import resource
+import threading
+from itertools import islice
+from typing import Final, Protocol
+
+OPEN_MAX: Final = 4096  # Files with a descriptor at a time, unless a setting says otherwise.
+OPEN_MIN: Final = 16  # Less would not do, whatever the system allows.
+LOOKED_MAX: Final = 32  # At so many open files one looks to find one to close.
+
+
+class Closable(Protocol):
+    """A file, as far as somebody is concerned who looks for one to close."""
+
+    used: bool  # Since somebody looked last.
+    unsynced: bool  # It would have to be synced first.
+
+    def take_away(self) -> bool:
+        """Close it, unless it is in use."""
+        ...
+
+
+def open_files_max(wanted: int) -> int:
+    """So many, and at most half of what the system allows: the rest is for connections and the like."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return wanted if allowed == resource.RLIM_INFINITY else max(min(wanted, allowed // 2), OPEN_MIN)
+
+
+class OpenFiles:
+    """The files that have a descriptor: at most so many, as far as those in use allow it."""
+
+    def __init__(self, open_max: int) -> None:
+        self.open_max = open_max
+        self.files: dict[Closable, None] = {}  # Those that were opened or looked at last are at the end.
+        self.guard = threading.RLock()
+
+    def make_room(self) -> None:
+        """Close a file if there are too many: one that was not used of late, and better one that is synced.
+
+        Every file is passed over once for having been used, so what is used again and again stays open.
+        """
+        if len(self.files) < self.open_max:
+            return
+        unsynced: Closable | None = None
+        for file in list(islice(self.files, LOOKED_MAX)):
+            self.files.pop(file, None)
+            self.files[file] = None
+            if file.used:
+                file.used = False
+            elif file.unsynced:
+                unsynced = unsynced or file
+            elif self._close(file):
+                return
+        victim = unsynced or next(iter(self.files), None)
+        if victim is not None:
+            self._close(victim)
+
+    def _close(self, file: Closable) -> bool:
+        if not file.take_away():
+            return False
+        self.files.pop(file, None)
+        return True

@@ -1,0 +1,21 @@
+"""What all front ends' tests share: none of them may make the event loop stand still."""
+
+import inspect
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.stalls import watched
+
+
+@pytest.fixture
+async def watched_loop() -> AsyncIterator[None]:
+    """The loop of an async test, with the server in it."""
+    with watched():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_stalls(request: pytest.FixtureRequest) -> None:
+    """Every async test; those with a server in a thread or a process are watched there."""
+    if inspect.iscoroutinefunction(getattr(request, "function", None)):
+        request.getfixturevalue("watched_loop")
