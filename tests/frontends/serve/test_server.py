@@ -103,6 +103,7 @@ async def test_topics_and_groups_are_made_as_the_server_was_told() -> None:
     group = GroupSettings(max_attempts=2)
 
     async with await Server.open(config(topic=topic, group=group)) as server:
+        await ask(server.addresses["text"], "PRODUCE orders 2 x")
         await ask(server.addresses["text"], "SUB orders")
         too_large = await ask(server.addresses["text"], "PUB orders 0123456789x")
 
