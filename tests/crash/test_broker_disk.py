@@ -64,6 +64,46 @@ def setup() -> Setup:
 # No room.
 
 
+def test_a_full_disk_is_one_problem_and_one_line_until_there_is_room(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = setup.broker
+    broker.publish("orders", b"before", delay="2s")  # Due while there is no room, again and again.
+    setup.fill()
+    with caplog.at_level("INFO", "penstock"):
+        for _ in range(5):
+            with pytest.raises(DiskFull):
+                broker.publish("orders", b"refused")
+            broker.advance("3s")
+        assert [problem.kind for problem in broker.stats().problems] == ["disk_full"]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+        setup.files.heal()
+        broker.advance("2s")
+
+    assert broker.stats().problems == []
+    assert [record.message for record in caplog.records][1:] == ["there is room on the disk again"]
+    assert [message.value for message in broker.read("orders")] == [b"before"]
+
+
+def test_a_sync_that_fails_is_one_problem_of_its_partition(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = setup.broker
+    broker.publish("orders", b"before", partition=0)
+    broker.publish("orders", b"before", partition=1)
+    setup.files.fail_next(Fault.FAIL)
+    for _ in range(3):
+        with pytest.raises(StorageFailed):
+            broker.publish("orders", b"refused", partition=0)
+    broker.publish("orders", b"after", partition=1)
+    broker.advance("10s")
+
+    [problem] = broker.stats().problems
+    assert (problem.kind, problem.topic, problem.partition) == ("storage_failed", "orders", 0)
+    assert len(caplog.records) == 1
+
+
 def test_without_room_publishing_is_refused_and_works_again_when_there_is_room(setup: Setup) -> None:
     broker = setup.broker
     broker.publish("orders", b"before", partition=0)
