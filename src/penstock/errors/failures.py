@@ -36,15 +36,17 @@ class StorageFailed(PenstockError):
 
 
 class CorruptionError(PenstockError):
-    """Bytes on disk do not match their checksum.
+    """Bytes on disk do not match their checksum, and what was asked for cannot do without them.
 
     Cause: the disk returned other bytes than were written, or something else changed the file.
-    Do: restore the file from a copy or a replica, or seek past the damage; then check the disk.
+    Do: run ``penstock check`` on the data directory to see what is damaged. Restore the file from a copy, or
+        run ``penstock repair``; then check the disk.
     """
 
     code = "CORRUPTION"
     sentence = (
-        "{path!r} is damaged at byte {position}: {why}; restore the file from a copy, or skip with a seek"
+        "{path!r} is damaged at byte {position}: {why}; "
+        "run penstock check on the data directory, and restore the file or run penstock repair"
     )
 
     def __init__(self, *, path: str, position: int, why: str) -> None:
