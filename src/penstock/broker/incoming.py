@@ -109,10 +109,15 @@ def _difference(partition: Partition, first: int, data: bytes) -> str:
         return "the batch that had it is gone"
 
 
-def checked(topic: Topic, data: Any) -> Header:
-    """The header of a batch that the topic may take."""
+def check_bytes(data: Any) -> None:
+    """Refuse what cannot be a batch by its type."""
     if type(data) is not bytes:
         raise InvalidValue(name="batch", value=data, why="a record batch is bytes")
+
+
+def checked(topic: Topic, data: Any) -> Header:
+    """The header of a batch that the topic may take."""
+    check_bytes(data)
     header = check_batch(data)
     if header.size != len(data):
         why = f"it holds one batch of {header.size} bytes and more"

@@ -31,6 +31,7 @@ from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.due import due_ms as due_ms
 from penstock.broker.incoming import (
     Look,
+    check_bytes,
     check_repeat,
     check_small,
     key_missing,
@@ -175,6 +176,8 @@ class Publishing:
         topic = self._state.find(name)
         if topic is None:
             topic = yield from self._missing.create(name, number)
+        topic.partition(number)
+        check_bytes(data)
         [answer] = yield from self._append_all(topic, [(number, data)], True, False)
         if not isinstance(answer, Receipt):
             raise answer
