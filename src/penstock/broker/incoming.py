@@ -48,6 +48,14 @@ def looked_at(topic: Topic, number: Any, data: Any) -> Look:
         return Look(header, False, refusal)
 
 
+def any_large(looks: list[Look]) -> bool:
+    """Whether there is one whose records were not looked at yet."""
+    for look in looks:  # noqa: SIM110 - compiled, it is quicker than any() over a generator.
+        if look.is_large:
+            return True
+    return False
+
+
 def check_small(topic: Topic, data: bytes, header: Header, limits: Limits) -> bool:
     """Look at all records of a batch, unless that would take too long here; returns whether it is done."""
     keyless = check_records(data, header, limits, INLINE_BYTES)
@@ -72,7 +80,11 @@ def look_closely(data: bytes, header: Header, limits: Limits) -> list[int] | Pen
 
 def limits_of(topic: Topic) -> Limits:
     """What the topic's settings allow the records of a batch to be."""
-    return Limits(topic.settings.message_bytes_max, keyed=topic.settings.compact)
+    settings = topic.settings
+    limits = topic.limits
+    if limits.record_bytes_max != settings.message_bytes_max or limits.keyed != settings.compact:
+        topic.limits = limits = Limits(settings.message_bytes_max, keyed=settings.compact)
+    return limits
 
 
 def check_repeat(partition: Partition, header: Header, first: int, data: bytes) -> None:

@@ -31,6 +31,7 @@ from penstock.broker.digest import DEDUP_ID, save_digest
 from penstock.broker.due import due_ms as due_ms
 from penstock.broker.incoming import (
     Look,
+    any_large,
     check_bytes,
     check_repeat,
     check_small,
@@ -48,7 +49,6 @@ from penstock.broker.steps import Arrival, Durable, Steps, aside
 from penstock.broker.wishes import Wish, part_id, wishes_of
 from penstock.delivery import dedup
 from penstock.errors import (
-    InvalidBatch,
     InvalidValue,
     KeyMissing,
     MetadataStale,
@@ -222,8 +222,8 @@ class Publishing:
         after: Log | None = None,
     ) -> Steps[list[Receipt | PenstockError]]:
         looks = [looked_at(topic, number, data) for number, data in batches]
-        if after is None and not topic.lines and not any(look.is_large for look in looks):
-            answers = yield from self._append_each(topic, batches, looks, own_times)
+        if after is None and topic.settings.depth_max is None and not topic.lines and not any_large(looks):
+            answers = self._append_now(topic, batches, looks, own_times)
         else:
             standing = Standing(lines_of(topic, [number for number, _ in batches]))
             try:
@@ -245,16 +245,31 @@ class Publishing:
     def _append_each(
         self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
     ) -> Steps[list[Receipt | PenstockError]]:
+        """Append one batch after the other, each when there is room for it."""
+        answers: list[Receipt | PenstockError] = []
+        for batch, look in zip(batches, looks, strict=True):
+            header = look.header
+            if topic.settings.depth_max is not None and header is not None and look.refusal is None:
+                try:
+                    if not _is_repeat(topic.partitions[batch[0]], header):
+                        yield from self.wait_for_room(topic, header.count)
+                except PenstockError as refusal:
+                    look.refusal = refusal
+            answers += self._append_now(topic, [batch], [look], own_times)
+        return answers
+
+    def _append_now(
+        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
+    ) -> list[Receipt | PenstockError]:
         answers: list[Receipt | PenstockError] = []
         for (number, data), look in zip(batches, looks, strict=True):
+            header = look.header
+            if look.refusal is not None:
+                answers.append(look.refusal)
+                continue
+            assert header is not None, "it was looked at"
             try:
-                header = look.header
-                if look.refusal is not None or header is None:
-                    raise look.refusal or InvalidBatch(why="it was not looked at")
-                partition = topic.partition(number)
-                if topic.settings.depth_max is not None and not _is_repeat(partition, header):
-                    yield from self.wait_for_room(topic, header.count)
-                answers.append(self._append_checked(partition, header, data, own_times))
+                answers.append(self._append_checked(topic.partitions[number], header, data, own_times))
             except PenstockError as refusal:
                 answers.append(refusal)
         return answers

@@ -53,6 +53,7 @@ from penstock.log.restoring import Restoration
 from penstock.message import Delivery
 from penstock.schedule.schedule import Schedule
 from penstock.wire.records import Record
+from penstock.wire.validation import Limits
 
 Wrap = Callable[[Delivery, list[Record]], list[Any]]
 
@@ -231,6 +232,7 @@ class Topic:
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
         self.waiters: dict[Waiter, None] = {}  # Whoever has waited longest is first, and looks first.
         self.lines: dict[int, Line] = {}  # By partition, while somebody stands there.
+        self.limits = Limits(settings.message_bytes_max, keyed=settings.compact)  # Of its records.
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
         self.duplicates = 0
