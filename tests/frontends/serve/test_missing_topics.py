@@ -4,7 +4,8 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -156,6 +157,19 @@ async def test_where_topics_are_created_on_purpose_only_it_is_not_found(use: Use
         options: TopicOptions = {"partitions": 2}
         await server.broker.create_topic("new", **options)
         assert await use(server) == ""
+
+
+async def test_many_who_use_it_at_once_create_it_once(tmp_path: Path) -> None:
+    config = ServerConfig(server=ServerSettings(data=str(tmp_path)), listen=FREE)
+    async with await Server.open(config) as server, AsyncExitStack() as clients:
+        brokers = [await clients.enter_async_context(aio.connect(url(server))) for _ in range(5)]
+        publishes = [broker.publish("new", b"x") for broker in brokers for _ in range(10)]
+        consumers = [broker.consumer("new", group="g") for broker in brokers]
+
+        receipts, _ = await asyncio.gather(asyncio.gather(*publishes), asyncio.gather(*consumers))
+
+        assert len({receipt.id for receipt in receipts}) == 50
+        assert (await server.broker.describe_topic("new")).messages == 50
 
 
 async def test_the_pub_of_kqueue_creates_no_topic() -> None:
