@@ -15,7 +15,7 @@ import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from penstock.errors import InvalidName, InvalidValue, UnknownPriority
+from penstock.errors import InvalidName, InvalidValue, RequestError, TopicNotFound, UnknownPriority
 
 if TYPE_CHECKING:
     from mypy_extensions import i32 as i32
@@ -177,6 +177,13 @@ def whole_number(name: str, value: int, low: int, high: int | None = None) -> in
         return value
     limit = f"at least {low}" if high is None else f"from {low} to {high}"
     raise InvalidValue(name=name, value=value, why=f"it is a whole number, {limit}")
+
+
+def missing_topic(name: Any) -> RequestError:
+    """The error for a topic that is not there, or for what is not the name of one."""
+    if isinstance(name, str):
+        return TopicNotFound(topic=name)
+    return InvalidName(kind="topic", name=repr(name), why="it is not text; give the name of one topic")
 
 
 def check_name(kind: str, name: str) -> str:

@@ -240,6 +240,7 @@ NOT_OVER_HTTP = {
     "test_a_log_is_fetched_as_it_lies_and_a_reader_says_how_far_it_is": "record batches",
     "test_what_retention_deleted_is_put_back_for_a_group": "record batches",
     "test_what_became_of_messages_is_told_in_ranges": "ranges",
+    "test_a_list_is_not_the_name_of_a_topic": "names that are not text",
     "test_what_is_staged_is_published_once_by_version": "record batches",
 }
 

@@ -633,3 +633,10 @@ def test_messages_have_no_headers_but_those_they_were_published_with(broker: Tes
     internal = {"x-expires-at", "x-dedup-id", "x-schedule-id", "x-redrive-group"}
     assert [internal & letter.keys() for letter in letters] == [set(), set()]
     assert [letter["own"] for letter in letters] == ["1", "1"]
+
+
+def test_a_list_is_not_the_name_of_a_topic(broker: TestBroker) -> None:
+    broker.create_topic("a")
+
+    with pytest.raises(InvalidName, match="name of one topic"):
+        broker.consumer(["a", "b"])  # type: ignore[arg-type]

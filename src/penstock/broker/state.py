@@ -52,6 +52,7 @@ from penstock.log.log import Log
 from penstock.log.restoring import Restoration
 from penstock.message import Delivery
 from penstock.schedule.schedule import Schedule
+from penstock.types import missing_topic
 from penstock.wire.records import Record
 from penstock.wire.validation import Limits
 
@@ -422,7 +423,7 @@ class State:
             return self.topics[name]
         except (KeyError, TypeError):
             self.check_online(name)
-            raise TopicNotFound(topic=name) from None
+            raise missing_topic(name) from None
 
     def check_online(self, name: Any) -> None:
         """Refuse to take a topic that cannot be opened for one that is not there."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from penstock.client.session import Session
 from penstock.clock import Clock
 from penstock.config import TopicSettings
-from penstock.errors import TopicNotFound
+from penstock.types import missing_topic
 from penstock.wire.native import METADATA, NEW_PRODUCER, decode_producer, encode_publish, frame
 from penstock.wire.native_bodies import Metadata, decode_body, encode_body
 
@@ -30,7 +30,7 @@ class Facts:
     async def metadata(self, topic: Any) -> Metadata:
         """Settings of a topic."""
         if not isinstance(topic, str):
-            raise TopicNotFound(topic=topic)
+            raise missing_topic(topic)
         body = await self.session.call(
             "publish", lambda correlation: encode_body(METADATA, correlation, topic), changes=False
         )

@@ -45,7 +45,7 @@ from penstock.info import (
 from penstock.message import Message, Receipt, StoredMessage
 from penstock.placing import placed
 from penstock.trace import Trace
-from penstock.types import Duration, Instant, check_fetch, check_name, whole_number
+from penstock.types import Duration, Instant, check_fetch, check_name, missing_topic, whole_number
 from penstock.wire.native import ACKS_DURABLE, UINT32_MAX, decode_fetched, encode_fetch
 from penstock.wire.native_bodies import OpenConsumer, encode_call
 
@@ -197,7 +197,7 @@ class RemoteOperations:
         """A consumer of a group, which is made at first use."""
         whole_number("prefetch", prefetch, 0)
         if not isinstance(topic, str):
-            raise TopicNotFound(topic=topic)
+            raise missing_topic(topic)
         check_name("group", group)
         if consumer_id is not None:
             check_name("consumer", consumer_id)
@@ -280,7 +280,7 @@ class RemoteOperations:
     async def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, journal: bool) -> Fetched:
         """Batches as they lie in the log."""
         if not isinstance(topic, str) or not topic.isascii():
-            raise TopicNotFound(topic=topic)
+            raise missing_topic(topic)
         check_fetch(partition, offset, max_bytes)
         most = min(max_bytes, UINT32_MAX)
         body = await self.session.call(
@@ -456,7 +456,7 @@ def checked_arguments(operation: str, arguments: dict[str, Any]) -> dict[str, An
     told = {name: encodable(name, value) for name, value in arguments.items()}
     for name in ("topic", "name"):
         if name in told and not isinstance(told[name], str | None) and operation != "create_topic":
-            raise TopicNotFound(topic=told[name])
+            raise missing_topic(told[name])
     for name, field in CALLS[operation].arguments.__annotations__.items():
         if name in told and not isinstance(told[name], msgspec.Struct):
             try:

@@ -28,10 +28,10 @@ from penstock.errors import (
     Closed,
     InvalidValue,
     QueueFull,
-    TopicNotFound,
 )
 from penstock.message import Receipt
 from penstock.placing import place
+from penstock.types import missing_topic
 from penstock.wire.native import (
     ACKS_DURABLE,
     ACKS_NONE,
@@ -134,7 +134,7 @@ class Publisher:
         if self.session.closing:
             ended([], Closed(what="broker"))
         elif not isinstance(topic, str):
-            ended([], TopicNotFound(topic=topic))
+            ended([], missing_topic(topic))
         else:
             self._enqueue(topic, messages, room.size, acks, ended)
 

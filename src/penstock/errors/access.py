@@ -56,7 +56,7 @@ class Forbidden(RequestError):
     """
 
     code = "FORBIDDEN"
-    sentence = "{who} may not do {operation} on {on}: it needs the role {role} there; ask an admin for it"
+    sentence = "{who} may not {operation} {on}: it needs the role {role} there; ask an admin for it"
 
     def __init__(self, *, who: str, operation: str, on: str, role: str) -> None:
         super().__init__(who=who, operation=operation, on=on, role=role)

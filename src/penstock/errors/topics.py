@@ -7,11 +7,12 @@ class TopicNotFound(RequestError):
     """The topic does not exist.
 
     Cause: a misspelt name, or the topic was deleted or never created.
-    Do: create it with ``create_topic``, or correct the name.
+    Do: create it (``create_topic``, ``penstock topic create``, or ``PUT /v1/topics/{topic}``), or
+        correct the name.
     """
 
     code = "TOPIC_NOT_FOUND"
-    sentence = "there is no topic {topic!r}; create it first with create_topic({topic!r})"
+    sentence = "there is no topic {topic!r}; create it first, or check the name"
 
     def __init__(self, *, topic: str) -> None:
         super().__init__(topic=topic)

@@ -145,7 +145,7 @@ def check_claim(known: Transaction, name: str, claim: Claim) -> None:
     """Refuse whoever asks in another's name."""
     if claim.who and known.owner not in ("", claim.who) and not claim.takes:
         on = f"transactional id {name}, which is that of {known.owner}"
-        raise Forbidden(who=claim.who, operation="transactions", on=on, role="producer")
+        raise Forbidden(who=claim.who, operation="use", on=on, role="producer")
 
 
 def initialise(

@@ -40,7 +40,7 @@ async def test_a_client_with_a_key_may_do_what_the_key_may() -> None:
         async with aio.connect(place.url, key=key) as broker:
             assert (await broker.publish("orders", b"two books")).offset == 0
             assert await broker.topics() == ["orders"]
-            with pytest.raises(Forbidden, match=r"producer\) may not do metadata on topic invoices"):
+            with pytest.raises(Forbidden, match=r"producer\) may not publish to topic invoices"):
                 await broker.publish("invoices", b"bill")
             with pytest.raises(Forbidden, match="needs the role consumer"):
                 await broker.consumer("orders")
@@ -218,7 +218,7 @@ async def test_the_text_protocol_asks_for_a_key() -> None:
     assert strange == [words, words, "OK PONG", words, "OK Bye"]
     assert known[0] == "OK Welcome"
     assert known[1].startswith("OK Published orders:")
-    assert "may not do publish on topic invoices" in known[2]
+    assert "may not publish to topic invoices" in known[2]
     assert "needs the role consumer" in known[3]
     assert known[4:] == ["TOPIC orders 1", "OK END 1", "OK Bye"]
 

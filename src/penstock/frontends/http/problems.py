@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.calls import whole_characters
 from penstock.errors import PenstockError
+from penstock.frontends.public import public
 
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:penstock:error:"
@@ -118,6 +119,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 def problem(error: PenstockError) -> Problem:
     """The document for an error."""
     title, remedy = story(type(error))
+    error = public(error)
     return Problem(
         type=f"{URN}{error.code}",
         title=title,

@@ -9,6 +9,7 @@ import logging
 from typing import Final
 
 from penstock.errors import Forbidden, PenstockError
+from penstock.frontends.public import public
 from penstock.wire.kafka.codes import Code
 
 logger = logging.getLogger("penstock")
@@ -79,5 +80,5 @@ def cluster_code(error: PenstockError) -> int:
 def words_of(error: BaseException) -> str:
     """The sentence beside the number, where a version has room for one."""
     if isinstance(error, PenstockError):
-        return str(error)
+        return str(public(error))
     return f"the server failed: {type(error).__name__}; its log says more"

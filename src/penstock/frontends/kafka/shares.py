@@ -250,7 +250,9 @@ class Shares:
         """A member, for whoever opened it."""
         found = self._members.get((group, member))
         if found is not None and found.operations is not operations:
-            raise Forbidden(who="this login", operation="member", on=f"group {group}", role="consumer")
+            raise Forbidden(
+                who="this login", operation="be a member of", on=f"group {group}", role="consumer"
+            )
         return found
 
     def find_or_add(self, operations: LocalOperations, group: str, member: str) -> Sharer:

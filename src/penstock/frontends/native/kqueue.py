@@ -32,6 +32,7 @@ from penstock.broker.operations import LocalConsumer
 from penstock.config import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
 from penstock.frontends.native.connection import Connection
+from penstock.frontends.public import public
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
 from penstock.message import Message, ReceivedMessage, received
@@ -212,7 +213,7 @@ class KQueueSession:
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, PenstockError):
-            self._say(f"ERR {error}")
+            self._say(f"ERR {public(error)}")
             return
         logger.error("a request failed by a bug", exc_info=error)
         self._say("ERR the server failed; its log says more")

@@ -18,6 +18,7 @@ from penstock.broker.operations import LocalOperations
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.native.consumers import Lobby, WireConsumer
+from penstock.frontends.public import public
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import Identity
 from penstock.wire import native
@@ -239,7 +240,7 @@ Commands = Mapping[int, Command]
 
 def _told(error: BaseException) -> PenstockError:
     if isinstance(error, PenstockError):
-        return error
+        return public(error)
     logger.error("a request failed by a bug", exc_info=error)
     return PenstockError(reason=f"the server failed: {type(error).__name__}; its log says more")
 

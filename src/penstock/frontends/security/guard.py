@@ -33,7 +33,7 @@ from penstock.clock import Clock
 from penstock.errors import Forbidden, PenstockError, TopicNotFound
 from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.needs import NEEDS as NEEDS
-from penstock.frontends.security.needs import ROLES, Need, place_of
+from penstock.frontends.security.needs import ROLES, Need, place_of, verb
 from penstock.frontends.security.quotas import Spending
 from penstock.groups.rounds import GroupState
 from penstock.groups.transactions import Claim, TransactionState
@@ -84,7 +84,7 @@ class GuardedOperations:
         """Refuse messages that go out with an ack, or through a producer, if they may not."""
         for topic, _ in outputs:
             if not self.may("publish", topic):
-                raise self._refusal("publish", NEEDS["publish"], topic, None)
+                raise self._refusal(NEEDS["publish"], topic, None)
         if self._spending.limited:
             self._spending.spend(len(outputs), sum(_size(message) for _, message in outputs))
 
@@ -128,16 +128,16 @@ class GuardedOperations:
     def _check(self, name: str, need: Need, topic: Any, group: Any) -> None:
         if self.identity.permissions.allows(need.action, topic, group, need.operation):
             return
-        refusal = self._refusal(name, need, topic, group)
+        refusal = self._refusal(need, topic, group)
         if need.act and self._refused < REFUSED_MAX:
             self._refused += 1
             self._note(name, refusal.facts["on"], refusal.code)
         raise refusal
 
-    def _refusal(self, name: str, need: Need, topic: Any, group: Any) -> Forbidden:
+    def _refusal(self, need: Need, topic: Any, group: Any) -> Forbidden:
         places = [f"{kind} {name}" for kind, name in (("topic", topic), ("group", group)) if name is not None]
         on = ", ".join(places) or "the broker"
-        return Forbidden(who=str(self.identity), operation=name, on=on, role=ROLES[need.action])
+        return Forbidden(who=str(self.identity), operation=verb(need), on=on, role=ROLES[need.action])
 
     # What is done beside the operation itself.
 
@@ -228,7 +228,7 @@ class GuardedOperations:
             by_acl = None if name is None else permissions.on_transactional_id(name, "write")
             if by_acl is False:
                 on = f"transactional id {name}"
-                raise Forbidden(who=str(self.identity), operation="transactions", on=on, role="producer")
+                raise Forbidden(who=str(self.identity), operation="use", on=on, role="producer")
             return operation(*arguments, Claim(self._who, by_acl is True or self._is_granted(name)))
 
         return claiming

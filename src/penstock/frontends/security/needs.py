@@ -21,6 +21,15 @@ ROLES: Final[dict[Action, Role]] = {
 }
 
 
+VERBS: Final[dict[Action, str]] = {
+    "describe": "look at",
+    "read": "read",
+    "publish": "publish to",
+    "consume": "consume from",
+    "admin": "administer",
+}
+
+
 class Need(NamedTuple):
     """What an operation needs; its arguments are named by their places."""
 
@@ -31,6 +40,11 @@ class Need(NamedTuple):
     act: bool = False  # It is written into the audit log.
     # For ACLs, on the group, else on the topic, else on the cluster, instead of what the action needs there.
     operation: Operation | None = None
+
+
+def verb(need: Need) -> str:
+    """What whoever asks wants to do, as an error says it: in the words of a user."""
+    return need.operation if need.operation in ("create", "delete") else VERBS[need.action]
 
 
 NEEDS: Final = {

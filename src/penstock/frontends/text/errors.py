@@ -7,6 +7,7 @@ their own sentence and code.
 from typing import Final
 
 from penstock.errors import PenstockError
+from penstock.frontends.public import public
 
 # Code of the error -> the words.
 WORDS: Final = {
@@ -30,4 +31,4 @@ def not_lines(spoken: str) -> str:
 
 def words(error: PenstockError) -> str:
     """The error on one line."""
-    return WORDS.get(error.code) or " ".join(str(error).split())
+    return WORDS.get(error.code) or " ".join(str(public(error)).split())

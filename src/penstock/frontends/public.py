@@ -1,0 +1,22 @@
+"""What clients are told of an error: nothing of where on its machine the server keeps its files."""
+
+import re
+from typing import Final
+
+from penstock.errors import CorruptionError, DiskFull, PenstockError, StorageFailed
+
+# The part of a path that clients know: the topic, and what of it.
+_OF_A_TOPIC: Final = re.compile(r"(?:^|/)(topics/[^/]+/(?:\d+|intents)(?:/.*)?)$")
+
+
+def public(error: PenstockError) -> PenstockError:
+    """The error as anybody may see it: paths begin within the data directory."""
+    if isinstance(error, CorruptionError | DiskFull | StorageFailed):
+        return type(error)(**{**error.facts, "path": within_data(str(error.facts["path"]))})
+    return error
+
+
+def within_data(path: str) -> str:
+    """A path of a file as it is within the data directory."""
+    found = _OF_A_TOPIC.search(path)
+    return found[1] if found else "/".join(path.split("/")[-2:])
