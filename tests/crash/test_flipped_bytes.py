@@ -221,7 +221,8 @@ def repair_and_use(original: Original, path: str, data: bytes, topic: str, hidde
 @pytest.mark.soak
 @pytest.mark.parametrize(("how", "path"), cases())
 def test_every_byte_may_change(how: str, path: str) -> None:
-    flip_each(how, path, 1 << 30, FLIPS)
+    for first, flip in enumerate(FLIPS):  # Each changes every other byte.
+        flip_at(how, path, range(first, len(ORIGINALS[how].contents[path]), len(FLIPS)), (flip,))
 
 
 def flip_each(how: str, path: str, samples: int, flips: tuple[int, ...]) -> None:

@@ -327,3 +327,21 @@ def test_what_was_there_before_is_summed_when_it_is_fetched_for_the_first_time()
     assert segment.is_checked(8 * size, segment.size)  # So whoever comes next need not wait for it.
     log.append(encode_values([b"20"], 1000))
     assert segment.is_checked(segment.size - size, segment.size)  # Written by this process.
+
+
+def test_headers_that_somebody_believes_are_summed() -> None:
+    """A changed number of a producer breaks no chain; it would make its next batch a repeat."""
+    files = MemoryFiles()
+    log = Log.open(files, "log", LogConfig(durability="os"))
+    for number in range(5):
+        builder = BatchBuilder()
+        builder.add(None, b"x", [])
+        log.append(builder.build(1000, 1000, 0, 7, 0, number))
+    size = next(log.headers(0)).size
+    log.close()
+    (path,) = [f"log/{name}" for name in files.list("log") if name.endswith(".log")]
+    files._contents[path][2 * size + 56] ^= 0x40  # The last byte of the third one's sequence number.
+    log = Log.open(files, "log", LogConfig(durability="os"))
+
+    assert [header.base_sequence for header in log.marked_headers(0, 0, summed=True)] == [0, 1, 3, 4]
+    assert [(found.first_offset, found.end_offset) for found in log.damage.ranges] == [(2, 3)]

@@ -73,7 +73,7 @@ def load_digest(partition: Partition, now_ms: int) -> None:
 
 
 def _walk(partition: Partition, start: int, now_ms: int) -> None:
-    for header in partition.log.marked_headers(start, DEDUP):
+    for header in partition.log.marked_headers(start, DEDUP, summed=True):
         if header.base_offset < start:
             continue
         if header.attributes & DEDUP:

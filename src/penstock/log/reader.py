@@ -435,13 +435,16 @@ class LogReader:
 
     def headers(self, offset: int) -> Iterator[Header]:
         """The headers of the batches from the one that holds ``offset`` on; nothing is decoded or summed."""
-        return self._headers(offset, EVERY_BATCH)
+        return self._headers(offset, EVERY_BATCH, False)
 
-    def marked_headers(self, offset: int, attributes: int) -> Iterator[Header]:
-        """Only those with one of these attribute bits or a producer's number, in a third of the time."""
-        return self._headers(offset, attributes)
+    def marked_headers(self, offset: int, attributes: int, *, summed: bool = False) -> Iterator[Header]:
+        """Only those with one of these attribute bits or a producer's number, in a third of the time.
 
-    def _headers(self, offset: int, attributes: int) -> Iterator[Header]:
+        ``summed``: for who believes what they say, their checksums are checked.
+        """
+        return self._headers(offset, attributes, summed)
+
+    def _headers(self, offset: int, attributes: int, summed: bool) -> Iterator[Header]:
         while offset < self.end:
             offset = self.damage.skip(max(offset, self.start))
             if offset >= self.end:
@@ -450,7 +453,7 @@ class LogReader:
                 segment, position, base = self._locate(offset)
                 changes = self._changes
                 upto = min(segment.next_offset, self.damage.sound_until(offset))
-                for header in self._segment_headers(segment, position, base, upto, attributes):
+                for header in self._segment_headers(segment, position, base, upto, attributes, summed):
                     offset = header.next_offset
                     yield header
                 if changes == self._changes:
@@ -459,7 +462,7 @@ class LogReader:
                 self._learn(broken)
 
     def _segment_headers(
-        self, segment: Segment, position: int, base: int, upto: int, attributes: int
+        self, segment: Segment, position: int, base: int, upto: int, attributes: int, summed: bool
     ) -> Iterator[Header]:
         """Up to an offset of the segment, or until positions become void."""
         changes = self._changes
@@ -480,9 +483,19 @@ class LogReader:
                 raise Broken(segment, position + at, base, str(error.facts["why"])) from None
             if header.base_offset != base or header.next_offset > upto:
                 raise Broken(segment, position + at, base, f"the batch of offset {base} is missing")
+            if summed:
+                self._check_sum(segment, position + at, header)
             yield header
             base = header.next_offset
             at += header.size
+
+    def _check_sum(self, segment: Segment, position: int, header: Header) -> None:
+        """Check the checksum of a batch, unless this process has written it, or has checked it before."""
+        if not segment.is_checked(position, position + header.size):
+            try:
+                check_chain(self._use(segment).read(position, header.size), header.base_offset)
+            except Damage as damage:
+                raise broken_at(segment, position, damage) from None
 
     def _hides(self, header: Header) -> bool:
         return self.transactions.hides(header.attributes, header.producer_id, header.base_offset)
