@@ -99,8 +99,8 @@ bench-peers: compile  ## the same work by RabbitMQ, NATS, Redis, beanstalkd and 
 bench-scaling: compile  ## how cost grows with topics, partitions, groups, backlog and size; 10 minutes
 	$(COMPILED) $(BIN)/python -m benchmarks.scaling --page
 
-soak: compile    ## property tests with 20,000 examples each, power cuts, kills and millions on Spark; prints the seed
-	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property
+soak: compile    ## property tests and fuzzed decoders with 20,000 examples each, power cuts, kills and millions on Spark; prints the seed
+	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 tests/property tests/fuzz
 	$(COMPILED) HYPOTHESIS_PROFILE=soak $(PYTEST) -o faulthandler_timeout=0 -m soak tests
 
 clean:           ## remove everything that make made

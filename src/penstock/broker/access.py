@@ -138,7 +138,7 @@ class Access:
             return
         try:
             self._book = _with_acls(unsealed(files.read_file(self._path), Book))
-        except (msgspec.MsgspecError, InvalidValue) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"access.json is damaged ({error}); restore it from a copy, or run penstock repair"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
             message = f"{why}: until then nobody can log in"

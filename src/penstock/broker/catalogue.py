@@ -120,7 +120,7 @@ class Catalogue:
     def _read_manifest(self) -> Manifest:
         try:
             manifest = unsealed(self._files.read_file(self._manifest_path), Manifest)
-        except (msgspec.MsgspecError, InvalidValue) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             self._manifest_lost = True
             message = f"penstock.json is damaged ({error}); it is made again from what the logs say"
             self._state.problems.report("penstock.json", "file_damaged", message)
@@ -170,7 +170,7 @@ class Catalogue:
             raise TopicDamaged(topic=name, why="topic.json is missing")
         try:
             return unsealed(self._files.read_file(path), StoredTopic)
-        except (msgspec.MsgspecError, InvalidValue) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             raise TopicDamaged(topic=name, why=f"topic.json: {error}") from None
 
     def _topic(self, name: str, stored: StoredTopic) -> Topic:

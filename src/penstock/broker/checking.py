@@ -96,7 +96,7 @@ def _settings(files: Files, path: str, kind: type[Any], *, required: bool) -> It
         return
     try:
         unsealed(files.read_file(path), kind)
-    except (msgspec.MsgspecError, InvalidValue) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
         yield Finding(path=path, why=str(error))
 
 

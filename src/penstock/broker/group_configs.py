@@ -47,7 +47,7 @@ class GroupConfigs:
             return
         try:
             self._state.group_configs = unsealed(files.read_file(self._path), Book).groups
-        except (msgspec.MsgspecError, InvalidValue) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"groups.json is damaged ({error}); restore it from a copy, or delete it"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
             message = f"{why}: until then Kafka groups have the usual settings"

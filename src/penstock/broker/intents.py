@@ -106,7 +106,7 @@ class Intents:
     def _decoded(self, record: Record) -> Intent | Finished | Summary:
         try:
             told: Intent | Finished | Summary = _decoder.decode(record.value or b"")
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             why = f"not an intent: {error}"
             raise CorruptionError(path=self.log.path, position=record.offset, why=why) from None
         return told

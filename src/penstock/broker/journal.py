@@ -109,7 +109,7 @@ class Journal:
     def _event(self, offset: int, value: bytes | None) -> AnyEvent:
         try:
             return events.decode(value or b"")
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CorruptionError(
                 path=self.log.path, position=offset, why=f"not a journal event: {error}"
             ) from None

@@ -87,7 +87,7 @@ class Ledger:
             return None
         try:
             known: Transaction = _decoder.decode(record.value)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             why = f"not a transaction: {error}"
             raise CorruptionError(path=self.log.path, position=record.offset, why=why) from None
         return known

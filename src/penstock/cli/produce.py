@@ -224,7 +224,7 @@ def _batches(source: BinaryIO, template: Template, input_format: InputFormat) ->
             number += 1
             try:
                 messages.append(make(line))
-            except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 if messages:
                     yield messages, 0
                 raise BadInputError(f"line {number} is no message: {error}") from None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from struct import Struct, pack, unpack
 from typing import Final
 
-from penstock.errors import DirectoryUnusable
+from penstock.errors import DirectoryUnusable, InvalidBatch
 from penstock.wire.records import BatchBuilder, Record
 
 VERSION: Final = 1
@@ -102,10 +102,13 @@ def kind_of(record: Record, path: str) -> int:
 
 def read_entry(record: Record) -> Due:
     """An ENTRY, as it was written: it may have been moved since."""
-    facts = record.headers[0][1]
-    assert facts is not None, "the caller knows its kind"
+    facts = _facts(record)
     _, _, due_ms, attributes, cron_bytes, zone_bytes = _ENTRY.unpack_from(facts)
     texts = facts[_ENTRY.size :]
+    try:
+        cron, timezone = texts[:cron_bytes].decode(), texts[cron_bytes : cron_bytes + zone_bytes].decode()
+    except UnicodeDecodeError as error:
+        raise InvalidBatch(why=f"record {record.offset} of a schedule: {error}") from None
     return Due(
         number=record.offset,
         due_ms=due_ms,
@@ -114,24 +117,32 @@ def read_entry(record: Record) -> Due:
         headers=record.headers[1:],
         attributes=attributes,
         accepted_ms=record.timestamp,
-        cron=texts[:cron_bytes].decode() or None,
-        timezone=texts[cron_bytes : cron_bytes + zone_bytes].decode() or None,
+        cron=cron or None,
+        timezone=timezone or None,
     )
+
+
+def _facts(record: Record) -> bytes:
+    facts = record.headers[0][1]
+    assert facts is not None, "the caller knows its kind"
+    if len(facts) < _ENTRY.size:
+        raise InvalidBatch(why=f"record {record.offset} of a schedule has too few facts")
+    return facts
 
 
 def entry_due_ms(record: Record) -> int:
     """The due time of an ENTRY, as it was written."""
-    facts = record.headers[0][1]
-    assert facts is not None, "the caller knows its kind"
-    due_ms: int = _ENTRY.unpack_from(facts)[2]
+    due_ms: int = _ENTRY.unpack_from(_facts(record))[2]
     return due_ms
 
 
 def read_decision(record: Record, kind: int) -> list[tuple[int, ...]]:
     """The numbers of any other record, those that belong together in a tuple."""
     value = record.value or b""
-    numbers = unpack(f">{len(value) // 8}q", value)
     width = WIDTHS[kind]
+    if len(value) % (8 * width):
+        raise InvalidBatch(why=f"record {record.offset} of a schedule has {len(value)} bytes of numbers")
+    numbers = unpack(f">{len(value) // 8}q", value)
     return [numbers[at : at + width] for at in range(0, len(numbers), width)]
 
 

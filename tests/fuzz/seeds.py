@@ -1,0 +1,108 @@
+"""Valid inputs of every target, to begin with."""
+
+import struct
+
+import msgspec
+from tests.fuzz import corpus
+from tests.fuzz.targets import HTTP
+from tests.server.conversations import kqueue_pieces, native_pieces, numbered, text_pieces
+
+from penstock.broker.access import Book
+from penstock.broker.catalogue import Manifest, StoredTopic
+from penstock.broker.intents import Finished
+from penstock.broker.sealed import sealed
+from penstock.delivery import events
+from penstock.frontends.kafka.apis import APIS
+from penstock.groups.transactions import Transaction
+from penstock.log.index import IndexHead, SegmentIndex, encode_index, encode_lanes
+from penstock.schedule import entries
+from penstock.wire.compression import compress
+from penstock.wire.kafka.codec import encode
+from penstock.wire.records import BatchBuilder, decode_batch, encode_values
+
+
+def kafka() -> list[bytes]:
+    """Every request, in its first and in its last version."""
+    found = []
+    for api in APIS.values():
+        for version in sorted(set(api.offered)):
+            head = struct.pack(">hhih", api.key, version, 1, 1) + b"x" + b"\0" * (version >= api.flexible)
+            body = head + b"".join(bytes(part) for part in encode(api.request(), version))
+            found.append(struct.pack(">i", len(body)) + body)
+    return found
+
+
+def schedules() -> list[bytes]:
+    """An entry, and decisions."""
+    builder = BatchBuilder()
+    entries.add_entry(builder, 5, b"k", b"v", [("a", b"b")], 0, "0 9 * * *", "Europe/Berlin")
+    for kind, width in entries.WIDTHS.items():
+        entries.add_decision(builder, kind, range(width))
+    found = []
+    for record in decode_batch(bytes(builder.build(0, 0))):
+        facts = record.headers[0][1] or b""
+        found.append(bytes([len(facts)]) + facts + (record.value or b""))
+    return found
+
+
+def batches() -> list[bytes]:
+    """Plain, of an idempotent producer, and packed."""
+    plain = bytes(encode_values([b"one", b"two"], 1000))
+    return [plain, numbered(), *(plain[:21] + bytes([0, codec]) + plain[23:] for codec in range(1, 5))]
+
+
+def index() -> list[bytes]:
+    """An index and lanes."""
+    made = SegmentIndex()
+    made.add(0, 0, 0)
+    made.add(10, 5000, 7)
+    head = IndexHead(
+        base_offset=0,
+        next_offset=20,
+        segment_bytes=9000,
+        max_timestamp=9,
+        entries=2,
+        lane_ranges=1,
+        body_crc=0,
+    )
+    return [encode_index(head, made), encode_lanes(0, 9000, [(3, 9, 1)])]
+
+
+def main() -> None:
+    """Write those that are missing."""
+    corpus.FOLDER.mkdir(exist_ok=True)
+    http = [bytes([number]) + b"{}" for number in range(len(HTTP))]
+    http += [bytes([number]) + b'{"text": "a", "key": "k", "delay": "5m"}' for number in range(len(HTTP))]
+    http += [bytes([number]) + b"limit=10&wait=5s" for number in range(len(HTTP))]
+    seeds = {
+        "native_frames": [*native_pieces(1), *kqueue_pieces()],
+        "kafka_requests": kafka(),
+        "record_batch": [*batches(), compress(4, b"x" * 100)],
+        "text_lines": [*text_pieces(), b"GET / HTTP/1.1\nHost: x\n", b"\x16\x03\x01"],
+        "http_body": http,
+        "journal_event": [
+            events.encode(event)
+            for event in (
+                events.Leased(1, 2, 3, 4, 1, 5, "worker"),
+                events.Settled(1, 2, 3, 4, events.ACKED),
+                events.GivenBack(1, 2, 3, 4, 2, 5, events.NACKED),
+                events.Sought(1, 7),
+                events.GroupSet(1, "g", b"{}", 0),
+                events.GroupDeleted(1),
+            )
+        ],
+        "schedule_record": schedules(),
+        "stored_decision": [
+            msgspec.msgpack.encode(Transaction(1, 0, 60_000, 5)),
+            msgspec.msgpack.encode(Finished("app")),
+        ],
+        "sealed_file": [sealed(Manifest()), sealed(StoredTopic()), sealed(Book())],
+        "index_file": index(),
+    }
+    for target, inputs in seeds.items():
+        for data in inputs:
+            corpus.save(target, data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Every decoder that bytes from outside reach, as a function of bytes: from a connection, or from a disk.
+
+A target returns, or raises one of the errors that whoever calls the decoder expects (``EXPECTED``).  Anything
+else is a bug: it would end a connection with a traceback, or keep a server from starting.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from penstock.broker import intents, ledger
+from penstock.broker.access import Book
+from penstock.broker.catalogue import Manifest, StoredTopic
+from penstock.broker.sealed import unsealed
+from penstock.calls import CALLS
+from penstock.delivery import events
+from penstock.errors import PenstockError
+from penstock.frontends.foreign import http_refusal, is_http, spoken
+from penstock.frontends.http.app import Decoding
+from penstock.frontends.http.routes import ROUTES
+from penstock.frontends.kafka.apis import APIS
+from penstock.frontends.origins import host_name
+from penstock.frontends.text.commands import COMMANDS, Refused, is_publish, split_command, split_words
+from penstock.log.index import decode_index, decode_index_head, decode_lanes
+from penstock.schedule import entries
+from penstock.wire import native
+from penstock.wire.kafka.codec import decode
+from penstock.wire.kafka.frames import FrameSplitter, message_begin, read_head
+from penstock.wire.native_bodies import (
+    AckAndPublish,
+    Extend,
+    Hello,
+    Nack,
+    OpenConsumer,
+    PublishMessages,
+    Reject,
+    decode_body,
+    decode_call,
+)
+from penstock.wire.records import Record, check_batch, decode_batch, read_header
+
+EXPECTED: Final = (PenstockError, msgspec.MsgspecError, Refused)
+UNPACKED_BYTES_MAX: Final = 1 << 20
+FRAME_BYTES_MAX: Final = 1 << 20
+
+Target = Callable[[bytes], object]
+DECODERS: Final[dict[int, Target]] = {
+    native.HELLO: lambda body: decode_body(body, Hello),
+    native.METADATA: lambda body: decode_body(body, str),
+    native.PUBLISH: native.decode_publish,
+    native.PUBLISH_MESSAGES: lambda body: decode_body(body, PublishMessages),
+    native.OPEN_CONSUMER: lambda body: decode_body(body, OpenConsumer),
+    native.RECEIVE: native.decode_receive,
+    native.CREDIT: native.decode_credit,
+    native.ACK: native.decode_ack,
+    native.NACK: lambda body: decode_body(body, Nack),
+    native.REJECT: lambda body: decode_body(body, Reject),
+    native.EXTEND: lambda body: decode_body(body, Extend),
+    native.COMMIT: native.decode_commit,
+    native.HEARTBEAT: native.decode_consumer,
+    native.CLOSE_CONSUMER: native.decode_consumer,
+    native.ACK_AND_PUBLISH: lambda body: decode_body(body, AckAndPublish),
+    native.FETCH: native.decode_fetch,
+    native.CALL: lambda body: _native_call(body),
+}
+
+
+def attempt(function: Target, data: bytes) -> None:
+    """Call it; only errors that are expected may come out."""
+    try:
+        function(data)
+    except EXPECTED:
+        return
+
+
+def stored(function: Target, data: bytes) -> None:
+    """The same for what is on a disk: whoever reads it also expects text that is none."""
+    with suppress(UnicodeDecodeError):
+        attempt(function, data)
+
+
+def _native_call(body: bytes) -> None:
+    name, raw = decode_call(body)
+    described = CALLS.get(name)
+    if described is not None:
+        decode_body(bytes(raw), described.arguments, 0)
+
+
+def native_frames(data: bytes) -> None:
+    """What a client of the native protocol sends."""
+    for opcode, body in native.FrameSplitter(FRAME_BYTES_MAX).feed(data):
+        decoder = DECODERS.get(opcode)
+        if decoder is not None and len(body) >= 4:
+            attempt(decoder, body)
+
+
+def kafka_requests(data: bytes) -> None:
+    """What a client of Kafka's protocol sends; the head says in which version it is read."""
+    for frame in FrameSplitter(FRAME_BYTES_MAX).feed(data):
+        attempt(_kafka_request, bytes(frame))
+
+
+def _kafka_request(frame: bytes) -> None:
+    view = memoryview(frame)
+    head = read_head(view)
+    api = APIS.get(head.key)
+    if api is not None and api.offered[0] <= head.version <= api.offered[1]:
+        begin = message_begin(view, head, head.version >= api.flexible)
+        decode(api.request, head.version, view, begin)
+
+
+def record_batch(data: bytes) -> None:
+    """A batch of a producer, or of a log."""
+    attempt(read_header, data)
+    attempt(check_batch, data)
+    attempt(lambda batch: decode_batch(batch, limit_bytes=UNPACKED_BYTES_MAX), data)
+
+
+def text_lines(data: bytes) -> None:
+    """What a client of the text protocol sends, or a browser to its port."""
+    spoken(data)
+    assert http_refusal("text")
+    for line in data.split(b"\n"):
+        is_publish(line), is_http(line)
+        attempt(_text_line, line)
+
+
+def _text_line(line: bytes) -> None:
+    name, rest = split_command(line)
+    if name in COMMANDS:
+        split_words(name, COMMANDS[name], rest)
+
+
+HTTP: Final = [Decoding(route) for route in ROUTES if route.body is not None or route.query is not None]
+
+
+def http_body(data: bytes) -> None:
+    """A query and a body, of the route that the first byte chooses."""
+    if not data:
+        return
+    decoding = HTTP[data[0] % len(HTTP)]
+    if decoding.route.query is not None:
+        attempt(decoding.query, data[1:])
+    if decoding.route.body is not None:
+        attempt(decoding.body, data[1:])
+    host_name(data[1:])
+
+
+def journal_event(data: bytes) -> None:
+    """A decision about deliveries."""
+    stored(events.decode, data)
+
+
+def schedule_record(data: bytes) -> None:
+    """A record of a schedule: the facts in its first header, and the value."""
+    size = data[0] if data else 0
+    facts, value = data[1 : size + 1], data[size + 1 :]
+    record = Record(0, 0, None, value, [(entries.KIND_HEADER, facts)], 0)
+    kind = entries.kind_of(record, "schedule")
+    if kind == entries.ENTRY:
+        entries.entry_due_ms(record)
+        entries.read_entry(record)
+    else:
+        entries.read_decision(record, kind)
+
+
+def stored_decision(data: bytes) -> None:
+    """An intent of a staged publish, and what is known of a transaction."""
+    stored(intents._decoder.decode, data)
+    stored(ledger._decoder.decode, data)
+
+
+def sealed_file(data: bytes) -> None:
+    """penstock.json, topic.json, access.json."""
+    for kind in (Manifest, StoredTopic, Book):
+        stored(lambda text, kind=kind: unsealed(text, kind), data)  # type: ignore[misc]
+
+
+def index_file(data: bytes) -> None:
+    """An index, and the lanes beside it."""
+    attempt(decode_index_head, data)
+    attempt(decode_index, data)
+    attempt(lambda text: decode_lanes(text, 0, len(text)), data)
+
+
+TARGETS: Final[dict[str, Target]] = {
+    target.__name__: partial(attempt, target)
+    for target in (
+        native_frames, kafka_requests, record_batch, text_lines, http_body, journal_event, schedule_record,
+        stored_decision, sealed_file, index_file,
+    )
+}  # fmt: skip
