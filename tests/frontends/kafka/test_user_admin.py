@@ -108,7 +108,13 @@ def test_grants_are_told_as_acls(guarded: Server) -> None:
 
     assert told(client) == [("logs", "READ"), ("none", "DESCRIBE")]
     assert told(client, f"Key:{made.id}") == [("*", "DESCRIBE"), ("or", "WRITE")]
-    assert ("kafka-cluster", "ALL") in told(client, "User:root")
+
+
+def test_super_users_are_not_listed_among_the_acls(guarded: Server) -> None:
+    client = admin(guarded)
+
+    found = client.describe_acls(EVERYTHING).result(timeout=10)
+    assert {acl.principal for acl in found} == {"User:berta"}
 
 
 def test_a_user_who_is_given_an_acl_may_do_that_until_it_is_taken_away(guarded: Server) -> None:

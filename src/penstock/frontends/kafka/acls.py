@@ -5,8 +5,8 @@
 
 ACLs are stored beside the users (``broker/access.py``) and enforced together with grants
 (``access.Permissions``).  DescribeAcls also shows grants, as the ACLs that come to the same; those cannot be
-deleted here.  A server without logins enforces nothing and answers like a Kafka without an authorizer:
-``SECURITY_DISABLED``.
+deleted here.  Super users are not listed, as in Kafka: no ACL applies to them.  A server without logins
+enforces nothing and answers like a Kafka without an authorizer: ``SECURITY_DISABLED``.
 
 Not supported: hosts other than ``*``, delegation tokens, and ``User`` as a resource.
 """
@@ -14,7 +14,7 @@ Not supported: hosts other than ``*``, delegation tokens, and ``User`` as a reso
 from typing import Any, Final, NamedTuple
 
 from penstock.access import ANY as ALL_NAMES
-from penstock.access import Acl, acls_of
+from penstock.access import Acl, Permissions, acls_of
 from penstock.broker.at_once import now
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.acl_codes import (
@@ -62,11 +62,16 @@ class Listed(NamedTuple):
 
 
 def _listed(call: Call[Any]) -> list[Listed]:
-    """All ACLs, then those that stand for grants."""
+    """All ACLs, then those that stand for grants of principals to whom ACLs apply."""
     stored = [Listed(acl) for acl in now(call.operations.acls())]
     owners = [(f"User:{user.name}", user.grants) for user in now(call.operations.users())]
     owners += [(f"Key:{key.id}", key.grants) for key in now(call.operations.keys())]
-    return stored + [Listed(acl, granted=True) for owner in owners for acl in acls_of(*owner)]
+    return stored + [
+        Listed(acl, granted=True)
+        for principal, grants in owners
+        if not Permissions(grants).super_user
+        for acl in acls_of(principal, grants)
+    ]
 
 
 def _matches(wanted: Filter, acl: Acl) -> bool:
