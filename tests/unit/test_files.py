@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,15 @@ from random import Random
 import pytest
 
 from penstock.errors import DirectoryInUse, DirectoryUnusable, DiskFull, StorageFailed
-from penstock.log.files import PARTS_MAX, Files, MemoryFiles, SystemFile, SystemFiles, storage_error
+from penstock.log.files import (
+    BOOT_ID_PATH,
+    PARTS_MAX,
+    Files,
+    MemoryFiles,
+    SystemFile,
+    SystemFiles,
+    storage_error,
+)
 from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
 
 # --- every kind ---------------------------------------------------------------------------------------------
@@ -558,3 +567,38 @@ def test_threads_that_sync_never_meet_the_descriptor_of_another_file(tmp_path: P
 
     assert failures == []
     assert [Path(f"{tmp_path}/{number}").read_bytes() for number in range(12)] == written
+
+
+@pytest.mark.skipif(not os.path.exists(BOOT_ID_PATH), reason="the system does not say when it started")
+def test_a_directory_is_intact_if_the_machine_has_run_on_since_it_was_recovered(tmp_path: Path) -> None:
+    path = f"{tmp_path}/LOCK"
+
+    def intact(path: str, *, settle: bool = True) -> bool:
+        files = SystemFiles()
+        lock = files.lock(path)
+        if settle:
+            lock.settle()
+        lock.release()
+        return files.intact
+
+    assert not intact(path, settle=False)  # It is new.
+    assert not intact(path)  # Nobody has recovered it yet.
+    assert intact(path, settle=False)
+    assert intact(path)  # Who ended before it was recovered has changed nothing.
+    shutil.copy(path, f"{tmp_path}/COPY")
+    assert not intact(f"{tmp_path}/COPY")  # It may lack what was not synced.
+    pid, _, place = (tmp_path / "LOCK").read_text().partition("\n")
+    (tmp_path / "LOCK").write_text(f"{pid}\n0000{place[4:]}")
+    assert not intact(path)  # The machine was started again.
+
+
+def test_a_sync_to_a_file_that_was_deleted_fails(tmp_path: Path) -> None:
+    file = SystemFiles().open(f"{tmp_path}/a", create=True)
+    file.append((b"x",))
+    file.sync()
+    os.unlink(f"{tmp_path}/a")
+
+    file.append((b"y",))
+    with pytest.raises(StorageFailed, match="deleted"):
+        file.sync()
+    file.close()
