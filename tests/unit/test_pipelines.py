@@ -15,7 +15,7 @@ import pytest
 
 from penstock.errors import InvalidConfiguration, InvalidValue, PipelineFailed, PipelineRunning, QueueFull
 from penstock.info import PipelineRun
-from penstock.spark import pipelines
+from penstock.spark import compacted, pipelines
 from penstock.spark.pipelines import running, states
 from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.progress import PLAIN_MS, Counts, Line, Progress, words
@@ -148,7 +148,7 @@ def test_an_unknown_pipeline_is_refused_with_those_there_are() -> None:
 def test_the_last_state_of_each_pipeline_is_found_over_many_reads(
     penstock: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states, "READ_MESSAGES", 2)
+    monkeypatch.setattr(compacted, "READ_MESSAGES", 2)
     assert states.runs(penstock) == {}
 
     for records in range(5):

@@ -22,7 +22,8 @@ from penstock.testing import TestBroker
 from penstock.wire.records import encode_values
 
 ROLES = ("admin", "producer", "consumer", "reader")
-NO_OPERATIONS = {"access", "audit", "connections", "is_creatable", "tasks"}  # For the doors of a server.
+# Values and hooks for the server itself.
+NO_OPERATIONS = {"access", "audit", "connections", "is_creatable", "lag", "on_grown", "tasks"}
 
 
 @pytest.fixture
