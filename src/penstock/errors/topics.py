@@ -6,9 +6,9 @@ from penstock.errors.base import PenstockError, RequestError
 class TopicNotFound(RequestError):
     """The topic does not exist.
 
-    Cause: a misspelt name, or the topic was deleted or never created.
-    Do: create it (``create_topic``, ``penstock topic create``, or ``PUT /v1/topics/{topic}``), or
-        correct the name.
+    Cause: a misspelt name, or the topic was deleted or never created. Publishing and consuming create a
+        missing topic, unless ``topic.auto_create`` is off or the caller may not create it; nothing else does.
+    Do: create it (``create_topic``, ``penstock topic create``, or ``POST /v1/topics``), or correct the name.
     """
 
     code = "TOPIC_NOT_FOUND"
