@@ -8,6 +8,7 @@ import pytest
 from tests.cli.conftest import Cli
 
 from penstock.cli.group import VERDICTS
+from penstock.config import GroupSettings
 from penstock.info import VerdictWord
 from penstock.testing import TestBroker
 
@@ -193,3 +194,56 @@ def test_a_wrong_argument_is_one_sentence(line: str, sentence: str, cli: Cli) ->
 
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"penstock group {line.split()[0]}: {sentence}")
+
+
+def settings(broker: TestBroker, group: str) -> GroupSettings:
+    return broker._core.state.topics["orders"].groups[group].settings
+
+
+def test_create_makes_a_group_with_every_setting(cli: Cli, penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    penstock.publish_batch("orders", [b"x"] * 3)
+
+    done = cli(
+        "group", "create", "orders", "billing", "--kind", "queue", "--start", "1", "--ordered",
+        "--max-attempts", "7", "--backoff", "1s, 10s", "--visibility-timeout", "2m", "--delivery",
+        "at-most-once", "--lanes", "weighted", "--no-dead-letter", "--session-timeout", "5s",
+    )  # fmt: skip
+
+    assert (done.code, done.err) == (0, "created queue group billing of orders; 2 messages before it\n")
+    assert settings(penstock, "billing") == GroupSettings(
+        kind="queue", start="1", ordered=True, max_attempts=7, backoff="fixed:1000,10000",
+        visibility_timeout_ms=120_000, delivery="at-most-once", lanes="weighted", dead_letter=False,
+        session_timeout_ms=5000,
+    )  # fmt: skip
+
+
+def test_create_of_a_group_that_exists_changes_what_is_given(cli: Cli, penstock: TestBroker) -> None:
+    penstock.create_topic("orders")
+    cli("group", "create", "orders", "billing", "--max-attempts", "7", "--visibility-timeout", "2m")
+
+    done = cli("group", "create", "orders", "billing", "--max-attempts", "9")
+
+    assert (done.code, done.err) == (0, "changed queue group billing of orders; 0 messages before it\n")
+    assert settings(penstock, "billing").max_attempts == 9
+    assert settings(penstock, "billing").visibility_timeout_ms == 120_000
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["--kind ring", "--max-attempts 0", "--backoff soon", "--visibility-timeout soon", "--start soon"],
+)
+def test_create_refuses_what_no_group_can_have(cli: Cli, penstock: TestBroker, wrong: str) -> None:
+    penstock.create_topic("orders")
+
+    done = cli("group", "create", "orders", "billing", *wrong.split())
+
+    assert done.code == 2
+    assert penstock.groups("orders") == []
+
+
+def test_create_of_a_group_needs_its_topic(cli: Cli) -> None:
+    done = cli("group", "create", "nosuch", "billing")
+
+    assert done.code == 1
+    assert "TOPIC_NOT_FOUND" in done.err

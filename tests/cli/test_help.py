@@ -19,8 +19,9 @@ NOT_CLIENTS = {
     "repair",
 }  # They start a broker, or talk to none.
 PRINT_NO_DATA = {
-    "topic create", "topic alter", "topic delete", "group seek", "group delete", "schedule add",
-    "pipeline run", "pipeline stop", "lake snapshot", "key create", "key revoke", "user set", "user delete",
+    "topic create", "topic alter", "topic delete", "group create", "group seek", "group delete",
+    "schedule add", "pipeline run", "pipeline stop", "lake snapshot", "key create", "key revoke", "user set",
+    "user delete",
 }  # fmt: skip
 
 

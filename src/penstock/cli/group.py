@@ -1,11 +1,11 @@
-"""``penstock group``: how far the readers of a topic are, and moving them.
+"""``penstock group``: creating the readers of a topic, how far they are, and moving them.
 
 ``describe`` answers the question that brings people here, in this order: is it
 all right (the verdict), how much is waiting and for how long, what is in the
 way, who is working, how fast, and on which partition.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -20,11 +20,14 @@ from penstock.cli.arguments import (
     Topic,
     Yes,
     agreed,
+    duration,
+    maybe,
     past,
 )
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
 from penstock.cli.text import counted, document_of, duration_text
+from penstock.config import Kind
 from penstock.info import GroupInfo, GroupRates, PartitionLag, Unacked, Verdict
 
 app = new_app()
@@ -171,6 +174,84 @@ def _place(text: str) -> Any:
     if text in ("earliest", "latest"):
         return text
     return int(text) if text.isdigit() else past(text)
+
+
+def _waits(text: str) -> Any:
+    """A backoff: the word, or waits with commas between."""
+    return text if text == "exponential" else [duration(wait.strip()) for wait in text.split(",")]
+
+
+@app.command(
+    epilog=example(
+        "penstock group create orders shipping --max-attempts 5 --backoff 1s,10s,1m",
+        "penstock group create orders billing --ordered --start latest",
+        "penstock group create orders audit --kind stream",
+    )
+)
+def create(
+    topic: Topic,
+    group: Group,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(help="queue: consumers share messages. stream: they are assigned partitions."),
+    ] = None,
+    start: Annotated[
+        Any,
+        typer.Option(
+            metavar="PLACE",
+            parser=_place,
+            help="Where it begins: earliest, latest, an offset, a time, or 15m.",
+        ),
+    ] = None,
+    ordered: Annotated[
+        bool | None,
+        typer.Option("--ordered/--no-ordered", help="Messages with equal keys one after the other."),
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Deliveries before a message is a dead letter.")
+    ] = None,
+    backoff: Annotated[
+        Any,
+        typer.Option(metavar="WAITS", parser=_waits, help="Before each retry: 1s,10s,1m or exponential."),
+    ] = None,
+    visibility_timeout: Annotated[
+        str | None,
+        typer.Option(parser=duration, metavar="DURATION", help="How long a consumer may hold a message."),
+    ] = None,
+    delivery: Annotated[
+        Literal["at-least-once", "at-most-once"] | None,
+        typer.Option(help="Settled when acked, or before it is handed out."),
+    ] = None,
+    lanes: Annotated[
+        Literal["strict", "weighted"] | None,
+        typer.Option(help="The highest priority first, always or by weight."),
+    ] = None,
+    dead_letter: Annotated[
+        bool | None,
+        typer.Option(
+            "--dead-letter/--no-dead-letter", help="What becomes of messages that used up attempts."
+        ),
+    ] = None,
+    session_timeout: Annotated[
+        str | None,
+        typer.Option(
+            parser=duration, metavar="DURATION", help="Silence after which a stream consumer is out."
+        ),
+    ] = None,
+    server: Server = SERVER,
+) -> None:
+    """Create a group, or change the settings of one that exists."""
+    options = maybe(
+        kind=kind, start=start, ordered=ordered, max_attempts=max_attempts, backoff=backoff,
+        visibility_timeout=visibility_timeout, delivery=delivery, lanes=lanes, dead_letter=dead_letter,
+        session_timeout=session_timeout,
+    )  # fmt: skip
+    with connecting.connected(server) as broker:
+        known = group in broker.groups(topic)
+        broker.create_group(topic, group, **options)
+        info = broker.describe_group(topic, group)
+    done = "changed" if known else "created"
+    screen.note(f"{done} {info.kind} group {group} of {topic}; {counted(info.lag, 'message')} before it")
 
 
 @app.command(
