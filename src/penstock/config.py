@@ -28,6 +28,7 @@ from penstock.types import (
 Durability = Literal["fsync", "os", "memory"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Kind = Literal["queue", "stream"]
+Isolation = Literal["read_committed", "read_uncommitted"]
 Start = Literal["earliest", "latest"] | int | datetime
 
 MEMORY = ":memory:"  # In the place of a directory.
@@ -37,6 +38,9 @@ PARTITIONS_MAX = 10_000  # Of any topic.
 STORED_MAX = 100  # Settings of Kafka's that are only stored ...
 STORED_LENGTH_MAX = 4096  # ... and characters of each.
 DEAD_LETTER_SUFFIX = ".dlq"
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+ISOLATIONS: Final = (READ_COMMITTED, READ_UNCOMMITTED)
 ARCHIVE_GROUP = "archive"  # The stream group whose commits say how much of a topic is in the lake.
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -47,6 +51,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": ("queue", "stream"),
     "delivery": ("at-least-once", "at-most-once"),
     "lanes": ("strict", "weighted"),
+    "isolation": ISOLATIONS,
 }
 
 
@@ -95,6 +100,7 @@ class GroupOptions(TypedDict, total=False):
     ordered: bool
     delivery: Literal["at-least-once", "at-most-once"]
     lanes: Literal["strict", "weighted"]
+    isolation: Isolation
     dead_letter: bool
     session_timeout: Duration
 
@@ -205,6 +211,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Literal["at-least-once", "at-most-once"] = "at-least-once"
     # "strict": the highest lane first, always. "weighted": low lanes get their share.
     lanes: Literal["strict", "weighted"] = "strict"
+    # Queue groups: "read_uncommitted" also delivers messages of transactions that are open or were aborted.
+    isolation: Isolation = "read_committed"
     # False: a message that used up its attempts is settled and left in its topic, with no dead letter.
     dead_letter: bool = True
     # A stream consumer that is silent for this long loses its partitions.
@@ -214,10 +222,15 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
         _between("visibility_timeout_ms", self.visibility_timeout_ms, 1, 12 * 3600 * 1000)
         _between("max_attempts", self.max_attempts, 1, 1000)
         _between("session_timeout_ms", self.session_timeout_ms, 1, DAY_MS)
-        for name in ("kind", "delivery", "lanes"):
+        for name in ("kind", "delivery", "lanes", "isolation"):
             _one_of(name, getattr(self, name))
         if self.ordered and self.kind == "stream":
             raise InvalidValue(name="ordered", value=True, why="a stream group is in order by itself")
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether messages of open and aborted transactions are delivered; never to stream groups."""
+        return self.kind == "queue" and self.isolation == READ_UNCOMMITTED
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):

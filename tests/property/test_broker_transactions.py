@@ -3,8 +3,8 @@
 The model of a producer is what it has written since its transaction began; ending it moves that to the
 list of what readers see, or nowhere.  A reader sees a partition up to the first message that is not
 decided, and of that what was committed or never was in a transaction, in the order of the log.  Every
-reader must agree: who reads, who fetches batches, a queue group and a stream group.  After a crash, what
-was open goes on.
+reader must agree: who reads, who fetches batches, a queue group and a stream group.  A queue group that
+reads uncommitted messages sees all of them, whatever becomes of them.  After a crash, what was open goes on.
 """
 
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.log: dict[int, list[Entry]] = {number: [] for number in PARTITIONS}
         self.models: dict[str, Model] = {}
-        self.readers = {"queue": Reader(), "stream": Reader()}
+        self.readers = {"queue": Reader(), "stream": Reader(), "uncommitted": Reader()}
         self.place: int | None = None
         self.count = 0
 
@@ -70,6 +70,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
         self.broker.create_topic(TOPIC, partitions=2, segment_bytes=4096, retention=None)
         self.broker.create_group(TOPIC, "queue", max_attempts=1000)
         self.broker.create_group(TOPIC, "stream", kind="stream")
+        self.broker.create_group(TOPIC, "uncommitted", max_attempts=1000, isolation="read_uncommitted")
         for name in NAMES:
             self.models[name] = Model(self.new_producer(name))
 
@@ -135,7 +136,7 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
 
     # What readers do.
 
-    @rule(group=st.sampled_from(("queue", "stream")), count=st.integers(1, 6))
+    @rule(group=st.sampled_from(("queue", "stream", "uncommitted")), count=st.integers(1, 6))
     def consume(self, group: str, count: int) -> None:
         with self.broker.consumer(TOPIC, group=group) as consumer:
             received = consumer.receive(count)
@@ -173,9 +174,21 @@ class AnyOrderOfCalls(RuleBasedStateMachine):
             wanted = self.seen(number)
             assert committed(self.broker, TOPIC, number) == wanted
             assert self.fetched(number) == wanted
-            for reader in self.readers.values():
+            written = [entry.value for entry in self.log[number]]
+            for group, reader in self.readers.items():
                 got = reader.got[number]
-                assert got == wanted[: len(got)]
+                assert got == (written if group == "uncommitted" else wanted)[: len(got)]
+
+    @invariant()
+    def a_group_of_uncommitted_messages_never_waits_for_the_end_of_a_transaction(self) -> None:
+        if self.models:
+            lag = self.broker.describe_group(TOPIC, "uncommitted").lag
+            with self.broker.consumer(TOPIC, group="uncommitted") as consumer:
+                found = len(consumer.receive(1000))
+            missing = sum(map(len, self.log.values())) - sum(
+                map(len, self.readers["uncommitted"].got.values())
+            )
+            assert found == missing <= lag
 
     @invariant()
     def a_place_counts_once_it_is_committed(self) -> None:
@@ -243,11 +256,14 @@ def test_one_story_that_has_everything() -> None:
     story.end("a", commit=True, again=False)
     story.consume("queue", 6)
     story.write("c", 0, 3)
+    story.consume("uncommitted", 6)
     story.restart()
     story.let_pass(61)
     story.consume("stream", 6)
+    story.consume("uncommitted", 6)
 
     story.every_reader_sees_the_same()
+    story.a_group_of_uncommitted_messages_never_waits_for_the_end_of_a_transaction()
     story.a_place_counts_once_it_is_committed()
     assert len(committed(story.broker, TOPIC, 0)) == 4
     assert run(story.broker, "places", TOPIC, "outside")[0].offset == 4

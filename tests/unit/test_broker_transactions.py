@@ -734,3 +734,74 @@ def test_who_has_read_everything_does_not_lag_by_a_marker(broker: TestBroker) ->
 
     info = broker.describe_group("orders", "stream")
     assert (info.lag, [lag.lag for lag in info.partitions]) == (0, [0, 0])
+
+
+# Groups that read uncommitted messages.
+
+
+def test_a_group_of_uncommitted_messages_that_begins_at_the_end_gets_only_what_comes(
+    broker: TestBroker,
+) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"before")
+    broker.create_group("orders", "all", start="latest", isolation="read_uncommitted")
+    producer.write("orders", b"after")
+
+    consumer = broker.consumer("orders", group="all")
+
+    assert [message.value for message in consumer.receive(10)] == [b"after"]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_aborted_message_that_a_group_could_not_process_is_a_dead_letter(
+    broker: TestBroker, ordered: bool
+) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    consumer = broker.consumer(
+        "orders", group="all", isolation="read_uncommitted", max_attempts=2, ordered=ordered, backoff=["1s"]
+    )
+    [message] = consumer.receive(10)
+    consumer.nack(message, error="too early")
+    producer.abort()
+    broker.advance("2s")
+    [message] = consumer.receive(10)
+    assert (message.value, message.attempt) == (b"a", 2)
+    consumer.nack(message, error="too late")
+
+    [letter] = broker.dead_letters("orders")
+    assert letter.message.value == b"a"
+    assert consumer.receive(10) == []
+    assert broker.describe_group("orders", "all").lag == 0
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_group_that_no_longer_reads_uncommitted_messages_gets_the_others_meanwhile(
+    broker: TestBroker, ordered: bool
+) -> None:
+    broker.publish("orders", b"before", partition=0)
+    producer = Producer(broker)
+    producer.write("orders", b"a", b"b")
+    with broker.consumer("orders", group="g", isolation="read_uncommitted", ordered=ordered) as consumer:
+        assert len(consumer.receive(10)) == 3
+
+    consumer = broker.consumer("orders", group="g", isolation="read_committed")
+
+    assert [message.value for message in consumer.receive(10)] == [b"before"]
+    assert consumer.receive(10) == []
+    producer.commit()
+    broker.advance("1s")
+    assert [(message.value, message.attempt) for message in consumer.receive(10)] == [(b"a", 1), (b"b", 1)]
+
+
+def test_a_stream_group_reads_committed_messages_whatever_is_set(broker: TestBroker) -> None:
+    producer = Producer(broker)
+    producer.write("orders", b"a")
+    consumer = broker.consumer(
+        "orders", group="g", kind="stream", start="latest", isolation="read_uncommitted"
+    )
+    assert consumer.receive(10) == []
+    assert broker.describe_group("orders", "g").lag == 0
+    producer.commit()
+
+    assert [message.value for message in consumer.receive(10)] == [b"a"]

@@ -246,3 +246,27 @@ def test_a_committed_value_supersedes_an_older_one() -> None:
 
     assert seen(log) == [b"new"]
     assert log.end == 3, "the marker keeps its place"
+
+
+def all_values(log: Log, start: int, end: int) -> list[bytes | None]:
+    return [record.value for record in log.all_records(start, end)]
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 200])
+def test_whoever_reads_all_records_gets_what_is_open_or_was_aborted_but_no_markers(
+    segment_bytes: int,
+) -> None:
+    log = opened(segment_bytes=segment_bytes)
+    write(log, b"before")
+    write(log, b"aborted", producer=7, count=3)
+    write(log, b"committed", producer=8)
+    end(log, 7, committed=False)
+    end(log, 8, committed=True)
+    write(log, b"open", producer=9)
+
+    wanted = [b"before", *[b"aborted"] * 3, b"committed", b"open"]
+    assert all_values(log, log.start, log.safe) == wanted
+    assert [value for offset in range(log.safe) for value in all_values(log, offset, offset + 1)] == wanted
+    assert seen(log) == [b"before", b"committed"]
+    with pytest.raises(OffsetOutOfRange):
+        log.all_records(0, log.end + 1)

@@ -75,12 +75,15 @@ class BatchConsumer(BrokerConsumer):
     def want(self, partitions: frozenset[int], bytes_max: int, one_at_least: bool) -> None:
         """Queue groups: receive from these partitions only, and so many bytes of batches at most.
 
-        With ``one_at_least`` one message comes even if it is larger; else nobody could ever get it.
+        With ``one_at_least`` one message comes even if it is larger; else nobody could ever get it.  A
+        partition of which the group has as many messages in flight as share consumers may hold
+        (``GroupConfig.share_locks``) has none for this consumer.
         """
         self._state.wanted = partitions
         self._state.bytes_max = bytes_max
         self._state.bytes_exact = True
         self._state.one_at_least = one_at_least
+        self._state.locks_max = self._core.group_configs.locks_max(self._state.group.name)
 
     @at_once
     def unsettled(self, partition: int, leases: list[int]) -> list[Run]:

@@ -97,10 +97,7 @@ class DeadLetters:
         partition = member.partition
         settled: list[events.AnyEvent] = [events.Settled(member.number, -1, start, end, events.DEAD)]
         if target is not None:
-            items = [
-                self._letter(partition, member, target, record)
-                for record in partition.log.records(start, end)
-            ]
+            items = [self._letter(partition, member, target, record) for record in member.records(start, end)]
             self._write(partition, member.number, settled, items, start, end, f"to {target.name}")
         else:
             self._write(partition, member.number, settled, [], start, end, "")

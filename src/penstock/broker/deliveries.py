@@ -60,10 +60,10 @@ class Deliveries:
         whole_number("end", end, 0)
         if end - start > SPAN_MAX:
             raise InvalidValue(name="end", value=end, why=f"ask for at most {SPAN_MAX:,} offsets at once")
-        start, end = max(start, partition.log.start), min(end, partition.log.high)
+        member = partition.groups[group_name]
+        start, end = max(start, partition.log.start), min(end, member.high)
         if start >= end:
             return []
-        member = partition.groups[group_name]
         if group.settings.kind == "stream":
             return _of_stream(group, member, start, end)
         span = Span(start, end)
@@ -76,7 +76,7 @@ class Deliveries:
         journal = partition.journal
         assert journal is not None, "there is a group"
         journal.flush()
-        first = partition.log.records(span.start, min(span.start + 1000, span.end))
+        first = member.records(span.start, min(span.start + 1000, span.end))
         since_ms = first[0].timestamp - CLOCK_STEP_MS if first else 0
         if since_ms > self._state.clock.wall_ms():  # The wall clock was set back: look at everything.
             since_ms = 0

@@ -8,7 +8,7 @@ would be all there is.
 from contextlib import suppress
 from typing import Final
 
-from penstock.broker.state import Partition, Topic
+from penstock.broker.state import GroupPartition, Partition, Topic
 from penstock.errors import PenstockError
 
 MARKERS_MAX: Final = 100  # Before who has read everything there may be markers; so many are looked at.
@@ -24,14 +24,13 @@ def topic_depth(topic: Topic) -> int:
 
 def partition_depth(partition: Partition) -> int:
     """The same of one partition."""
-    high = partition.log.high
-    lags = [group_lag(partition, name, high) for name in partition.groups if not name.startswith("__")]
+    lags = [group_lag(member) for name, member in partition.groups.items() if not name.startswith("__")]
     return max(lags) if lags else partition.log.end - partition.log.start
 
 
-def group_lag(partition: Partition, group: str, high: int) -> int:
+def group_lag(member: GroupPartition) -> int:
     """Messages of the partition the group has not settled."""
-    member = partition.groups[group]
+    partition, high = member.partition, member.high
     log = partition.log
     if member.settings.kind != "stream":
         lag = member.engine.lag(high)

@@ -17,9 +17,9 @@ from penstock.broker.groups import Groups
 from penstock.broker.sealed import sealed, unsealed
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Steps
-from penstock.config import GroupOptions
+from penstock.config import READ_COMMITTED, READ_UNCOMMITTED, GroupOptions, Isolation
 from penstock.errors import DirectoryUnusable, InvalidValue, Overloaded
-from penstock.groups.configs import GroupConfig, GroupRules, with_usual
+from penstock.groups.configs import SHARE_LOCKS, GroupConfig, GroupRules, with_usual
 
 GROUPS_MAX: Final = 10_000  # They are one file, which is written as a whole.
 NOTHING: Final = GroupConfig()
@@ -67,7 +67,13 @@ class GroupConfigs:
             counts,
             share_lock_ms=min(each.visibility_timeout_ms for each in settings),
             share_attempts=min(each.max_attempts for each in settings),
+            share_isolation=_strictest([each.isolation for each in settings]),
         )
+
+    def locks_max(self, name: str) -> int:
+        """How many messages of a partition share consumers of a group may hold together."""
+        said = self.said(name).share_locks
+        return SHARE_LOCKS if said is None else said
 
     def names(self) -> list[str]:
         """The groups about which something was said."""
@@ -93,6 +99,8 @@ class GroupConfigs:
             options["visibility_timeout"] = f"{counts.share_lock_ms}ms"
         if said.share_attempts != before.share_attempts:
             options["max_attempts"] = counts.share_attempts
+        if said.share_isolation != before.share_isolation:
+            options["isolation"] = counts.share_isolation
         return options
 
     def _queued(self, name: str) -> list[Topic]:
@@ -107,3 +115,7 @@ class GroupConfigs:
             raise self._error
         self._state.files.write_file(self._path, sealed(Book(groups=groups)))
         self._state.group_configs = groups  # Only now: what is not on disk did not happen.
+
+
+def _strictest(levels: list[Isolation]) -> Isolation:
+    return READ_COMMITTED if READ_COMMITTED in levels else READ_UNCOMMITTED

@@ -65,6 +65,7 @@ class Groups:
                 )
             group.settings = settings
             yield from self._write(topic, group)
+            topic.wake()  # Consumers that wait may see more now.
         for partition in topic.partitions:
             yield from journal_durable(partition)
         return group
@@ -102,7 +103,7 @@ class Groups:
         """Make the group known, with its settings, to one partition and its journal."""
         journal = open_journal(self._state, partition)
         member = partition.groups.get(group.name)
-        floor = start_offset(partition, group.settings.start) if member is None else 0
+        floor = start_offset(partition, group, group.settings.start) if member is None else 0
         number = partition.group_numbers + 1 if member is None else member.number
         journal.commit(
             [events.GroupSet(number, group.name, msgspec.json.encode(group.settings), floor)], now_ms
@@ -180,7 +181,7 @@ class Groups:
         partitions = topic.partitions if number is None else [topic.partition(number)]
         now_ms = self._state.clock.steady_ms()
         for partition in partitions:
-            self.move(partition, group, start_offset(partition, place), now_ms)
+            self.move(partition, group, start_offset(partition, group, place), now_ms)
         topic.wake()
         for partition in partitions:
             yield from journal_durable(partition)
@@ -205,7 +206,7 @@ class Groups:
         member.engine.seek(offset)
         member.committed, member.commit = offset, moved(member.commit, offset)
         member.failures.clear()
-        rebuild_gate(partition, member)
+        rebuild_gate(member)
         for consumer in group.consumers.values():
             if partition.number in consumer.positions:
                 consumer.positions[partition.number] = offset
@@ -253,12 +254,14 @@ def _check_backoff(settings: GroupSettings) -> None:
         raise InvalidValue(name="backoff", value=settings.backoff, why=str(error)) from None
 
 
-def start_offset(partition: Partition, start: str) -> int:
-    """The offset that a group's ``start`` means on this partition."""
+def start_offset(partition: Partition, group: Group, start: str) -> int:
+    """The offset that ``start`` means for a group on this partition."""
     log = partition.log
     if start == "earliest":
         return log.start
     if start == "latest":
+        if group.settings.uncommitted:
+            return log.end
         return min(log.end, log.unstable)  # What a transaction may yet commit is still to come.
     if start.startswith("@"):
         return log.offset_at(int(start[1:]))

@@ -116,6 +116,11 @@ class Leases:
         average_bytes = member.partition.log.average_bytes if haul.room > 1 else 1
         while haul.room > 0 and haul.bytes_left > 0 and self.looks_left > 0 and not haul.full:
             room = min(haul.room, haul.bytes_left // average_bytes + 1)
+            if consumer.locks_max:
+                room = min(room, consumer.locks_max - member.engine.in_flight)
+                if room <= 0:
+                    member.full = True
+                    break
             lease = self._lease(member, consumer, room, now_ms)
             if lease is None:
                 break
@@ -202,14 +207,18 @@ class Leases:
             return b""
 
     def _lease(self, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int) -> Lease | None:
-        if member.gate is not None:
-            lease = self._lease_ordered(member, consumer, now_ms)
-        else:
-            high = member.partition.log.high
-            lease = member.engine.lease(limit, high, now_ms, consumer.visibility_ms, consumer.number)
-        if lease is not None:
+        while True:
+            high = member.high
+            if member.gate is not None:
+                lease = self._lease_ordered(member, consumer, now_ms)
+            else:
+                lease = member.engine.lease(limit, high, now_ms, consumer.visibility_ms, consumer.number)
+            if lease is None:
+                return None
             self._note(member, lease, consumer, now_ms)
-        return lease
+            if lease.end <= high:
+                return lease
+            self._postpone(member, lease, high, now_ms)
 
     def _note(self, member: GroupPartition, lease: Lease, consumer: Consumer, now_ms: int) -> None:
         event = events.Leased(
@@ -224,7 +233,7 @@ class Leases:
 
     def _lease_ordered(self, member: GroupPartition, consumer: Consumer, now_ms: int) -> Lease | None:
         """One message whose key is free; those whose key is busy are set aside in line."""
-        gate, engine, log = member.gate, member.engine, member.partition.log
+        gate, engine = member.gate, member.engine
         assert gate is not None
         deadline_ms = now_ms + consumer.visibility_ms
         while member.unparked:
@@ -235,12 +244,12 @@ class Leases:
                     engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
                 )
         while True:
-            high = log.high if gate.waiting < self._state.config.deferred_max else 0
+            high = member.high if gate.waiting < self._state.config.deferred_max else 0
             lease = engine.lease(1, high, now_ms, consumer.visibility_ms, consumer.number)
             if lease is None:
                 return None
             try:
-                records = log.records(lease.start, lease.end)
+                records = member.records(lease.start, lease.end)
             except PenstockError:
                 self._note(member, lease, consumer, now_ms)
                 again_ms = now_ms + READ_RETRY_MS
@@ -269,13 +278,27 @@ class Leases:
         member.engine.give_back(lease.number, start, end, attempt, due_ms)
         remember_failure(member, event, self._state.clock.wall_ms())
 
+    def _postpone(self, member: GroupPartition, lease: Lease, high: int, now_ms: int) -> None:
+        """Give back a lease that has messages of an open transaction, and offer these again later.
+
+        They were delivered before, and the group was then told to read committed messages only.
+        """
+        later_ms = now_ms + READ_RETRY_MS
+        for start, end in lease.unsettled():
+            for first, last, due_ms in (
+                (start, min(end, high), now_ms), (max(start, high), end, later_ms),
+            ):  # fmt: skip
+                if first < last:
+                    self.take_back(member, lease, first, last, lease.attempt, due_ms, events.RELEASED, now_ms)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+
     # What a lease holds.
 
     def _read(self, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
         """The records of a lease that this group should get; the others are settled here."""
         partition = member.partition
         try:
-            records = partition.log.records(lease.start, lease.end)
+            records = member.records(lease.start, lease.end)
         except PenstockError:
             return self._read_around(member, lease, now_ms)
         if partition.topic.settings.ttl_ms is None and plain(records, lease.end - lease.start):
@@ -288,7 +311,7 @@ class Leases:
         failure: PenstockError | None = None
         for offset in range(lease.start, lease.end):
             try:
-                records = member.partition.log.records(offset, offset + 1)
+                records = member.records(offset, offset + 1)
                 if not records:
                     self._skip(member, lease, offset, offset + 1, events.SKIPPED, now_ms)
                 good += [record for record in records if self._fits(member, lease, record, now_ms)]

@@ -89,7 +89,7 @@ class Overviews:
         for partition in target.partitions if target is not None else []:
             log = partition.log
             redriving = REDRIVE in partition.groups
-            count += group_lag(partition, REDRIVE, log.high) if redriving else log.high - log.start
+            count += group_lag(partition.groups[REDRIVE]) if redriving else log.high - log.start
         return count
 
 

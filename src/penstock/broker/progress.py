@@ -14,7 +14,7 @@ from typing import Final
 from penstock.broker.depth import group_lag
 from penstock.broker.rates import SAMPLE_MS
 from penstock.broker.readers import readers
-from penstock.broker.state import Failure, Group, GroupPartition, Partition, State, Topic
+from penstock.broker.state import Failure, Group, GroupPartition, State, Topic
 from penstock.broker.verdict import Standing, drain_seconds, judge
 from penstock.delivery import events
 from penstock.info import GroupInfo, GroupRates, PartitionLag, Unacked
@@ -75,7 +75,7 @@ class Progress:
 
     def _standing(self, group: Group, members: list[GroupPartition], lags: list[PartitionLag]) -> Standing:
         lag_seconds = max(
-            self._age_seconds(member.partition, lag.floor) if lag.lag else 0.0
+            self._age_seconds(member, lag.floor) if lag.lag else 0.0
             for member, lag in zip(members, lags, strict=True)
         )
         consumers = len(group.consumers) + len(self._kafka(group))
@@ -104,12 +104,11 @@ class Progress:
         silent_ms = self._state.clock.steady_ms() - group.reader_ms
         return group.reader_ms >= 0 and silent_ms < group.settings.session_timeout_ms
 
-    def _age_seconds(self, partition: Partition, offset: int) -> float:
+    def _age_seconds(self, member: GroupPartition, offset: int) -> float:
         """How long ago the first record at or after ``offset`` was published."""
-        log = partition.log
-        start = max(offset, log.start)
+        start = max(offset, member.partition.log.start)
         for count in (1, READ_RECORDS):  # It is nearly always there.
-            for record in log.records(start, min(start + count, log.high)):
+            for record in member.records(start, min(start + count, member.high)):
                 return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
         return 0.0
 
@@ -146,7 +145,7 @@ class Progress:
     def _oldest(self, group: Group, members: list[GroupPartition]) -> Unacked | None:
         find = _find_read if group.settings.kind == "stream" else _find_leased
         aged = [
-            (self._age_seconds(found.member.partition, found.offset), found)
+            (self._age_seconds(found.member, found.offset), found)
             for member in members
             if (found := find(group, member)) is not None
         ]
@@ -177,8 +176,8 @@ def _partition_lag(member: GroupPartition) -> PartitionLag:
         partition=partition.number,
         journal_group=member.number,
         floor=member.committed if stream else member.engine.floor,
-        end=partition.log.high,
-        lag=group_lag(partition, member.group, partition.log.high),
+        end=member.high,
+        lag=group_lag(member),
         in_flight=member.engine.in_flight,
         waiting_retry=member.engine.waiting_retry,
     )

@@ -115,7 +115,8 @@ class Queues:
         else:
             return False
         for partition in group.topic.partitions:
-            if partition.groups[group.name].engine.has_ready(partition.log.high, now_ms):
+            member = partition.groups[group.name]
+            if member.engine.has_ready(member.high, now_ms):
                 return True
         return False
 
@@ -129,8 +130,9 @@ class Queues:
         ready = 0
         for partition in group.topic.partitions:
             if consumer.wanted is None or partition.number in consumer.wanted:
-                engine = partition.groups[group.name].engine
-                ready += max(engine.lag(partition.log.high) - engine.in_flight - engine.waiting_retry, 0)
+                member = partition.groups[group.name]
+                engine = member.engine
+                ready += max(engine.lag(member.high) - engine.in_flight - engine.waiting_retry, 0)
                 if ready >= room * sharers:
                     return room
         return max(-(-ready // sharers), room_least)
@@ -257,6 +259,9 @@ class Queues:
             finish(member, start, end)
 
     def _free_consumer(self, member: GroupPartition, group: Group, number: int, count: int) -> None:
+        if member.full:
+            member.full = False
+            group.topic.wake()  # Somebody may be waiting for room below its ``locks_max``.
         lease = member.engine.leases.get(number)
         consumer = group.consumers.get(lease.consumer) if lease is not None else None
         if consumer is not None:
@@ -459,7 +464,7 @@ class Queues:
         self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
         if partition.journal is not None and partition.journal.pending:
             self._state.alarms.set(self._state.flush, now_ms + 1000)
-        if member.engine.has_ready(partition.log.high, now_ms):
+        if member.engine.has_ready(member.high, now_ms):
             partition.topic.wake()
 
     def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:

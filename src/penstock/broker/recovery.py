@@ -139,7 +139,7 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
         if behind(member) < partition.log.start:
             skip_deleted(partition, member, now_ms)
         _give_back_all(state, journal, member, now_ms)
-        rebuild_gate(partition, member)
+        rebuild_gate(member)
         _number_on(member.engine, state.clock.wall_ms())
     held_end = _held_end(partition, state.clock.wall_ms())
     if held_end:
@@ -248,14 +248,14 @@ def skip_deleted(partition: Partition, member: GroupPartition, now_ms: int) -> N
     partition.journal.note(events.Lost(member.number, start, count), now_ms)
 
 
-def rebuild_gate(partition: Partition, member: GroupPartition) -> None:
+def rebuild_gate(member: GroupPartition) -> None:
     """Ordered groups: let the keys of everything undelivered stand in line again, oldest first."""
     if member.gate is None:
         return
     member.gate.clear()
     member.unparked.clear()
     for start, end, due_ms in member.engine.waiting_ranges():
-        for record in partition.log.records(start, end):
+        for record in member.records(start, end):
             admitted = record.key is None or member.gate.admit(record.offset, record.key)
             if admitted and due_ms == PARKED_MS:
                 member.unparked.append(record.offset)

@@ -82,6 +82,7 @@ def change_settings(member: GroupPartition, settings: GroupSettings) -> None:
     """Give a group new settings while it runs; its place and its leases stay."""
     member.settings = settings
     member.backoff = Backoff.decode(settings.backoff)
+    member.uncommitted = settings.uncommitted
     member.engine.attempts_max = settings.max_attempts
 
 

@@ -96,6 +96,7 @@ class GroupPartition:
         self.settings = settings
         self.engine = engine
         self.backoff = Backoff.decode(settings.backoff)
+        self.uncommitted = settings.uncommitted
         self.gate = KeyGate() if settings.ordered else None
         self.unparked: deque[int] = deque()  # Ordered groups: offsets whose key has become free.
         self.failures: dict[int, Failure] = {}  # Only of messages that failed and are not settled.
@@ -105,7 +106,19 @@ class GroupPartition:
         # Until then (wall time) retention waits for the group, as long as it is not past that offset.
         self.held_until_ms = 0
         self.held_end = 0
+        self.full = False  # A consumer was refused more, because of its ``locks_max``.
         self.alarm_ms = -1
+
+    @property
+    def high(self) -> int:
+        """The group sees only what is below."""
+        log = self.partition.log
+        return log.safe if self.uncommitted else log.high
+
+    def records(self, start: int, end: int) -> list[Record]:
+        """The records with offsets in ``[start, end)`` that the group may see."""
+        log = self.partition.log
+        return log.all_records(start, end) if self.uncommitted else log.records(start, end)
 
 
 class Partition:
@@ -159,6 +172,8 @@ class Consumer:
         self.bytes_max = BYTES_MAX  # About so many at a time ...
         self.bytes_exact = False  # ... or never more: see ``BatchConsumer.want``.
         self.one_at_least = True  # But one message, however large.
+        # Queue groups: nothing of a partition of which the group has so many messages in flight; 0: no limit.
+        self.locks_max = 0
         self.positions: dict[int, int] = {}  # Stream groups: next offset to read of each owned partition.
         # Stream groups: called with the partitions when they have changed, before anything is read of them.
         self.on_assignment: Callable[[list[int]], None] | None = None

@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
-from penstock.config import GroupSettings
+from penstock.config import GroupSettings, Isolation
 from penstock.errors import InvalidValue
 from penstock.groups.consumers import BEAT_MS, SESSION_MS
 
 START: Final = "latest"  # Kafka's rule for a share group that is new.
 SHARE_ATTEMPTS: Final = 5  # Kafka's default of share.delivery.count.limit.
+SHARE_LOCKS: Final = 2000  # Kafka's default of share.partition.max.record.locks.
 
 # The least and the most; a lock and the attempts are those of any queue group.
 BOUNDS: Final = {
@@ -25,6 +26,7 @@ BOUNDS: Final = {
     "share_heartbeat_ms": (10, 60 * 1000),
     "share_lock_ms": (1, 12 * 3600 * 1000),
     "share_attempts": (1, 1000),
+    "share_locks": (100, 10_000),
 }
 
 
@@ -38,6 +40,8 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     share_lock_ms: int | None = None  # How long a message may be held.
     share_attempts: int | None = None  # Deliveries of a message, in all.
     share_start: str | None = None  # Where the group begins on a topic, in Kafka's words.
+    share_isolation: Isolation | None = None
+    share_locks: int | None = None  # Messages of a partition that its members may hold together.
 
     def __post_init__(self) -> None:
         for name, (least, most) in BOUNDS.items():
@@ -64,9 +68,12 @@ class GroupRules(msgspec.Struct, frozen=True, kw_only=True):
     share_lock_ms: int
     share_attempts: int = SHARE_ATTEMPTS
     share_start: str = START
+    share_isolation: Isolation
+    share_locks: int = SHARE_LOCKS
 
 
 def with_usual(said: GroupConfig, usual: GroupSettings) -> GroupRules:
     """What counts, if new groups are as usual."""
     named = {name: value for name, value in msgspec.structs.asdict(said).items() if value is not None}
-    return GroupRules(**{"share_lock_ms": usual.visibility_timeout_ms, **named})
+    counts = {"share_lock_ms": usual.visibility_timeout_ms, "share_isolation": usual.isolation, **named}
+    return GroupRules(**counts)

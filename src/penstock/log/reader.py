@@ -50,6 +50,8 @@ BATCH_RECORDS_MIN: Final = 4  # Smaller batches are cheaper to take apart than t
 EVERY_BATCH: Final = -1  # In place of attribute bits.
 OPEN_MAX: Final = 4  # Sealed segments kept open: as many as there are windows.
 
+MARKERS_ONLY: Final = LogTransactions()  # It knows of no abort, so it hides only markers.
+
 _offset_of = attrgetter("offset")
 
 
@@ -156,6 +158,29 @@ class LogReader:
                 continue
             part = window.between(start, upto)
             found = found + part if found else part
+            start = window.next_offset
+        return found
+
+    def all_records(self, start: int, end: int) -> list[Record]:
+        """As ``records``, but with those of aborted transactions, which are decoded again each time."""
+        if not self.transactions.aborted(start, end):
+            return self.records(start, end)
+        if not self.start <= start <= end <= self.end:
+            raise OffsetOutOfRange(
+                offset=start if start < self.start else end, start=self.start, end=self.end
+            )
+        found: list[Record] = []
+        while (start := self.damage.skip(start)) < end:
+            upto = min(end, self.damage.sound_until(start))
+            try:
+                segment, position, base = self._locate(start)
+                window = Window(segment, MARKERS_ONLY)
+                self._fill(window, segment, position, base)
+                window.extend(min(upto, segment.next_offset))
+            except Broken as broken:
+                self._learn(broken)
+                continue
+            found += window.between(start, upto)
             start = window.next_offset
         return found
 

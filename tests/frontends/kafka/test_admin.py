@@ -128,7 +128,8 @@ def test_a_group_has_settings_before_anybody_is_in_it_and_keeps_them(tmp_path: P
         ("share.record.lock.duration.ms", "-1"),
         ("share.delivery.count.limit", "many"),
         ("consumer.heartbeat.interval.ms", "45000"),
-        ("share.isolation.level", "read_uncommitted"),
+        ("share.isolation.level", "serializable"),
+        ("share.partition.max.record.locks", "99"),
         ("streams.session.timeout.ms", "45000"),
     ],
 )

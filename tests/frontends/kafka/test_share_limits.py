@@ -1,12 +1,27 @@
-"""How much one ShareFetch brings, whatever was published, released and asked for: never more than it may."""
+"""How much one ShareFetch brings, whatever was published, released and asked for: never more than it may.
+
+And how much all members of a group hold together.
+"""
 
 from random import Random
+from time import sleep
 
 import pytest
 from tests.frontends.kafka.clients import publish
 from tests.frontends.kafka.conftest import Server
 from tests.frontends.kafka.raw import Raw
-from tests.frontends.kafka.test_share_apis import ACCEPT, RELEASE, beat, made
+from tests.frontends.kafka.test_admin import alter, described
+from tests.frontends.kafka.test_share_apis import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    WAIT_MS,
+    acknowledge,
+    beat,
+    fetch,
+    fetching,
+    made,
+)
 
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import share
@@ -14,6 +29,7 @@ from penstock.wire.records import decode_batch
 
 MESSAGES = 60
 STEPS = 400
+LOCKS = "share.partition.max.record.locks"
 Place = tuple[int, int]  # Partition and offset.
 
 
@@ -85,3 +101,77 @@ def test_no_fetch_brings_too_much_and_everything_arrives(kafka: Server, seed: in
                 break
 
     assert len(done) == MESSAGES
+
+
+# Records in flight.
+
+
+def acquired(answer: share.ShareFetchResponse) -> dict[int, int]:
+    """How many records of each partition were acquired."""
+    counts: dict[int, int] = {}
+    for number, _ in taken(answer)[0]:
+        counts[number] = counts.get(number, 0) + 1
+    return counts
+
+
+def until_somebody_waits(kafka: Server) -> None:
+    topic = kafka.broker._core.state.topics["orders"]
+    for _ in range(WAIT_MS // 10):
+        if topic.waiters:
+            return
+        sleep(0.01)
+    raise AssertionError("nobody waits")
+
+
+def test_a_group_holds_as_many_records_of_each_partition_as_it_may(kafka: Server) -> None:
+    topic = made(kafka, partitions=2)
+    for number in range(2):
+        for _ in range(150):
+            kafka.run(kafka.broker.publish("orders", b"x", partition=number))
+    with Raw(kafka) as raw, Raw(kafka) as other:
+        assert described(raw)[LOCKS] == ("2000", 5)
+        assert alter(raw, "billing", {LOCKS: "100"}) == 0
+        beat(raw, 0, "orders")
+        beat(other, 0, "orders", member="n")
+
+        first = fetch(raw, 0, topic, partitions=2, records=130)
+        rest = fetch(other, 0, topic, partitions=2, records=1000, member_id="n")
+        counts = [acquired(first), acquired(rest)]
+        assert {number: sum(each.get(number, 0) for each in counts) for number in range(2)} == {
+            0: 100,
+            1: 100,
+        }
+        assert acquired(fetch(other, 1, topic, partitions=2, records=1000, member_id="n")) == {}
+
+        assert alter(raw, "billing", {LOCKS: None}) == 0
+        assert acquired(fetch(other, 2, topic, partitions=2, records=1000, member_id="n")) == {0: 50, 1: 50}
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT])
+def test_a_member_that_waits_goes_on_when_another_answers(kafka: Server, kind: int) -> None:
+    topic = made(kafka)
+    publish(kafka, [b"x"] * 150)
+    with Raw(kafka) as raw, Raw(kafka) as other:
+        assert alter(raw, "billing", {LOCKS: "100"}) == 0
+        beat(raw, 0, "orders")
+        beat(other, 0, "orders", member="n")
+        assert acquired(fetch(raw, 0, topic, records=1000)) == {0: 100}
+        other.send(fetching(0, topic, records=1000, wait_ms=10 * WAIT_MS, member_id="n"), 1)
+        until_somebody_waits(kafka)
+
+        acknowledge(raw, 1, topic, (0, 29, [kind]))
+
+        assert acquired(other.hear(share.ShareFetchResponse)) == {0: 30}
+
+
+def test_the_limit_does_not_hold_for_consumers_of_penstock(kafka: Server) -> None:
+    made(kafka)
+    publish(kafka, [b"x"] * 150)
+    with Raw(kafka) as raw:
+        assert alter(raw, "billing", {LOCKS: "100"}) == 0
+
+    async def received() -> int:
+        async with await kafka.broker.consumer("orders", group="billing") as consumer:
+            return len(await consumer.receive(1000))
+
+    assert kafka.run(received()) == 150

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.at_once import now
+from penstock.config import ISOLATIONS
 from penstock.errors import InvalidValue
 from penstock.frontends.kafka.call import Call
 from penstock.frontends.kafka.starts import start_of
@@ -26,9 +27,9 @@ class GroupEntry(msgspec.Struct, frozen=True):
     """One setting."""
 
     kind: int
-    field: str  # Of ``GroupConfig``; empty: it is as it is.
+    field: str  # Of ``GroupConfig``.
     words: str
-    fixed: str = ""
+    choices: tuple[str, ...] = ()
 
 
 GROUP_CONFIGS: Final = {
@@ -48,7 +49,13 @@ GROUP_CONFIGS: Final = {
         INT, "share_heartbeat_ms", "How often a member of a share group is heard."
     ),
     "share.isolation.level": GroupEntry(
-        STRING, "", "A message is delivered when its transaction is decided.", "read_committed"
+        STRING,
+        "share_isolation",
+        "Whether messages of open and aborted transactions are delivered.",
+        ISOLATIONS,
+    ),
+    "share.partition.max.record.locks": GroupEntry(
+        INT, "share_locks", "Messages of a partition that the members of a share group may hold together."
     ),
     "share.record.lock.duration.ms": GroupEntry(
         INT, "share_lock_ms", "How long a consumer may hold a message."
@@ -66,14 +73,12 @@ def told_group_configs(call: Call[Any], group: str) -> list[DescribeConfigsResou
     said, counts = now(call.operations.group_config(group))
     told = []
     for name, entry in GROUP_CONFIGS.items():
-        value = entry.fixed or str(getattr(counts, entry.field))
-        own = bool(entry.field) and getattr(said, entry.field) is not None
-        source = OF_GROUP if own else OF_DEFAULT
+        value = str(getattr(counts, entry.field))
+        source = OF_DEFAULT if getattr(said, entry.field) is None else OF_GROUP
         told.append(
             DescribeConfigsResourceResult(
                 name=name,
                 value=value,
-                read_only=not entry.field,
                 config_source=source,
                 config_type=entry.kind,
                 documentation=entry.words,
@@ -92,16 +97,17 @@ async def alter_group(call: Call[Any], group: str, wanted: Mapping[str, str | No
         if entry is None:
             known = ", ".join(GROUP_CONFIGS)
             raise InvalidValue(name="config", value=name, why=f"there is no such setting; there are {known}")
-        if entry.field:
-            changes[entry.field] = None if text is None else _parsed(name, entry, text)
-        elif text not in (None, entry.fixed):
-            raise InvalidValue(name=name, value=text, why=f"here it is {entry.fixed}, and stays")
+        changes[entry.field] = None if text is None else _parsed(name, entry, text)
     asked = msgspec.structs.replace(said, **changes)
     if not dry:
         await call.run(call.operations.alter_group_config(group, asked))
 
 
 def _parsed(name: str, entry: GroupEntry, text: str) -> int | str:
+    if entry.choices:
+        if text not in entry.choices:
+            raise InvalidValue(name=name, value=text, why=f"use one of {', '.join(entry.choices)}")
+        return text
     if entry.kind == STRING:
         start_of(text, 0)
         return text

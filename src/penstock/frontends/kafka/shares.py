@@ -179,6 +179,8 @@ class Sharer:
         }
         if said.share_lock_ms is not None:
             wishes["visibility_timeout"] = f"{said.share_lock_ms}ms"
+        if said.share_isolation is not None:
+            wishes["isolation"] = said.share_isolation
         return wishes
 
     @property
