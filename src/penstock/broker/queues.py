@@ -17,8 +17,8 @@ Consumers that wait share what comes.  Those that have waited longest look first
 that holds more than another that waits lets that one go first; and one that asks for
 many gets its share.  So a consumer that takes ahead of its work (prefetch, a
 subscription) does not keep messages from those that have nothing to do.  What a consumer
-works off within milliseconds is not shared: small pieces cost more than they bring.  Where
-there is a backlog nobody waits, and everybody gets what he asks for.
+works off in ``AHEAD_MS`` is not shared: small pieces cost more than they bring.  Where there
+is a backlog nobody waits, and everybody gets what he asks for.
 """
 
 from collections.abc import Set as AbstractSet
@@ -47,8 +47,8 @@ from penstock.message import (
 from penstock.types import Duration, duration_ms, extension_ms, whole_number
 
 NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
-AHEAD_MS: Final = 20  # What a consumer works off in this time is not worth sharing.
-PACE_MS: Final = 20  # How often it is looked at how quick a consumer is.
+AHEAD_MS: Final = 100  # What a consumer works off in this time is not worth sharing.
+PACE_MS: Final = 250  # How often it is looked at how quick a consumer is; long enough for some answers.
 GIVE_WAY_MAX: Final = 8  # Times in a row; then whoever has less to do seems not to want it.
 HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks at so many.
 CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
