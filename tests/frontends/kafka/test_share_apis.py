@@ -331,7 +331,7 @@ def test_a_fetch_takes_no_more_records_or_bytes_than_it_asks_for(kafka: Server, 
     assert small == [(10, 13, 1)]
 
 
-@pytest.mark.parametrize(("max_bytes", "count"), [(0, 1), (10, 1), (1500, 1), (2500, 2), (1_000_000, 3)])
+@pytest.mark.parametrize(("max_bytes", "count"), [(1, 1), (10, 1), (1500, 1), (2500, 2), (1_000_000, 3)])
 def test_bytes_are_counted_exactly_and_one_record_comes_in_any_case(
     kafka: Server, orders: bytes, max_bytes: int, count: int
 ) -> None:
@@ -348,6 +348,17 @@ def test_bytes_are_counted_exactly_and_one_record_comes_in_any_case(
     assert size <= max_bytes or count == 1
     again = [offset for first, last, attempt in lines(rest) for offset in range(first, last + attempt)]
     assert again == list(range(count, 3))  # At once, and as if it had not been taken.
+
+
+def test_a_fetch_of_no_bytes_brings_no_records(kafka: Server, orders: bytes) -> None:
+    publish(kafka, [b"a"])
+    with Raw(kafka) as raw:
+        beat(raw, 0, "orders")
+        got = fetch(raw, 0, orders, max_bytes=0, wait_ms=WAIT_MS)
+        rest = fetch(raw, 1, orders)
+
+    assert lines(got) == []
+    assert lines(rest) == [(0, 0, 1)]
 
 
 def test_what_does_not_fit_beside_another_topic_comes_with_the_next_fetch(

@@ -96,7 +96,7 @@ def test_no_fetch_brings_too_much_and_everything_arrives(kafka: Server, seed: in
             held, size = taken(raw.ask(asked, share.ShareFetchResponse, 1))
             assert not done.intersection(held)
             assert len(held) <= asked.max_records
-            assert size <= asked.max_bytes or len(held) == 1
+            assert size <= asked.max_bytes or (asked.max_bytes and len(held) == 1)
             if len(done) == MESSAGES:
                 break
 

@@ -32,7 +32,7 @@ from penstock.errors import Forbidden, Unauthenticated
 from penstock.frontends.kafka.authorized import NOT_ASKED
 from penstock.frontends.security.identity import Credentials
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import acls, group_admin, quotas, scram
+from penstock.wire.kafka.messages import acls, group_admin, groups, quotas, scram
 
 ANYTHING: Any = None  # Which its types do not know.
 EVERYTHING = AclBindingFilter(
@@ -198,6 +198,35 @@ def test_a_denied_operation_is_refused_although_a_grant_allows_it(guarded: Serve
     # Nobody can lock out an admin of all topics, as Kafka's super users.
     assert create(client, binding(AclOperation.ALL, "User:*", permission=AclPermissionType.DENY)) == [0]
     assert publish_error(guarded, "root") is None
+
+
+def test_the_coordinator_is_for_those_who_may_describe_the_group(guarded: Server) -> None:
+    allowed = [Grant(role="producer", groups=["billing"]), Grant(role="consumer", groups=["billing"])]
+    guarded.run(guarded.broker.set_user("berta", PASSWORD, allowed))
+
+    def find(user: str, kind: int, key: str) -> int:
+        with Raw(guarded) as raw:
+            raw.login(user, PASSWORD)
+            codes = set()
+            for version in versions(groups.FindCoordinatorRequest):
+                asked = groups.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+                answer = raw.ask(asked, groups.FindCoordinatorResponse, version)
+                if version or kind == 0:  # Before version 1 all keys were groups.
+                    codes.add(answer.coordinators[0].error_code if version >= 4 else answer.error_code)
+        [code] = codes
+        return code
+
+    assert find("berta", 0, "billing") == find("berta", 1, "payments") == Code.NONE
+    assert find("berta", 0, "audit") == Code.GROUP_AUTHORIZATION_FAILED
+    denied = [
+        binding(AclOperation.DESCRIBE, name=name, kind=kind, permission=AclPermissionType.DENY)
+        for name, kind in (("billing", ResourceType.GROUP), ("payments", ResourceType.TRANSACTIONAL_ID))
+    ]
+    assert create(admin(guarded), *denied) == [0, 0]
+
+    assert find("berta", 0, "billing") == Code.GROUP_AUTHORIZATION_FAILED
+    assert find("berta", 1, "payments") == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert find("root", 0, "billing") == find("root", 1, "payments") == Code.NONE
 
 
 def test_acls_may_be_there_before_the_user_is(guarded: Server) -> None:

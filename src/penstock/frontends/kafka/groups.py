@@ -28,7 +28,8 @@ from penstock.wire.kafka.messages.groups import (
     SyncGroupResponse,
 )
 
-KEY_TYPES = frozenset({0, 1, 2})  # Groups, transactions, share groups: all are here.
+OF_GROUP, OF_TRANSACTION, OF_SHARE = 0, 1, 2  # Types of keys of coordinators.
+KEY_TYPES = frozenset({OF_GROUP, OF_TRANSACTION, OF_SHARE})  # All are here.
 
 
 def group_code(error: PenstockError) -> int:
@@ -42,12 +43,26 @@ def find_coordinator(call: Call[FindCoordinatorRequest]) -> FindCoordinatorRespo
     """There is one broker, and it coordinates all."""
     request = call.request
     host, port = call.session.advertised
-    error = Code.NONE if request.key_type in KEY_TYPES else Code.INVALID_REQUEST
     found = [
-        Coordinator(key=key, node_id=NODE, host=host, port=port, error_code=error)
+        Coordinator(key=key, node_id=NODE, host=host, port=port, error_code=_finding_code(call, key))
         for key in request.coordinator_keys
     ]
+    error = _finding_code(call, request.key)
     return FindCoordinatorResponse(error_code=error, node_id=NODE, host=host, port=port, coordinators=found)
+
+
+def _finding_code(call: Call[FindCoordinatorRequest], key: str) -> Code:
+    """Whether the client may ask: as in Kafka, if it may describe what is coordinated."""
+    kind, permissions = call.request.key_type, call.session.identity.permissions
+    if kind not in KEY_TYPES:
+        return Code.INVALID_REQUEST
+    if not call.shared.doors.required:
+        return Code.NONE
+    if kind == OF_GROUP and not permissions.allows("describe", None, key):
+        return Code.GROUP_AUTHORIZATION_FAILED
+    if kind == OF_TRANSACTION and permissions.on_transactional_id(key, "describe") is False:
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return Code.NONE
 
 
 async def join_group(call: Call[JoinGroupRequest]) -> JoinGroupResponse:

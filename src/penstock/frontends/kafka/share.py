@@ -3,9 +3,10 @@
     ShareFetch ──> session ──> answers it carries ──> what is there ──> else wait ──> records, who holds them
 
 A fetch takes what the queue groups of its topics lend to its member: up to its records and its bytes, or
-one record that is larger, as in Kafka.  If there is nothing, it waits on all the topics, and the first that
-has something ends it.  So does a request that comes behind (``hurry``), because its answer would have to
-wait, too.  The wait is the broker's own, which looks and waits in one step: no arrival is missed.
+one record that is larger, but nothing if it asks for no bytes, as in Kafka.  If there is nothing, it waits
+on all the topics, and the first that has something ends it.  So does a request that comes behind
+(``hurry``), because its answer would have to wait, too.  The wait is the broker's own, which looks and
+waits in one step: no arrival is missed.
 
 What was lent and cannot be sent, because the connection or the session is gone, is given back, and the
 attempt does not count.
@@ -50,7 +51,7 @@ class ShareFetch:
         self._call = call
         self._request = call.request
         self._records_left = call.request.max_records
-        self._bytes_left = max(call.request.max_bytes, 1)  # One record comes in any case.
+        self._bytes_left = call.request.max_bytes
         self._told: dict[tuple[bytes, int], ShareFetchResponsePartitionData] = {}
         self._got: list[tuple[Share, list[LeasedBatch]]] = []
         self._waits: dict[Share, Running | None] = {}
@@ -120,9 +121,9 @@ class ShareFetch:
         take = partial(self._take, member, session)
         try:
             for share in shares:
-                if self._records_left > 0 and self._bytes_left > 0:
+                if self._has_room():
                     await self._look(share, take)
-            if shares and not self._got and not self._failed() and self._records_left > 0:
+            if shares and not self._got and not self._failed() and self._has_room():
                 await self._wait(shares, take)
         except BaseException:
             self._over = True
@@ -175,6 +176,9 @@ class ShareFetch:
             records, size = _extent(batches)
             self._records_left -= records
             self._bytes_left -= size
+
+    def _has_room(self) -> bool:
+        return self._records_left > 0 and self._bytes_left > 0
 
     def _fits(self, batches: list[LeasedBatch]) -> bool:
         """Whether there is room: waits on several topics may end together, and each may fill the answer."""
