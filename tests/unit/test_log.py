@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.logs import SMALL, filled, open_log, publish, values_of
 
-from penstock.errors import Closed, DiskFull, OffsetOutOfRange, StorageFailed
+from penstock.errors import Closed, DiskFull, OffsetOutOfRange, PenstockError, StorageFailed
 from penstock.log.files import MemoryFiles, SystemFiles
 from penstock.log.log import Log, LogConfig
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
@@ -420,3 +420,17 @@ def test_a_log_that_did_not_change_is_closed_without_a_write() -> None:
     log.close()
 
     assert files.operations[before:] == []
+
+
+def test_a_log_whose_directory_is_gone_on_purpose_reports_no_trouble() -> None:
+    files = FaultyFiles(CrashDisk())
+    log = Log.open(files, "topics/orders/0", SMALL)
+    told: list[PenstockError] = []
+    log.on_trouble = told.append
+    publish(log, b"a")
+
+    log.give_up()
+
+    with pytest.raises(Closed):
+        log.sync()
+    assert told == []

@@ -156,6 +156,8 @@ class Topics:
     def delete(self, topic: Topic) -> Steps[None]:
         """Remove a topic with all its messages and groups."""
         self._catalogue.take_away(topic)
+        for log in _logs(topic):
+            log.give_up()
         topic.deleted = True
         del self._state.topics[topic.name]
         self._state.gone.append(topic)

@@ -312,8 +312,9 @@ class Log(LogReader):
                     sync_names(self._files, self.path)
                     self._names_synced = True
             except PenstockError as error:
-                self.failed = error
-                self.on_trouble(error)
+                if self.failed is None:  # Else it was given up meanwhile, and that is no news.
+                    self.failed = error
+                    self.on_trouble(error)
                 raise
         self.durable = written
         if not self._seen_at_once:
@@ -374,6 +375,11 @@ class Log(LogReader):
             finally:
                 for segment in self._segments:
                     segment.close()
+
+    def give_up(self) -> None:
+        """Write and sync nothing any more: its directory is gone, and that is no fault of the disk."""
+        if self.failed is None:
+            self.failed = Closed(what=f"log {self.path}")
 
     def abandon(self) -> None:
         """Close the files, as they are but for room: for an open that failed, or a topic that is deleted."""
