@@ -271,7 +271,8 @@ class Permissions:
     def _allowed(self, wanted: Requirement) -> bool:
         if wanted.resource == "topic" and "create" in wanted.operations:
             on_cluster = Requirement("cluster", THE_CLUSTER, ("create",))
-            return _is_covered(self._allowing, wanted) or _is_covered(self._allowing, on_cluster)
+            by_cluster = _is_covered(self._allowing, on_cluster) and not self._denied(on_cluster)
+            return by_cluster or _is_covered(self._allowing, wanted)
         return _is_covered(self._allowing, wanted)
 
     def _denied(self, wanted: Requirement) -> bool:

@@ -112,6 +112,9 @@ def test_creating_a_topic_is_an_operation_on_it_or_on_the_cluster() -> None:
     ):
         assert Permissions((), [acl]).allows("admin", "orders", None, "create")
         assert not Permissions((), [acl]).allows("admin", "orders", None, "delete")
+    on_cluster = Acl(ME, "cluster", THE_CLUSTER, False, "create")
+    denied = [on_cluster, msgspec.structs.replace(on_cluster, allow=False)]
+    assert not Permissions((), denied).allows("admin", "orders", None, "create")
 
 
 def test_roles_are_shown_as_acls() -> None:

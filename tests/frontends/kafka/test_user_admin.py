@@ -32,7 +32,7 @@ from penstock.errors import Forbidden, Unauthenticated
 from penstock.frontends.kafka.authorized import NOT_ASKED
 from penstock.frontends.security.identity import Credentials
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import acls, group_admin, groups, quotas, scram
+from penstock.wire.kafka.messages import acls, group_admin, groups, quotas, scram, transactions
 
 ANYTHING: Any = None  # Which its types do not know.
 EVERYTHING = AclBindingFilter(
@@ -227,6 +227,31 @@ def test_the_coordinator_is_for_those_who_may_describe_the_group(guarded: Server
     assert find("berta", 0, "billing") == Code.GROUP_AUTHORIZATION_FAILED
     assert find("berta", 1, "payments") == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert find("root", 0, "billing") == find("root", 1, "payments") == Code.NONE
+
+
+def test_a_transaction_commits_only_for_groups_that_its_producer_may_read(guarded: Server) -> None:
+    allowed = [Grant(role="producer"), Grant(role="consumer")]
+    guarded.run(guarded.broker.set_user("berta", PASSWORD, allowed))
+    denied = binding(
+        AclOperation.READ, name="billing", kind=ResourceType.GROUP, permission=AclPermissionType.DENY
+    )
+    assert create(admin(guarded), denied) == [0]
+
+    with Raw(guarded) as raw:
+        raw.login("berta", PASSWORD)
+        added = transactions.AddOffsetsToTxnRequest(transactional_id="t", group_id="billing")
+        for version in versions(transactions.AddOffsetsToTxnRequest):
+            answer = raw.ask(added, transactions.AddOffsetsToTxnResponse, version)
+            assert answer.error_code == Code.GROUP_AUTHORIZATION_FAILED
+        orders = transactions.TxnOffsetCommitRequestTopic(
+            name="orders", partitions=[transactions.TxnOffsetCommitRequestPartition(partition_index=0)]
+        )
+        commits = transactions.TxnOffsetCommitRequest(
+            transactional_id="t", group_id="billing", topics=[orders]
+        )
+        for version in versions(transactions.TxnOffsetCommitRequest):
+            [topic] = raw.ask(commits, transactions.TxnOffsetCommitResponse, version).topics
+            assert [part.error_code for part in topic.partitions] == [Code.GROUP_AUTHORIZATION_FAILED]
 
 
 def test_acls_may_be_there_before_the_user_is(guarded: Server) -> None:

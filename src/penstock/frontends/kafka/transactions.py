@@ -138,6 +138,8 @@ def partitions_refused(request: AddPartitionsToTxnRequest, code: int) -> AddPart
 async def add_offsets(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     """The transaction commits places of this group."""
     asked = call.request
+    if not _may_commit(call, asked.group_id):
+        return AddOffsetsToTxnResponse(error_code=Code.GROUP_AUTHORIZATION_FAILED)
     try:
         work = call.operations.enlist_group(
             asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.group_id
@@ -151,6 +153,8 @@ async def add_offsets(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResp
 async def commit_offsets(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """The places, which count when the transaction is committed."""
     asked = call.request
+    if not _may_commit(call, asked.group_id):
+        return commits_refused(asked, Code.GROUP_AUTHORIZATION_FAILED)
     if call.version >= GROUPS_ENLISTED_SINCE:
         try:
             work = call.operations.enlist_group(
@@ -161,6 +165,11 @@ async def commit_offsets(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitR
             return commits_refused(asked, _code(call, error))
     answers = await asyncio.gather(*(_commit_topic(call, topic) for topic in call.request.topics))
     return TxnOffsetCommitResponse(topics=answers)
+
+
+def _may_commit(call: Call[Any], group: str) -> bool:
+    permissions = call.session.identity.permissions
+    return not call.shared.doors.required or permissions.allows("consume", None, group)
 
 
 async def _commit_topic(
