@@ -207,14 +207,15 @@ def test_create_makes_a_group_with_every_setting(cli: Cli, penstock: TestBroker)
     done = cli(
         "group", "create", "orders", "billing", "--kind", "queue", "--start", "1", "--ordered",
         "--max-attempts", "7", "--backoff", "1s, 10s", "--visibility-timeout", "2m", "--delivery",
-        "at-most-once", "--lanes", "weighted", "--no-dead-letter", "--session-timeout", "5s",
+        "at-most-once", "--lanes", "weighted", "--isolation", "read_uncommitted", "--no-dead-letter",
+        "--session-timeout", "5s",
     )  # fmt: skip
 
     assert (done.code, done.err) == (0, "created queue group billing of orders; 2 messages before it\n")
     assert settings(penstock, "billing") == GroupSettings(
         kind="queue", start="1", ordered=True, max_attempts=7, backoff="fixed:1000,10000",
-        visibility_timeout_ms=120_000, delivery="at-most-once", lanes="weighted", dead_letter=False,
-        session_timeout_ms=5000,
+        visibility_timeout_ms=120_000, delivery="at-most-once", lanes="weighted",
+        isolation="read_uncommitted", dead_letter=False, session_timeout_ms=5000,
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from penstock.cli.arguments import (
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
 from penstock.cli.text import counted, document_of, duration_text
-from penstock.config import Kind
+from penstock.config import Isolation, Kind
 from penstock.info import GroupInfo, GroupRates, PartitionLag, Unacked, Verdict
 
 app = new_app()
@@ -226,6 +226,10 @@ def create(
         Literal["strict", "weighted"] | None,
         typer.Option(help="The highest priority first, always or by weight."),
     ] = None,
+    isolation: Annotated[
+        Isolation | None,
+        typer.Option(help="Whether messages of open and aborted transactions are delivered."),
+    ] = None,
     dead_letter: Annotated[
         bool | None,
         typer.Option(
@@ -243,8 +247,8 @@ def create(
     """Create a group, or change the settings of one that exists."""
     options = maybe(
         kind=kind, start=start, ordered=ordered, max_attempts=max_attempts, backoff=backoff,
-        visibility_timeout=visibility_timeout, delivery=delivery, lanes=lanes, dead_letter=dead_letter,
-        session_timeout=session_timeout,
+        visibility_timeout=visibility_timeout, delivery=delivery, lanes=lanes, isolation=isolation,
+        dead_letter=dead_letter, session_timeout=session_timeout,
     )  # fmt: skip
     with connecting.connected(server) as broker:
         known = group in broker.groups(topic)
