@@ -120,7 +120,7 @@ def test_bad_input_is_refused_in_the_same_words(server: VirtualServer) -> None:
             (PartitionNotFound, lambda: broker.publish("orders", b"x", partition=7)),
             (MessageTooLarge, lambda: broker.publish("orders", b"x" * 2_000_000)),
             (InvalidName, lambda: broker.publish("a/b", b"x")),
-            (TopicNotFound, lambda: broker.publish(["orders"], b"x")),  # type: ignore[arg-type]
+            (InvalidName, lambda: broker.publish(["orders"], b"x")),  # type: ignore[arg-type]
         ]
         for error, publish in calls:
             with pytest.raises(error) as raised:
@@ -186,7 +186,7 @@ def test_a_new_connection_is_the_end_of_the_old_ones_line(server: VirtualServer)
 
 REFUSED: list[tuple[dict[str, Any] | None, type[PenstockError]]] = [
     (None, PenstockError),
-    ({"topic": 7, "value": b"x"}, TopicNotFound),
+    ({"topic": 7, "value": b"x"}, InvalidName),
     ({"topic": "un/known", "value": b"x"}, InvalidName),
     ({"topic": "orders", "value": bytes(2_000_000)}, MessageTooLarge),
     ({"topic": "orders", "value": b"x", "ttl": "-1s"}, InvalidValue),
