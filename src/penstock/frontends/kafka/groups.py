@@ -44,11 +44,13 @@ def find_coordinator(call: Call[FindCoordinatorRequest]) -> FindCoordinatorRespo
     request = call.request
     host, port = call.session.advertised
     found = [
-        Coordinator(key=key, node_id=NODE, host=host, port=port, error_code=_finding_code(call, key))
+        Coordinator(key, NODE, host, port, error_code=_finding_code(call, key), error_message=None)
         for key in request.coordinator_keys
     ]
     error = _finding_code(call, request.key)
-    return FindCoordinatorResponse(error_code=error, node_id=NODE, host=host, port=port, coordinators=found)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=None, node_id=NODE, host=host, port=port, coordinators=found
+    )
 
 
 def _finding_code(call: Call[FindCoordinatorRequest], key: str) -> Code:
