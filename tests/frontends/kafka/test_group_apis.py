@@ -34,12 +34,17 @@ def topic(kafka: Server, request: pytest.FixtureRequest) -> str:
 
 
 def join(
-    raw: Raw, group: str, version: int = 9, member: str = "", **fields: object
+    raw: Raw,
+    group: str,
+    version: int = 9,
+    member: str = "",
+    rebalance_timeout_ms: int = 60_000,
+    **fields: object,
 ) -> groups.JoinGroupResponse:
     asked = groups.JoinGroupRequest(
         group_id=group,
         session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
+        rebalance_timeout_ms=rebalance_timeout_ms,
         member_id=member,
         protocol_type="consumer",
         protocols=[groups.JoinGroupRequestProtocol(name="range", metadata=b"meta")],
@@ -128,6 +133,12 @@ def test_a_member_joins_syncs_beats_and_leaves(raw: Raw, version: int) -> None:
     codes = [one.error_code for one in left.members]
     assert codes == ([Code.NONE, Code.UNKNOWN_MEMBER_ID] if version >= 3 else [])
     assert raw.ask(beating, groups.HeartbeatResponse, 4).error_code == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_without_time_to_rebalance_has_that_of_its_session(raw: Raw) -> None:
+    member = join(raw, "hasty", 1, rebalance_timeout_ms=0)
+
+    assert synced(raw, "hasty", member).error_code == Code.NONE
 
 
 def test_an_id_is_asked_for_from_version_4_on(raw: Raw) -> None:

@@ -78,7 +78,7 @@ async def join_group(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
 
 def _joining(call: Call[JoinGroupRequest]) -> Joining:
     request = call.request
-    rebalance_ms = request.rebalance_timeout_ms
+    rebalance_ms = request.rebalance_timeout_ms  # In 0 ms nobody could sync: as if it were not said.
     return Joining(
         member=request.member_id,
         new_member="",  # The broker's to say.
@@ -86,7 +86,7 @@ def _joining(call: Call[JoinGroupRequest]) -> Joining:
         client_id=call.client_id or "",
         client_host=f"/{call.session.address}",
         session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_ms if rebalance_ms > 0 else request.session_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         id_first=call.version >= 4,
