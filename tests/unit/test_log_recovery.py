@@ -390,26 +390,27 @@ def test_an_old_index_never_fits_a_segment_that_was_cut_and_grew_again(how: str)
         disk = CrashDisk()
         log = Log.open(disk, "d", SMALL)
         publish(log, b"a")
-        publish(log, b"b" * 20)
+        overhead = log.segments()[0].bytes - 1
+        publish(log, b"b" * 50, *[b"b" * 10] * (4 if how == "recovery" else 0))
         log.close()
         size = log.segments()[0].bytes
         log = Log.open(disk, "d", SMALL)
         if how == "cut":
             log.cut(1)
         else:
-            publish(log, b"c")
+            publish(log, b"cc")
             disk.kill()
-            disk.intact = False
-            disk.damage(f"d/{0:020d}.log", lambda data: data.replace(b"b" * 20, b"!" * 20))
-            log = Log.open(disk, "d", SMALL)
-        publish(log, b"d" * 6, b"e" * 7)
+            disk.damage(f"d/{0:020d}.log", lambda data: data.replace(b"bb", b"!!").replace(b"cc", b"!!"))
+            log = Log.open(disk, "d", SMALL)  # An empty batch has the offset of the second from now on.
+        new = b"d" * (size - log.segments()[0].bytes - overhead)
+        publish(log, new)
         assert log.segments()[0].bytes == size
         log.sync()
 
         disk.power_cut(Random(seed))
 
         log = Log.open(disk, "d", SMALL)
-        assert values_of(log) == [b"a", b"d" * 6, b"e" * 7]
+        assert values_of(log) == [b"a", new]
 
 
 def test_only_one_large_batch_is_kept_in_memory() -> None:
@@ -501,3 +502,68 @@ def test_what_was_there_when_the_log_was_closed_is_not_cut_even_after_a_power_cu
 
     expected = [b"%02d" % number * 30 for number in (0, 1, 3, 4, 5)]
     assert values_of(log) == [*expected, b"later"]
+
+
+@pytest.mark.parametrize("lost", [1, 50, 150], ids=["a byte", "half a batch", "two batches"])
+def test_offsets_that_a_closed_log_had_are_not_given_again_if_its_end_is_gone(lost: int) -> None:
+    """Whoever has stored an offset elsewhere would take new records for those that it has read."""
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    for number in range(5):
+        publish(log, b"%d" % number * 30)
+    log.close()
+    disk.damage("d/00000000000000000000.log", lambda data: data[:-lost])
+
+    log = Log.open(disk, "d", LogConfig())
+    assert log.end == 5
+    [found] = log.damage.ranges
+    assert (found.end_offset, found.offsets) == (5, 1 if lost < 100 else 2)
+    assert "when it was closed" in found.why
+    assert publish(log, b"new") == 5
+    log.sync()
+    left = [b"%d" % number * 30 for number in range(found.first_offset)]
+    assert values_of(log) == [*left, b"new"]
+    disk.kill()
+
+    log = Log.open(disk, "d", LogConfig())
+    assert values_of(log) == [*left, b"new"]
+    assert log.damage.ranges == []
+
+
+def test_damage_before_the_place_where_a_log_was_closed_is_no_torn_end_after_a_power_cut() -> None:
+    """The last batch before it is damaged, and the next valid one begins exactly there."""
+    disk = CrashDisk()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"a" * 30)
+    publish(log, b"b" * 30)
+    log.close()
+    log = Log.open(disk, "d", LogConfig())
+    publish(log, b"c" * 30)
+    log.sync()
+    disk.kill()
+    disk.intact = False
+    disk.damage("d/00000000000000000000.log", lambda data: data.replace(b"b" * 30, b"!" * 30))
+
+    log = Log.open(disk, "d", LogConfig())
+
+    assert values_of(log) == [b"a" * 30, b"c" * 30]
+    assert [(found.first_offset, found.end_offset) for found in log.damage.ranges] == [(1, 2)]
+    assert log.recovery.cut_bytes == 0
+
+
+def test_bytes_that_an_earlier_recovery_kept_stay_kept() -> None:
+    disk = CrashDisk()
+    values = [b"a" * 30, b"b" * 30]
+    for value in values:
+        log = Log.open(disk, "d", LogConfig())
+        publish(log, value)
+        log.sync()
+        disk.kill()
+        disk.damage("d/00000000000000000000.log", lambda data: damaged(data, 30))
+        assert Log.open(disk, "d", LogConfig()).recovery.kept_path
+        disk.kill()
+
+    kept = sorted(name for name in disk.list("d") if ".cut-" in name)
+    assert [
+        disk.read_file(f"d/{name}")[-len(value) - 1 : -1] for name, value in zip(kept, values, strict=True)
+    ] == values

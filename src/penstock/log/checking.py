@@ -23,15 +23,14 @@ from penstock.log.damage import OFFSET_END, DamagedRange
 from penstock.log.files import TEMPORARY, File, Files
 from penstock.log.index import decode_index, decode_index_head, decode_lanes
 from penstock.log.log import START, begun_at
-from penstock.log.recovery import is_room, read_head, scan_over, segment_bases
+from penstock.log.recovery import closed_as, is_room, scan_over, segment_bases, shortage
 from penstock.log.scan import Scan
-from penstock.log.segment import CUT, INDEX, LANES, REWRITE, Segment
-from penstock.wire.records import HEADER_BYTES, Header, check_batch, decode_batch, place_batch
-from penstock.wire.rewriting import rewrite_batch
+from penstock.log.segment import CUT, INDEX, LANES, REWRITE, Segment, unused_name
+from penstock.wire.records import HEADER_BYTES, check_batch, decode_batch, place_batch
+from penstock.wire.rewriting import empty_batches
 
 DAMAGED: Final = ".damaged-"  # Then the position that the bytes had in their segment.
 COPY_BYTES: Final = 4 * 1024 * 1024
-SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
 INDEX_BYTES: Final = 4096
 
 Watch = Callable[[int], None]  # Told of bytes that were read.
@@ -68,8 +67,6 @@ def examine(files: Files, directory: str, watch: Watch = _nobody) -> Iterator[Fi
         segment.sealed = following != OFFSET_END
         if segment.sealed and following <= end:
             continue  # Joined to the one before; the next open removes it.
-        if base > end:
-            yield _gap(segment, end, base)
         survey = SegmentCheck(segment, following, watch)
         yield from survey.findings()
         end = survey.end
@@ -80,11 +77,6 @@ def examine(files: Files, directory: str, watch: Watch = _nobody) -> Iterator[Fi
         if CUT in name and not name.endswith(TEMPORARY):
             why = "bytes that were cut off the end of a segment when it was opened; for you to look at"
             yield Finding(path=f"{directory}/{name}", why=why, note=True)
-
-
-def _gap(segment: Segment, end: int, base: int) -> Finding:
-    why = f"offsets {end} to {base - 1} are missing: the segment before it is, or ends too early"
-    return Finding(path=segment.log_path, why=why, first_offset=end, end_offset=base)
 
 
 def _derived(segment: Segment) -> Iterator[Finding]:
@@ -122,14 +114,11 @@ class SegmentCheck:
             self.damage = scan_over(segment, file, scan, self._following, file.size)
             self.end, self.size = min(scan.next_offset, self._following), scan.position
             self.damage = sorted([*self.damage, *self._unreadable(file)], key=lambda found: found.position)
+            found = list(self.damage)
             tail = self._tail(file, scan.why)
         finally:
             segment.release()
-        for found in self.damage:
-            yield Finding(
-                path=found.path, why=found.why, position=found.position, end_position=found.end_position,
-                first_offset=found.first_offset, end_offset=found.end_offset,
-            )  # fmt: skip
+        yield from map(_finding, found)
         if tail is not None:
             yield tail
 
@@ -157,24 +146,29 @@ class SegmentCheck:
 
     def _tail(self, file: File, why: str) -> Finding | None:
         """What lies behind the last valid batch."""
-        path, size = self.segment.log_path, file.size
-        if self.size >= size or is_room(file, self.size):
-            return None
-        head = read_head(self.segment)
-        if head is not None and head.base_offset == self.segment.base_offset and head.segment_bytes == size:
-            self._following = head.next_offset  # It was closed like this: it is no torn end.
-        elif not self.segment.sealed:
-            why = f"the end is no valid batch ({why}): the next start cuts it off and keeps it"
-            return Finding(path=path, why=why, position=self.size, end_position=size, note=True)
-        if self.end >= self._following:
+        segment, size = self.segment, file.size
+        closed = closed_as(segment)
+        closed_bytes = 0 if closed is None else closed.segment_bytes
+        end = self._following
+        if not segment.sealed:
+            end = self.end if closed is None else closed.next_offset
+        if self.end < end:  # Its last offsets were there once: it is no torn end.
+            why = shortage(size, closed_bytes) or why or f"offsets {self.end} to {end - 1} are missing"
+            last = DamagedRange(segment.log_path, self.size, size, self.end, end, why)
+            self.damage.append(last)
+            self.end = end
+            return _finding(last)
+        if segment.sealed or self.size >= size or is_room(file, self.size):
             return None  # What is behind a complete chain does not matter.
-        last = DamagedRange(path, self.size, size, self.end, self._following, why)
-        self.damage.append(last)
-        self.end = self._following
-        return Finding(
-            path=path, why=why, position=self.size, end_position=size, first_offset=last.first_offset,
-            end_offset=last.end_offset,
-        )  # fmt: skip
+        why = f"the end is no valid batch ({why}): the next start cuts it off and keeps it"
+        return Finding(path=segment.log_path, why=why, position=self.size, end_position=size, note=True)
+
+
+def _finding(found: DamagedRange) -> Finding:
+    return Finding(
+        path=found.path, why=found.why, position=found.position, end_position=found.end_position,
+        first_offset=found.first_offset, end_offset=found.end_offset,
+    )  # fmt: skip
 
 
 _SIZE_AT_LEAST: Final = 12  # Base offset and length.
@@ -192,22 +186,16 @@ def repair(files: Files, directory: str) -> Iterator[Repaired]:
     """Leave out what is damaged in a log's directory, and keep it beside."""
     bases = segment_bases(files, directory)
     end = bases[0] if bases else 0
-    previous: Segment | None = None
     for base, following in pairwise([*bases, OFFSET_END]):
         segment = Segment(files, directory, base)
         segment.sealed = following != OFFSET_END
         if segment.sealed and following <= end:
             continue
-        if base > end and previous is not None:
-            _bridge(previous, end, base)
-            what = f"offsets {end} to {base - 1} are missing, and are now known to be"
-            yield Repaired(path=previous.log_path, what=what, lost=base - end)
         check = SegmentCheck(segment, following, _nobody)
         list(check.findings())
         if check.damage:
             yield from _rewrite(segment, check)
         end = check.end
-        previous = segment
         for finding in list(_derived(segment)):
             files.remove(finding.path)
             yield Repaired(path=finding.path, what="removed; the next start makes it again")
@@ -218,32 +206,10 @@ def repair(files: Files, directory: str) -> Iterator[Repaired]:
     files.sync_directory(directory)
 
 
-def _bridge(segment: Segment, end: int, base: int) -> None:
-    """Let a segment reach up to the next one."""
-    _drop_index(segment)
-    file = segment.files.open(segment.log_path, create=False)
-    try:
-        file.append(_empty_batches(end, base, 0))
-        file.sync()
-    finally:
-        file.close()
-
-
 def _drop_index(segment: Segment) -> None:
     segment.files.remove(segment.path + INDEX)
     segment.files.remove(segment.path + LANES)
     segment.files.sync_directory(segment.path.rpartition("/")[0])
-
-
-def _empty_batches(start: int, end: int, timestamp: int) -> list[bytearray]:
-    """What stands for offsets that are not there any more."""
-    made: list[bytearray] = []
-    while start < end:
-        span = min(end - start, SPAN_MAX)
-        empty = Header(start, HEADER_BYTES, 0, 0, 0, span - 1, timestamp, timestamp, -1, -1, -1, 0)
-        made.append(rewrite_batch(empty, []))
-        start += span
-    return made
 
 
 def _rewrite(segment: Segment, check: SegmentCheck) -> Iterator[Repaired]:
@@ -277,15 +243,21 @@ def _leave_out(segment: Segment, source: File, target: File, found: DamagedRange
         target.append((saved,))
         what = f"the batch at byte {found.position} has its offset {found.first_offset} again"
         return Repaired(path=segment.log_path, what=what)
-    kept = f"{segment.path}{DAMAGED}{found.position}"
+    if found.offsets:
+        target.append(empty_batches(found.first_offset, found.end_offset, timestamp))
+    if not data:
+        what = f"offsets {found.first_offset} to {found.end_offset - 1} are missing, and are now known to be"
+        return Repaired(path=segment.log_path, what=what, lost=found.offsets)
+    kept = unused_name(segment.files, f"{segment.path}{DAMAGED}{found.position}")
     segment.files.write_file(kept, data)
-    target.append(_empty_batches(found.first_offset, found.end_offset, timestamp))
     what = f"{len(data)} damaged bytes at byte {found.position} were moved to {kept}"
     return Repaired(path=segment.log_path, what=what, lost=found.offsets)
 
 
 def _with_its_offset(data: bytes, found: DamagedRange) -> bytearray | None:
     """The batch, if nothing but its base offset is wrong."""
+    if len(data) < HEADER_BYTES:
+        return None
     batch = bytearray(data)
     try:
         place_batch(batch, found.first_offset, int.from_bytes(data[12:16], "big", signed=True))

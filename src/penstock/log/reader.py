@@ -158,7 +158,7 @@ class LogReader:
                 continue
             part = window.between(start, upto)
             found = found + part if found else part
-            start = window.next_offset
+            start = min(window.next_offset, upto)  # It may have been decoded on, beyond damage.
         return found
 
     def all_records(self, start: int, end: int) -> list[Record]:

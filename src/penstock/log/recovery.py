@@ -16,7 +16,8 @@ power, later bytes may have reached the disk before earlier ones: then the log
 is cut, since none of these batches was acknowledged, and the bytes are kept beside
 it (``.cut-<position>``).  If it did not (``Files.intact``), or if these bytes were there when
 the log was closed, something else has damaged the file: then only
-the damaged bytes are left out.
+the damaged bytes are left out.  Offsets that the log had when it was closed are never given again: if
+their batches are gone, an empty one takes their place.
 
 A sealed segment is never cut, but for such zeros.  Damage in it is reported
 here, its offsets are absent for readers, and it does not touch what lies before
@@ -44,8 +45,9 @@ from penstock.log.index import (
     decode_lanes,
 )
 from penstock.log.scan import Scan, find_batch
-from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment
+from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment, unused_name
 from penstock.wire.records import HEADER_BYTES, read_header
+from penstock.wire.rewriting import empty_batches
 
 # A log's directory, that of its partition, of its topic, and of all topics: what may not be on the disk yet.
 NEW_DIRECTORIES_MAX: Final = 4
@@ -192,8 +194,8 @@ def _open_segment(
 
 def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
     """Take over what the stored index says, if it is about the segment as it is; None if not."""
-    head = read_head(segment)
-    if head is None or head.base_offset != segment.base_offset:
+    head = closed_as(segment)
+    if head is None:
         return None
     if file.size > head.segment_bytes and is_room(file, head.segment_bytes):
         file.truncate(head.segment_bytes)
@@ -226,6 +228,27 @@ def read_head(segment: Segment) -> IndexHead | None:
         file.close()
 
 
+def closed_as(segment: Segment) -> IndexHead | None:
+    """What a segment was when its index was stored; None if nobody knows."""
+    head = read_head(segment)
+    return None if head is None or head.base_offset != segment.base_offset else head
+
+
+def shortage(size: int, closed_bytes: int) -> str:
+    """What is wrong with a segment that has become shorter; empty if it has not."""
+    return f"it has {size} bytes, and had {closed_bytes} when it was closed" if size < closed_bytes else ""
+
+
+def _stand_in(segment: Segment, file: File, scan: Scan, end: int, why: str) -> DamagedRange:
+    """Let empty batches take the offsets up to ``end``, or new records would get those of lost ones."""
+    position, offset = scan.position, scan.next_offset
+    file.append(empty_batches(offset, end, scan.last_timestamp))
+    file.sync()
+    scan.resume(position, offset, OFFSET_END)
+    scan_file(file, scan)
+    return DamagedRange(segment.log_path, position, scan.position, offset, end, why)
+
+
 def _rescue(
     segment: Segment, file: File, before: int, limit: int, index_bytes: int, recovery: Recovery
 ) -> list[LaneRange]:
@@ -234,21 +257,17 @@ def _rescue(
     if segment.sealed:
         recovery.damage += scan_over(segment, file, scan, limit, file.size)
     else:
-        head = read_head(segment)
-        closed_bytes = 0 if head is None or head.base_offset != segment.base_offset else head.segment_bytes
+        closed = closed_as(segment)
+        closed_bytes = 0 if closed is None else closed.segment_bytes
         # What a process wrote is there if only the process ended, and what was there when the log was
         # closed was synced: damage in it is no torn end.
         written = file.size if segment.files.intact else closed_bytes
         recovery.damage += scan_over(segment, file, scan, limit, written)
-        if closed_bytes > file.size:
-            # Closing syncs the segment before it writes the index, and nothing shortens it after.
-            why = f"it has {file.size} bytes, and had {closed_bytes} when it was closed"
-            recovery.damage.append(
-                DamagedRange(
-                    segment.log_path, file.size, closed_bytes, scan.next_offset, scan.next_offset, why
-                )
-            )
+        why = shortage(file.size, closed_bytes) or scan.why
         _cut(segment, file, scan, recovery)
+        # Closing syncs the segment before it writes the index, and nothing shortens it after.
+        if closed is not None and scan.next_offset < closed.next_offset:
+            recovery.damage.append(_stand_in(segment, file, scan, closed.next_offset, why))
     recovery.scanned_bytes += file.size
     segment.size = scan.position
     segment.next_offset = scan.next_offset
@@ -282,7 +301,7 @@ def _cut(segment: Segment, file: File, scan: Scan, recovery: Recovery) -> None:
             recovery.cut_path = segment.log_path
             recovery.cut_position = scan.position
             if files.intact or _next_batch(file, scan.position + 1, scan.next_offset) >= 0:
-                recovery.kept_path = f"{segment.path}{CUT}{scan.position}"
+                recovery.kept_path = unused_name(files, f"{segment.path}{CUT}{scan.position}")
                 _keep(files, file, scan.position, recovery.kept_path)
         files.sync_directory(segment.path.rpartition("/")[0])
         file.truncate(scan.position)
@@ -325,7 +344,7 @@ def _next_batch(file: File, position: int, offset: int, limit: int = OFFSET_END)
 
 
 def scan_over(segment: Segment, file: File, scan: Scan, limit: int, written: int) -> list[DamagedRange]:
-    """Scan a segment, over damage where a valid batch follows that begins before ``written``.
+    """Scan a segment, over damage where a valid batch follows that begins at ``written`` or before.
 
     ``limit`` is where the next segment begins.
     """
@@ -337,7 +356,7 @@ def scan_over(segment: Segment, file: File, scan: Scan, limit: int, written: int
         position = scan.position
         while True:
             position = _next_batch(file, position + 1, scan.next_offset, limit)
-            if position < 0 or position >= written:
+            if position < 0 or position > written:  # At ``written`` a batch begins, or the file ends.
                 return damage
             header = read_header(file.read(position, HEADER_BYTES))
             if _is_followed(file, position + header.size, header.next_offset, limit):

@@ -46,10 +46,9 @@ from penstock.wire.records import (
     decode_batch,
     read_header,
 )
-from penstock.wire.rewriting import rewrite_batch
+from penstock.wire.rewriting import SPAN_MAX, rewrite_batch
 
 STEP_BYTES: Final = 1024 * 1024  # About 10,000 small records, a few milliseconds compiled.
-SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,15 @@ def overwrite(files: Files, path: str, data: bytes) -> None:
         file.close()
 
 
+def unused_name(files: Files, path: str) -> str:
+    """The path, or with a number behind it if a file has that name: bytes that were kept stay kept."""
+    name, number = path, 0
+    while files.exists(name):
+        number += 1
+        name = f"{path}-{number}"
+    return name
+
+
 def raise_corruption(segment: Segment, position: int, why: str) -> NoReturn:
     """Stored bytes are not what they should be."""
     raise CorruptionError(path=segment.log_path, position=position, why=why)

@@ -1,6 +1,7 @@
 """Stored records as record batches once more: with fewer of them, or just those that somebody wants.
 
     rewrite_batch     compaction: the same batch without some records; place, span and producer stay
+    empty_batches     batches without records over a range of offsets
     slice_batch       delivery: the middle of a batch, cut out without decoding it
     encode_records    delivery: records of any batches, with the offsets and times they have
     number_batch      staging: the same batch, as that of a producer
@@ -23,6 +24,7 @@ from penstock.wire.records import (
     seal_batch,
 )
 
+SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
 _INT32: Final = Struct(">i")
 _SIZE_AT: Final = 8  # What follows these four bytes, in bytes.
 _SIZE_FROM: Final = 12
@@ -49,6 +51,17 @@ def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
     )  # fmt: skip
     place_batch(batch, header.base_offset, header.leader_epoch)
     return batch
+
+
+def empty_batches(start: int, end: int, timestamp: int) -> list[bytearray]:
+    """Batches that take the place of records that are gone for good, at the offsets ``[start, end)``."""
+    made: list[bytearray] = []
+    while start < end:
+        span = min(end - start, SPAN_MAX)
+        empty = Header(start, HEADER_BYTES, 0, 0, 0, span - 1, timestamp, timestamp, -1, -1, -1, 0)
+        made.append(rewrite_batch(empty, []))
+        start += span
+    return made
 
 
 def number_batch(batch: bytearray, producer_id: int, sequence: int) -> None:
