@@ -335,7 +335,7 @@ class Core:
     def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
         """Change a topic's settings; partitions may only become more."""
         topic = self.state.topic(name)
-        yield from self.topics.alter(topic, settings_with(topic.settings, options), self.groups)
+        yield from self.topics.alter(topic, options, self.groups)
 
     def delete_topic(self, name: str) -> Steps[None]:
         """Remove a topic with all its messages and groups."""

@@ -5,10 +5,12 @@ the partition's journal keeps.  Making a group writes it to every journal
 before anyone hears that it exists.
 """
 
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from penstock.broker.changing import begin_change, end_change
 from penstock.broker.missing import MissingTopics
 from penstock.broker.readers import reads
 from penstock.broker.recovery import open_journal, rebuild_gate
@@ -39,36 +41,64 @@ class Groups:
         if not internal:
             check_name("group", name)
         group = topic.groups.get(name)
-        usual = GroupSettings() if internal else self._state.config.group
-        settings = settings_with(group.settings if group is not None else usual, options)
-        _check_backoff(settings)
-        if group is None:
-            if settings.kind == "queue" and self._is_read_by_kafka(topic, name):
-                raise GroupKindMismatch(operation="kind='queue'", kind="stream", group=name)
-            if not name.startswith("__"):
-                self._check_limit()
-            group = Group(topic, name, settings)
-            yield from self._write(topic, group)
-            self._state.check_alive(topic)
-            if name in topic.groups:  # Somebody else has made it meanwhile.
-                return (yield from self.ensure(topic, name, options, internal=internal))
-            group.coordinator.resize(len(topic.partitions))
-            topic.groups[name] = group
-        elif settings != group.settings:
-            if settings.kind != group.settings.kind:
-                raise GroupKindMismatch(
-                    operation=f"kind={settings.kind!r}", kind=group.settings.kind, group=name
-                )
-            if settings.ordered != group.settings.ordered:
-                raise InvalidValue(
-                    name="ordered", value=settings.ordered, why="it is fixed when a group is created"
-                )
-            group.settings = settings
-            yield from self._write(topic, group)
-            topic.wake()  # Consumers that wait may see more now.
+        if group is None or self._wanted(group, options) != group.settings:
+            yield from begin_change(self._state, topic)
+            try:
+                group = yield from self._change(topic, name, options, internal)
+            finally:
+                end_change(topic)
         for partition in topic.partitions:
             yield from journal_durable(partition)
         return group
+
+    def _wanted(self, group: Group, options: GroupOptions) -> GroupSettings:
+        """The settings that a group is to have, if it can have them."""
+        settings = settings_with(group.settings, options)
+        _check_backoff(settings)
+        if settings.kind != group.settings.kind:
+            raise GroupKindMismatch(
+                operation=f"kind={settings.kind!r}", kind=group.settings.kind, group=group.name
+            )
+        if settings.ordered != group.settings.ordered:
+            raise InvalidValue(
+                name="ordered", value=settings.ordered, why="it is fixed when a group is created"
+            )
+        return settings
+
+    def _change(self, topic: Topic, name: str, options: GroupOptions, internal: bool) -> Steps[Group]:
+        """Make the group or change it, now that nobody else does."""
+        group = topic.groups.get(name)
+        if group is not None:
+            settings = self._wanted(group, options)
+            if settings != group.settings:
+                group.settings = settings
+                yield from self._write(topic, group)
+            return group
+        settings = settings_with(GroupSettings() if internal else self._state.config.group, options)
+        _check_backoff(settings)
+        if settings.kind == "queue" and self._is_read_by_kafka(topic, name):
+            raise GroupKindMismatch(operation="kind='queue'", kind="stream", group=name)
+        if not name.startswith("__"):
+            self._check_limit()
+        group = Group(topic, name, settings)
+        try:
+            yield from self._write(topic, group)
+        except BaseException:  # Also if the caller gives up.
+            self._take_back(topic, name)
+            raise
+        group.coordinator.resize(len(topic.partitions))
+        topic.groups[name] = group
+        return group
+
+    def _take_back(self, topic: Topic, name: str) -> None:
+        """Let the partitions forget a group that was not made on all of them."""
+        if topic.deleted:
+            return
+        for partition in topic.partitions:
+            if name in partition.groups:
+                with suppress(PenstockError):  # Then it is there again, as if new, after a restart.
+                    self._delete_on(partition, name)
+                del partition.groups[name]
 
     def _check_limit(self) -> None:
         limit = self._state.config.groups_max
@@ -76,7 +106,7 @@ class Groups:
             raise LimitReached(what="groups", limit=limit, setting="groups_max")
 
     def _write(self, topic: Topic, group: Group) -> Steps[None]:
-        """On all partitions, also those that come meanwhile; if there are many, others have their turns."""
+        """On all partitions; if there are many, others have their turns."""
         number = 0
         while number < len(topic.partitions):
             partition = topic.partitions[number]
@@ -84,9 +114,11 @@ class Groups:
             number += 1
             if number % SYNCED_SLICE == 0:  # Or thousands of journals would be written and not synced.
                 yield from journal_durable(partition)
+                self._state.check_alive(topic)
             elif number % SLICE == 0:
                 self._state.grow(SLICE)
                 yield GiveWay()
+                self._state.check_alive(topic)
 
     def write_all(self, partition: Partition, topic: Topic) -> None:
         """Make all groups of a topic, and no others, known to a partition that is about to come."""
@@ -219,6 +251,16 @@ class Groups:
         after a restart.
         """
         topic = self._state.topic(name)
+        topic.group(group_name)  # Raises if there is none.
+        yield from begin_change(self._state, topic)
+        try:
+            self._forget(topic, group_name)
+        finally:
+            end_change(topic)
+        for partition in topic.partitions:
+            yield from journal_durable(partition)
+
+    def _forget(self, topic: Topic, group_name: str) -> None:
         group = topic.group(group_name)
         failure: PenstockError | None = None
         for partition in topic.partitions:
@@ -233,11 +275,8 @@ class Groups:
         del topic.groups[group_name]
         for consumer in group.consumers.values():
             consumer.closed = True
-        topic.wake()
         if failure is not None:
             raise failure
-        for partition in topic.partitions:
-            yield from journal_durable(partition)
 
     def _delete_on(self, partition: Partition, group_name: str) -> None:
         journal = open_journal(self._state, partition)

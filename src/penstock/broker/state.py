@@ -255,6 +255,7 @@ class Topic:
         self.meter = Meter()
         self.sample_ms = 0  # As a group's, but by the timestamps of its records.
         self.deleted = False
+        self.changing = False  # Its partitions or groups are being changed; see changing.py.
         self.id = b""  # Sixteen bytes: a topic of the same name that is made later has others.
         self.version = 0  # Another one after each change of its settings, and never one it had before.
 

@@ -21,11 +21,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 from penstock.broker.catalogue import Catalogue
+from penstock.broker.changing import begin_change, end_change
 from penstock.broker.groups import Groups
 from penstock.broker.recovery import new_partition
 from penstock.broker.state import Group, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps, aside
-from penstock.config import MEMORY, GroupSettings, TopicSettings
+from penstock.config import MEMORY, GroupSettings, TopicOptions, TopicSettings, settings_with
 from penstock.errors import Closed, LimitReached, PenstockError, TopicExists
 from penstock.log.log import Log
 from penstock.types import check_name
@@ -105,24 +106,21 @@ class Topics:
 
     # Growing, and other changes.
 
-    def alter(self, topic: Topic, settings: TopicSettings, groups: Groups) -> Steps[None]:
+    def alter(self, topic: Topic, options: TopicOptions, groups: Groups) -> Steps[None]:
         """Change settings; more partitions come with the groups there are."""
-        self._catalogue.check_change(topic, settings)
-        count = len(topic.partitions)
-        more = settings.partitions - count
-        if more:
-            self._check_partitions(settings.partitions, more)
+        yield from begin_change(self._state, topic)
         grown: list[Partition] = []
         try:
-            yield from self._grow(topic, grown, settings.partitions, groups)
-            if count == len(topic.partitions):
-                self._catalogue.alter(topic, settings)
+            settings = settings_with(topic.settings, options)
+            self._catalogue.check_change(topic, settings)
+            if settings.partitions > len(topic.partitions):
+                yield from self._grow(topic, grown, settings.partitions, groups)
+            self._catalogue.alter(topic, settings)
         except BaseException:  # Also if the caller gives up.
             _abandon(grown)
             raise
-        if count != len(topic.partitions):  # Somebody else has grown it meanwhile.
-            _abandon(grown)
-            return (yield from self.alter(topic, settings, groups))
+        finally:
+            end_change(topic)
         topic.partitions += grown
         if grown:
             for group in topic.groups.values():
@@ -134,22 +132,23 @@ class Topics:
     def _grow(self, topic: Topic, grown: list[Partition], count: int, groups: Groups) -> Steps[None]:
         """Partitions that nobody sees yet, with all groups in their journals."""
         first = len(topic.partitions)
-        if first == count:
-            return
+        self._check_partitions(count, count - first)
         self._catalogue.clear_partitions(topic, first)
         for number in range(first, count):
             grown.append(new_partition(self._state, topic, number))
             if number % SLICE == SLICE - 1:
                 self._state.grow(SLICE)
                 yield GiveWay()
+                self._state.check_alive(topic)
         written: dict[str, tuple[Group, GroupSettings]] = {}
         while (wanted := _groups_of(topic)) != written:  # They may change while others have their turns.
             for number, partition in enumerate(grown):
                 groups.write_all(partition, topic)
                 if topic.groups and number % WRITTEN_SLICE == WRITTEN_SLICE - 1:
                     yield GiveWay()
+                    self._state.check_alive(topic)
             written = wanted
-        self._state.check_alive(topic)
+        self._check_partitions(count, count - first)
 
     # Deleting.
 

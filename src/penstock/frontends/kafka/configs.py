@@ -201,7 +201,7 @@ async def _altered(
         replication = call.shared.settings.accept_replication
         options = options_of(wanted, call.shared.defaults, before, replication)
         if not validate_only:
-            now(call.operations.alter_topic(name, options))
+            await call.run(call.operations.alter_topic(name, options))
     except PenstockError as error:
         return _code(error, kind), words_of(error)
     return Code.NONE, None

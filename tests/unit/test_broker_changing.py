@@ -1,0 +1,132 @@
+"""Changes of one topic that are asked for at once, or given up half-way: one comes after the other."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import penstock.aio
+from penstock.aio import AsyncBroker
+from penstock.config import BrokerConfig
+from penstock.errors import GroupKindMismatch, InvalidValue, LimitReached, PenstockError
+from penstock.testing import AsyncTestBroker
+
+
+async def settled(broker: AsyncBroker, partitions: int) -> int:
+    """How many messages a group gets and acknowledges, of one for each partition."""
+    for number in range(partitions):
+        await broker.publish("orders", b"x", partition=number)
+    count = 0
+    async with await broker.consumer("orders", group="work") as consumer:
+        while messages := await consumer.receive(1000):
+            await consumer.ack(messages)
+            count += len(messages)
+    return count
+
+
+async def test_a_topic_that_two_let_grow_at_once_has_working_groups_on_all_partitions(tmp_path: Path) -> None:
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders")
+        await broker.create_group("orders", "work")
+
+        results = await asyncio.gather(
+            broker.alter_topic("orders", partitions=60),
+            broker.alter_topic("orders", partitions=40),
+            broker.alter_topic("orders", partitions=60),
+            return_exceptions=True,
+        )
+
+        assert [type(result) for result in results] == [type(None), InvalidValue, type(None)]
+        assert await settled(broker, 60) == 60
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        assert len((await broker.describe_topic("orders")).partitions) == 60
+        assert (await broker.describe_group("orders", "work")).lag == 0
+
+
+async def test_a_setting_that_is_changed_while_a_topic_grows_stays_changed() -> None:
+    async with await AsyncTestBroker.open() as broker:
+        await broker.create_topic("orders")
+
+        await asyncio.gather(
+            broker.alter_topic("orders", partitions=500), broker.alter_topic("orders", retention="1d")
+        )
+
+        assert (await broker.describe_topic("orders")).settings.retention_ms == 86_400_000
+
+
+async def test_topics_that_grow_at_once_stay_within_the_limit_of_partitions() -> None:
+    async with await AsyncTestBroker.open(config=BrokerConfig(partitions_max=1000)) as broker:
+        await broker.create_topic("a")
+        await broker.create_topic("b")
+
+        results = await asyncio.gather(
+            broker.alter_topic("a", partitions=600),
+            broker.alter_topic("b", partitions=600),
+            return_exceptions=True,
+        )
+
+        assert [type(result) for result in results] == [type(None), LimitReached]
+
+
+async def test_a_group_that_two_make_at_once_is_as_the_first_wants_it(tmp_path: Path) -> None:
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=50)
+
+        results = await asyncio.gather(
+            broker.create_group("orders", "work", kind="queue"),
+            broker.create_group("orders", "work", kind="stream"),
+            return_exceptions=True,
+        )
+
+        assert [type(result) for result in results] == [type(None), GroupKindMismatch]
+        assert await settled(broker, 50) == 50
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        assert (await broker.describe_group("orders", "work")).kind == "queue"
+
+
+async def test_a_group_whose_creation_was_given_up_is_nowhere(tmp_path: Path) -> None:
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=50)
+        making = asyncio.ensure_future(broker.create_group("orders", "work"))
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(making.cancel))  # When it has begun.
+        with pytest.raises(asyncio.CancelledError):
+            await making
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        assert await broker.groups("orders") == []
+
+
+async def test_a_group_that_is_deleted_while_its_settings_change_does_not_come_back(tmp_path: Path) -> None:
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=50)
+        await broker.create_group("orders", "work")
+
+        await asyncio.gather(
+            broker.create_group("orders", "work", max_attempts=3),
+            broker.delete_group("orders", "work"),
+            return_exceptions=True,
+        )
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        assert await broker.groups("orders") == []
+
+
+async def test_a_topic_that_is_made_anew_has_no_group_that_was_meant_for_the_old_one(tmp_path: Path) -> None:
+    async def anew(broker: AsyncBroker) -> None:
+        await broker.delete_topic("orders")
+        await broker.create_topic("orders", partitions=50)
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        await broker.create_topic("orders", partitions=50)
+
+        made, _ = await asyncio.gather(
+            broker.create_group("orders", "work"), anew(broker), return_exceptions=True
+        )
+
+        assert isinstance(made, PenstockError)
+
+    async with penstock.aio.open(str(tmp_path)) as broker:
+        assert await broker.groups("orders") == []
