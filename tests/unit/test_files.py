@@ -6,9 +6,10 @@ import resource
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 
@@ -602,3 +603,47 @@ def test_a_sync_to_a_file_that_was_deleted_fails(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match="deleted"):
         file.sync()
     file.close()
+
+
+def test_files_are_closed_for_others_if_the_system_has_no_descriptor_left(tmp_path: Path) -> None:
+    files = SystemFiles(open_max=100)
+    opened = [files.open(f"{tmp_path}/{number}", create=True) for number in range(8)]
+    for file in opened:
+        file.append((b"x",))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard[0], 512), hard[1]))
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+
+        new = files.open(f"{tmp_path}/new", create=True)  # Closes one of the others ...
+        files.sync_directory(str(tmp_path))
+        for file in [*opened, new]:  # ... and all can be used.
+            file.append((b"y",))
+            file.sync()
+            assert file.read(file.size - 1, 1) == b"y"
+        assert files.open_count < 9
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, hard)
+    for file in [*opened, new]:
+        file.close()
+    assert files.open_count == 0
+
+
+def test_a_file_that_is_closed_while_another_is_opened_takes_no_place(tmp_path: Path) -> None:
+    files = SystemFiles(open_max=2)
+    closed = [files.open(f"{tmp_path}/{number}", create=True) for number in range(2)]
+    for file in closed:
+        file.close()
+        files._opened.files[cast("SystemFile", file)] = None  # As by a thread that was just looking at it.
+
+    opened = [files.open(f"{tmp_path}/{number}", create=True) for number in range(2, 9)]
+
+    assert files.open_count == 2
+    for file in opened:
+        file.close()
+    assert files.open_count == 0

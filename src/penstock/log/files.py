@@ -281,11 +281,11 @@ class SystemFile:
                 done = os.pwritev(descriptor, parts[:PARTS_MAX], size)
             if done != total:
                 self._write_rest(b"".join(parts), done)
+            self.size = size + total  # While it is in use: whoever closes it cuts it to its size.
         except OSError as error:
             self._cut_back(error)
         finally:
             self._busy = False
-        self.size = size + total
 
     def _open_again(self) -> int:
         """The descriptor, which was taken away."""
@@ -294,7 +294,7 @@ class SystemFile:
         with self._opened.guard:
             if self._descriptor < 0:  # Else it was given back, because the file is in use.
                 self._opened.make_room()
-                descriptor = os.open(self._path, os.O_RDWR)
+                descriptor = self._opened.descriptor(lambda: os.open(self._path, os.O_RDWR))
                 if os.fstat(descriptor).st_ino != self._inode:
                     os.close(descriptor)
                     raise OSError(errno.ENOENT, DELETED)
@@ -305,7 +305,9 @@ class SystemFile:
     def take_away(self) -> bool:
         """Close the descriptor, unless it is in use; for ``OpenFiles``, which holds its guard."""
         descriptor, self._descriptor = self._descriptor, -1
-        if self._busy or self._syncing or descriptor < 0:
+        if descriptor < 0:
+            return True  # It was closed while somebody looked for a file to close.
+        if self._busy or self._syncing:
             self._descriptor = descriptor
             return False
         try:
@@ -328,7 +330,8 @@ class SystemFile:
 
     def _cut_back(self, error: OSError) -> NoReturn:
         try:
-            self._trim()
+            if self._descriptor >= 0:  # Else it could not be opened again, and nothing was written.
+                self._trim()
         except OSError as second:
             # Whatever the first error was, now the tail is unknown: not a plain DiskFull any more.
             why = f"{error.strerror}, and cutting the file back: {second.strerror}"
@@ -459,7 +462,8 @@ class SystemFiles:
         with opened.guard:
             opened.make_room()
             try:
-                descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), FILE_MODE)
+                flags = os.O_RDWR | (os.O_CREAT if create else 0)
+                descriptor = opened.descriptor(lambda: os.open(path, flags, FILE_MODE))
             except OSError as error:
                 raise storage_error(path, error) from error
             file = SystemFile(path, descriptor, opened)
@@ -535,7 +539,7 @@ class SystemFiles:
     def sync_directory(self, path: str) -> None:
         """Return when the names in the directory are on the disk."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = self._opened.descriptor(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY))
             try:
                 os.fsync(descriptor)
             finally:

@@ -4,14 +4,17 @@
 else's descriptor is taken away for it.  How that is done without harm is told in ``SystemFile``.
 """
 
+import errno
 import resource
 import threading
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, Protocol
 
 OPEN_MAX: Final = 4096  # Files with a descriptor at a time, unless a setting says otherwise.
 OPEN_MIN: Final = 16  # Less would not do, whatever the system allows.
 LOOKED_MAX: Final = 32  # At so many open files one looks to find one to close.
+NO_DESCRIPTOR: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class Closable(Protocol):
@@ -21,7 +24,7 @@ class Closable(Protocol):
     unsynced: bool  # It would have to be synced first.
 
     def take_away(self) -> bool:
-        """Close it, unless it is in use."""
+        """Close it, unless it is in use; True if it has no descriptor now."""
         ...
 
 
@@ -44,8 +47,26 @@ class OpenFiles:
 
         Every file is passed over once for having been used, so what is used again and again stays open.
         """
-        if len(self.files) < self.open_max:
-            return
+        if len(self.files) >= self.open_max:
+            self._close_one()
+
+    def descriptor(self, open_it: Callable[[], int]) -> int:
+        """Open something, even if the system has no descriptor left: then files are closed for it.
+
+        Connections, or other parts of the program, may have taken more than their share.  Without this a sync
+        that has to open a file again would fail, and with it the log, until the next start.
+        """
+        while True:
+            try:
+                return open_it()
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+                with self.guard:
+                    if not self._close_one():
+                        raise
+
+    def _close_one(self) -> bool:
         unsynced: Closable | None = None
         for file in list(islice(self.files, LOOKED_MAX)):
             self.files.pop(file, None)
@@ -55,10 +76,10 @@ class OpenFiles:
             elif file.unsynced:
                 unsynced = unsynced or file
             elif self._close(file):
-                return
-        victim = unsynced or next(iter(self.files), None)
-        if victim is not None:
-            self._close(victim)
+                return True
+        if unsynced is not None and self._close(unsynced):
+            return True
+        return any(self._close(file) for file in list(islice(self.files, LOOKED_MAX)))
 
     def _close(self, file: Closable) -> bool:
         if not file.take_away():
