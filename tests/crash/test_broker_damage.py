@@ -271,3 +271,25 @@ def test_batches_that_nobody_can_decode_keep_nobody_from_what_is_around_them() -
             broker.trace("orders", partition=0, offset=offset)
         damaged = [problem for problem in broker.stats().problems if problem.topic == "orders"]
         assert [problem.first_offset for problem in damaged] == list(range(1, 30, 3))
+
+
+def test_damage_is_no_problem_any_more_once_it_is_deleted() -> None:
+    disk, clock = CrashDisk(), ManualClock()
+    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    broker.create_topic("orders", segment_bytes=4096, retention="1h")
+    for number in range(10):
+        broker.publish("orders", b"%d" % number * 1000)
+    broker.close()
+    path = f"data/topics/orders/0/{0:020d}.log"
+    disk.damage(path, lambda data: data.replace(b"1" * 1000, b"!" * 1000))
+
+    broker = TestBroker.open("data", config=CONFIG, files=disk, clock=clock)
+    assert len(broker.read("orders")) == 9
+    [problem] = broker.stats().problems
+    assert (problem.kind, problem.first_offset) == ("damaged", 1)
+    broker.advance("2h")
+
+    assert broker.read("orders") == []
+    assert not disk.exists(path)
+    assert broker.stats().problems == []
+    broker.close()

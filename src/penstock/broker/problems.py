@@ -9,8 +9,8 @@
     disk_full         there is no room on the disk
 
 Each becomes one line in the log, and is listed by ``stats`` (so also on the dashboard), counted by the
-metrics, and fails ``/readyz`` unless it is only a warning.  The last one passes: when there is room again,
-that is a line in the log, too.
+metrics, and fails ``/readyz`` unless it is only a warning.  Two of them may be over without a restart, which
+is a line in the log, too: when there is room again, and when damaged bytes are deleted, by retention say.
 
 Reports come from any thread: a sync that fails does so in the disk thread.
 """
@@ -30,7 +30,7 @@ logger = logging.getLogger("penstock")
 
 PROBLEMS_MAX: Final = 1000  # Listed at a time; more are counted.
 WARNINGS: Final = frozenset({"cut"})  # What does not need anybody to act.
-PASSING: Final = frozenset({"disk_full"})  # What may be over without a restart.
+PASSING: Final = frozenset({"disk_full"})  # What is expected to be over without a restart.
 
 
 class Problems:
@@ -116,6 +116,9 @@ class Problems:
         def damaged(found: DamagedRange) -> None:
             self._damaged(name, found, topic, partition)
 
+        def deleted(found: DamagedRange) -> None:
+            self.over(_key(found), f"damaged bytes of {name} were deleted, with what was around them")
+
         def failed(error: PenstockError) -> None:
             self.refused[error.code] = self.refused.get(error.code, 0) + 1
             self.trouble(error, name, topic, partition)
@@ -123,6 +126,7 @@ class Problems:
         for found in log.damage.ranges:
             damaged(found)
         log.on_damage = damaged
+        log.on_deleted = deleted
         log.on_trouble = failed
         if log.recovery.kept_path:
             cut = log.recovery
@@ -143,9 +147,8 @@ class Problems:
             f"{offsets} in {name} cannot be read: at byte {found.position}, {found.why}; everything "
             "around it can"
         )
-        key = (found.path, found.position, found.first_offset)
         self.report(
-            key, "damaged", message, topic=topic, partition=partition,
+            _key(found), "damaged", message, topic=topic, partition=partition,
             first_offset=found.first_offset, end_offset=found.end_offset, path=found.path,
         )  # fmt: skip
 
@@ -171,3 +174,7 @@ class Problems:
         else:
             return False
         return True
+
+
+def _key(found: DamagedRange) -> Hashable:
+    return found.path, found.position, found.first_offset

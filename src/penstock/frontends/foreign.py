@@ -35,8 +35,8 @@ def is_http(data: bytes) -> bool:
 
 
 def is_tls(data: bytes) -> bool:
-    """Whether a connection begins with a TLS handshake."""
-    return data.startswith(_TLS_HANDSHAKE)
+    """Whether a connection begins with a TLS handshake, of which perhaps only a byte has arrived."""
+    return data.startswith(_TLS_HANDSHAKE) or data == _TLS_HANDSHAKE[:1]
 
 
 def is_binary(data: bytes) -> bool:

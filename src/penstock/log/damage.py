@@ -90,9 +90,12 @@ class DamageMap:
         """Whether a damaged range ends there: the batch of the offset does not follow the one before."""
         return offset in self._ends
 
-    def drop_before(self, offset: int) -> None:
-        """Forget the ranges that end at or below ``offset``: their segments are deleted."""
-        self._keep([found for found in self.ranges if found.end_offset > offset])
+    def drop_before(self, offset: int) -> list[DamagedRange]:
+        """Forget the ranges that end at or below ``offset``: their segments are deleted.  Returns them."""
+        gone = [found for found in self.ranges if found.end_offset <= offset]
+        if gone:
+            self._keep([found for found in self.ranges if found.end_offset > offset])
+        return gone
 
     def drop_from(self, offset: int) -> None:
         """Forget the ranges that begin at or above ``offset``: the log was cut there."""

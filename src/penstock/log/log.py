@@ -433,7 +433,8 @@ class Log(LogReader):
             # One at a time, so that no crash can leave an older segment before a gap.
             self._files.sync_directory(self.path)
         self.lanes.drop_before(self.start)
-        self.damage.drop_before(self.start)
+        for gone in self.damage.drop_before(self.start):
+            self.on_deleted(gone)
         self.transactions.drop_before(self.start)
         self.unstable = self.transactions.unstable()
         return self.start

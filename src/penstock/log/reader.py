@@ -104,7 +104,8 @@ class LogReader:
         self._window = Window(segments[-1], self.transactions)
         self._hints: dict[int, tuple[Segment, int]] = {}
         self.damage = DamageMap()  # What was found so far that cannot be read ...
-        self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... and who is told of each range.
+        self.on_damage: Callable[[DamagedRange], None] = _ignore  # ... who is told of each range ...
+        self.on_deleted: Callable[[DamagedRange], None] = _ignore  # ... and when it is deleted.
         self._rescanned: set[str] = set()  # Segments whose stored index turned out to be of other bytes.
         self._asked: dict[int, int] = {}  # Where fetches began of late, and how often.
         self._changes = 0  # How often positions became void: by deleting, rewriting, cutting.

@@ -139,6 +139,24 @@ async def test_who_speaks_http_without_tls_is_told_so_and_harms_nobody(name: str
 
 
 @both_loops
+async def test_a_handshake_may_arrive_in_pieces() -> None:
+    outgoing = ssl.MemoryBIO()
+    hello = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    first_flight = outgoing.read()
+    async with encrypted() as server:
+        slow = Browser(*await asyncio.open_connection(*server.addresses["http"]))
+        slow.send(first_flight[:1])
+        assert "PONG" in await said(server, "text", "PING\nQUIT\n")  # Time in which the byte is looked at.
+        slow.send(first_flight[1:])
+
+        async with asyncio.timeout(PATIENCE_S):
+            assert await slow.reader.read(2) == b"\x16\x03"
+        await slow.close()
+
+
+@both_loops
 async def test_last_words_arrive(caplog: pytest.LogCaptureFixture) -> None:
     async with encrypted(security=SecuritySettings(authentication=True)) as server:
         status = await said(server, "status", "GET /metrics HTTP/1.1\r\n\r\nand something that is not read")
