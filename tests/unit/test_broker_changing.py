@@ -1,6 +1,7 @@
 """Changes of one topic that are asked for at once, or given up half-way: one comes after the other."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,16 @@ import pytest
 import penstock.aio
 from penstock.aio import AsyncBroker
 from penstock.config import BrokerConfig
-from penstock.errors import GroupKindMismatch, InvalidValue, LimitReached, PenstockError
-from penstock.testing import AsyncTestBroker
+from penstock.errors import (
+    GroupKindMismatch,
+    InvalidValue,
+    LimitReached,
+    PenstockError,
+    StorageFailed,
+    TopicExists,
+)
+from penstock.log.files import MemoryFiles
+from penstock.testing import AsyncTestBroker, TestBroker
 
 
 async def settled(broker: AsyncBroker, partitions: int) -> int:
@@ -130,3 +139,43 @@ async def test_a_topic_that_is_made_anew_has_no_group_that_was_meant_for_the_old
 
     async with penstock.aio.open(str(tmp_path)) as broker:
         assert await broker.groups("orders") == []
+
+
+class FailingOnce(MemoryFiles):
+    """Files whose next sync of the names of topics fails, after something else was done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Callable[[], object] | None = None
+
+    def sync_directory(self, path: str) -> None:
+        first = self.first
+        if first is not None and path.endswith("/topics"):
+            self.first = None
+            first()
+            raise StorageFailed(path=path, why="sync")
+        super().sync_directory(path)
+
+
+def test_a_topic_whose_creation_fails_stays_if_others_have_published_to_it() -> None:
+    files = FailingOnce()
+    with TestBroker.open("data", files=files) as broker:
+        files.first = lambda: broker.publish("orders", b"acknowledged")
+
+        with pytest.raises(StorageFailed):
+            broker.create_topic("orders")
+        with pytest.raises(TopicExists):
+            broker.create_topic("orders")
+
+        assert [message.value for message in broker.read("orders")] == [b"acknowledged"]
+
+
+def test_a_topic_whose_creation_fails_and_that_nobody_has_used_can_be_created_again() -> None:
+    files = FailingOnce()
+    with TestBroker.open("data", files=files) as broker:
+        files.first = lambda: None
+
+        with pytest.raises(StorageFailed):
+            broker.create_topic("orders")
+        broker.create_topic("orders")
+        broker.publish("orders", b"x")

@@ -94,8 +94,12 @@ class Topics:
             raise LimitReached(what="partitions", limit=config.partitions_max, setting="partitions_max")
 
     def _take_back(self, topic: Topic) -> None:
-        """Nobody knows whether its name is on the disk: as if it had not been made, and it can be again."""
-        if self._state.topics.get(topic.name) is topic:
+        """Nobody knows whether its name is on the disk: as if it had not been made, and it can be again.
+
+        Unless others have written to it meanwhile: their syncs include the name, and what they were told is
+        stored must not be moved out of the way by the next try.
+        """
+        if self._state.topics.get(topic.name) is topic and not any(log.end for log in _logs(topic)):
             topic.deleted = True
             del self._state.topics[topic.name]
             self._state.gone.append(topic)
