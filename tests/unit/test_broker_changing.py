@@ -1,13 +1,16 @@
 """Changes of one topic that are asked for at once, or given up half-way: one comes after the other."""
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock.aio
 from penstock.aio import AsyncBroker
+from penstock.broker.state import Partition
 from penstock.config import BrokerConfig
 from penstock.errors import (
     GroupKindMismatch,
@@ -19,6 +22,15 @@ from penstock.errors import (
 )
 from penstock.log.files import MemoryFiles
 from penstock.testing import AsyncTestBroker, TestBroker
+
+
+async def give_up(change: Coroutine[Any, Any, None]) -> None:
+    """Begin a change, and cancel it when it has given way to others."""
+    loop = asyncio.get_running_loop()
+    changing = asyncio.ensure_future(change)
+    loop.call_soon(lambda: loop.call_soon(changing.cancel))
+    with pytest.raises(asyncio.CancelledError):
+        await changing
 
 
 async def settled(broker: AsyncBroker, partitions: int) -> int:
@@ -98,11 +110,7 @@ async def test_a_group_that_two_make_at_once_is_as_the_first_wants_it(tmp_path: 
 async def test_a_group_whose_creation_was_given_up_is_nowhere(tmp_path: Path) -> None:
     async with penstock.aio.open(str(tmp_path)) as broker:
         await broker.create_topic("orders", partitions=50)
-        making = asyncio.ensure_future(broker.create_group("orders", "work"))
-        loop = asyncio.get_running_loop()
-        loop.call_soon(lambda: loop.call_soon(making.cancel))  # When it has begun.
-        with pytest.raises(asyncio.CancelledError):
-            await making
+        await give_up(broker.create_group("orders", "work"))
 
     async with penstock.aio.open(str(tmp_path)) as broker:
         assert await broker.groups("orders") == []
@@ -179,3 +187,26 @@ def test_a_topic_whose_creation_fails_and_that_nobody_has_used_can_be_created_ag
             broker.create_topic("orders")
         broker.create_topic("orders")
         broker.publish("orders", b"x")
+
+
+async def test_partitions_that_come_to_nothing_are_freed_without_the_garbage_collector() -> None:
+    async with await AsyncTestBroker.open() as broker:
+        await broker.create_topic("old")
+        await broker.create_group("old", "work")
+        gc.collect()
+        gc.disable()
+        try:
+            before = partitions_in_memory()
+            await asyncio.gather(
+                *(broker.create_topic("new", partitions=300) for _ in range(3)), return_exceptions=True
+            )
+            await give_up(broker.alter_topic("old", partitions=200))
+            broker._core.state.forget_gone()
+
+            assert partitions_in_memory() == before + 300
+        finally:
+            gc.enable()
+
+
+def partitions_in_memory() -> int:
+    return sum(isinstance(each, Partition) for each in gc.get_objects())

@@ -51,26 +51,35 @@ class Topics:
         """A new topic; ``limited``: only if there may be another one."""
         self._check(name, settings.partitions if limited else 0)
         topic = self._catalogue.new(name, settings)
-        for number in range(settings.partitions):
-            topic.partitions.append(new_partition(self._state, topic, number))
-            if number % SLICE == SLICE - 1:
-                self._state.grow(SLICE)
-                yield GiveWay()
-        self._state.grow(settings.partitions % SLICE)
-        made = yield from self._aside(partial(self._catalogue.prepare, topic))
         try:
-            self._check(name, settings.partitions if limited else 0)
-            self._catalogue.install(topic, made)
-        except PenstockError:
-            self._catalogue.trash.append(made)
+            yield from self._install(topic, limited)
+        except BaseException:  # Also if the caller gives up.
+            self._state.gone.append(topic)  # So that its memory is freed.
             raise
-        self._state.topics[name] = topic
         try:
             yield from self._aside(self._catalogue.sync)
         except PenstockError:
             self._take_back(topic)
             raise
         return topic
+
+    def _install(self, topic: Topic, limited: bool) -> Steps[None]:
+        """Make the partitions and the folder, and let everybody see the topic."""
+        count = topic.settings.partitions
+        for number in range(count):
+            topic.partitions.append(new_partition(self._state, topic, number))
+            if number % SLICE == SLICE - 1:
+                self._state.grow(SLICE)
+                yield GiveWay()
+        self._state.grow(count % SLICE)
+        made = yield from self._aside(partial(self._catalogue.prepare, topic))
+        try:
+            self._check(topic.name, count if limited else 0)
+            self._catalogue.install(topic, made)
+        except PenstockError:
+            self._catalogue.trash.append(made)
+            raise
+        self._state.topics[topic.name] = topic
 
     def _check(self, name: str, partitions: int) -> None:
         if self._state.closed:
@@ -239,6 +248,7 @@ def _abandon(partitions: list[Partition]) -> None:
     for partition in partitions:
         for log in partition_logs(partition):
             log.abandon()
+        partition.groups.clear()  # They refer to the partition, which would not be freed.
 
 
 def _logs(topic: Topic) -> Iterator[Log]:
