@@ -9,15 +9,18 @@ from penstock.errors import OffsetOutOfRange
 from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.log.reader import CHUNK_BYTES, HINTS_MAX, OPEN_MAX, WINDOWS_MAX
+from penstock.log.scan import find_batch
 from penstock.testing.files import FaultyFiles
 from penstock.wire.records import (
     DEDUP,
     EXPIRES,
+    HEADER_BYTES,
     BatchBuilder,
     check_batch,
     decode_batch,
     encode_values,
     lane_attributes,
+    place_batch,
     read_header,
     seal_batch,
 )
@@ -345,3 +348,21 @@ def test_headers_that_somebody_believes_are_summed() -> None:
 
     assert [header.base_sequence for header in log.marked_headers(0, 0, summed=True)] == [0, 1, 3, 4]
     assert [(found.first_offset, found.end_offset) for found in log.damage.ranges] == [(2, 3)]
+
+
+def test_a_message_full_of_what_looks_like_batches_does_not_keep_a_survey_busy() -> None:
+    """Each of them says that it is as long as all that follow: to sum them all takes quadratic time."""
+    whole = encode_values([b"x"], 1000)
+    place_batch(whole, 7, 0)
+    fakes = bytearray()
+    count = 1000
+    for number in range(count):
+        fake = encode_values([b"x" * ((count - number) * HEADER_BYTES)], 1000)[:HEADER_BYTES]
+        fake[0:8] = (7).to_bytes(8, "big")
+        fakes += fake
+    data = bytes(fakes + bytes(2 * HEADER_BYTES) + whole)
+
+    assert find_batch(data, 7) == data.index(whole)
+    assert find_batch(data, 7, sum_max=10 * len(data)) == -1
+    assert find_batch(data, 7, begin=len(fakes), sum_max=len(whole)) == data.index(whole)
+    assert find_batch(data, 8) == -1

@@ -30,7 +30,15 @@ from penstock.errors import InvalidBatch
 from penstock.log.damage import OFFSET_END
 from penstock.log.index import LaneRange, SegmentIndex
 from penstock.log.transactions import IN_TRANSACTION, LogTransactions
-from penstock.wire.records import HEADER_BYTES, LANE_MASK, Record, check_batch, decode_batch, lane_of
+from penstock.wire.records import (
+    HEADER_BYTES,
+    LANE_MASK,
+    Record,
+    check_batch,
+    decode_batch,
+    lane_of,
+    read_header,
+)
 
 # The types say that numbers come out, so that compiled code holds them in machine words.
 _Unpack5 = Callable[[bytes, int], tuple[int, int, int, int, int]]
@@ -51,6 +59,7 @@ _LENGTH_MIN: Final = HEADER_BYTES - _SIZE_BEGIN
 _COPY_BYTES_MAX: Final = 4096  # Up to here a copy to sum is cheaper than a view, which is three objects.
 _SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
 _PRODUCER_AT: Final = 43  # In a batch: eight bytes.
+SUM_ALL: Final = 1 << 60  # For whoever has time.
 
 
 class Damage(Exception):  # noqa: N818 - it is a finding; CorruptionError, with the path, is the error
@@ -255,8 +264,13 @@ class Scan:
         self._indexed = position - self._index_bytes  # The first batch behind damage gets an entry.
 
 
-def find_batch(data: bytes, offset: int, limit: int = OFFSET_END) -> int:
-    """The place of the first valid batch in ``data`` with offsets in ``[offset, limit)``; -1 if none."""
+def find_batch(
+    data: bytes, offset: int, limit: int = OFFSET_END, *, begin: int = 0, sum_max: int = SUM_ALL
+) -> int:
+    """The first place from ``begin`` on of a valid batch with offsets in ``[offset, limit)``; -1 if none.
+
+    It gives up after it has summed ``sum_max`` bytes: a message may be full of what looks like long batches.
+    """
     # The high bytes of the base offset are known, and the format byte: the search itself runs in C.
     low = offset.to_bytes(8, "big")
     high = min(offset + _SPAN_MAX, max(limit, offset)).to_bytes(8, "big")
@@ -264,11 +278,18 @@ def find_batch(data: bytes, offset: int, limit: int = OFFSET_END) -> int:
     while same < 8 and low[same] == high[same]:
         same += 1
     pattern = re.compile(b"(?=%s.{%d}\\x02)" % (re.escape(low[:same]), 16 - same), re.DOTALL)
-    for match in pattern.finditer(data):
+    for match in pattern.finditer(data, begin):
+        place = match.start()
         try:
-            header = check_batch(data, match.start())
-            if offset <= header.base_offset and header.next_offset <= limit:
-                return match.start()
+            header = read_header(data, place)
+            fits = offset <= header.base_offset and header.next_offset <= limit
+            if not fits or header.size > len(data) - place:
+                continue
+            sum_max -= header.size
+            if sum_max < 0:
+                break
+            check_batch(data, place)
         except InvalidBatch:
             continue
+        return place
     return -1

@@ -29,7 +29,9 @@ from penstock.log.scan import Damage, check_chain, find_batch
 from penstock.log.segment import Segment
 from penstock.wire.records import HEADER_BYTES, read_header
 
-CANDIDATES_MAX: Final = 1000  # Places that are tried behind damage: bounds the work on hostile bytes.
+# What is tried behind damage, which bounds the work on hostile bytes: valid batches, ...
+CANDIDATES_MAX: Final = 1000
+SUM_BYTES_MAX: Final = 1 << 28  # ... and bytes that are summed to find the next one, some 20 ms.
 _SIZE_BEGIN: Final = 12
 _SIZE_MAX: Final = 1 << 31
 
@@ -141,10 +143,9 @@ def _resume(file: File, position: int, offset: int, end: int, end_offset: int) -
     data = file.read(position, end - position)
     at = 1
     for _ in range(CANDIDATES_MAX):
-        step = find_batch(data[at:], offset, end_offset)
-        if step < 0:
+        at = find_batch(data, offset, end_offset, begin=at, sum_max=SUM_BYTES_MAX)
+        if at < 0:
             break
-        at += step
         header = read_header(data, at)
         following = at + header.size
         announced = header.next_offset
