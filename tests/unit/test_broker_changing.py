@@ -200,7 +200,7 @@ async def test_partitions_that_come_to_nothing_are_freed_without_the_garbage_col
             await asyncio.gather(
                 *(broker.create_topic("new", partitions=300) for _ in range(3)), return_exceptions=True
             )
-            await give_up(broker.alter_topic("old", partitions=200))
+            await give_up(broker.alter_topic("old", partitions=50))
             broker._core.state.forget_gone()
 
             assert partitions_in_memory() == before + 300

@@ -222,9 +222,11 @@ class Catalogue:
 
     def clear_partitions(self, topic: Topic, first: int) -> None:
         """Remove what a growth that was not finished has left, from a partition on."""
-        for name in topic.files.list(topic.directory):
-            if name.isdigit() and int(name) >= first:
-                topic.files.remove_tree(f"{topic.directory}/{name}")
+        left = [name for name in topic.files.list(topic.directory) if name.isdigit() and int(name) >= first]
+        for name in left:
+            topic.files.remove_tree(f"{topic.directory}/{name}", sync=False)
+        if left:  # One sync for all: there may be thousands, and everybody else waits.
+            topic.files.sync_directory(topic.directory)
 
     def check_change(self, topic: Topic, settings: TopicSettings) -> None:
         """Refuse settings that an existing topic cannot have."""

@@ -12,6 +12,8 @@ The disk is waited for outside the lock (``Aside``), except for the one sync of 
 A rename that is visible and not yet synced does no harm: the first sync of every log in it includes the
 directories above.
 
+Changes of one topic wait for each other (``changing.py``); a deletion does not.
+
 The limits of ``BrokerConfig`` on topics and partitions are checked before the work and again at its end,
 since others may have been quicker.  The broker's own topics (dead letters, staging) are made regardless.
 """
