@@ -396,3 +396,21 @@ def check_rest(broker: TestBroker, original: Original, path: str, missing: list[
     if not broker.keys():
         assert path.endswith("access.json")
         missing.append("the keys")
+
+
+@pytest.mark.parametrize("path", ["transactions", f"topics/{TOPIC}/intents"])
+def test_decisions_that_are_missing_are_missed_at_every_start_until_a_repair(path: str) -> None:
+    """They must not be taken the other way, just because somebody starts the broker once more."""
+    original = ORIGINALS["closed"]
+    path = f"data/{path}/{0:020d}.log"
+    disk, clock = original.copy(path, original.contents[path][:-1])
+
+    for _ in range(2):
+        with TestBroker.open("data", config=CONFIG, files=disk, clock=clock) as broker:
+            [problem] = broker.stats().problems
+            assert (problem.kind, problem.path) == ("file_damaged", path)
+            assert "when it was closed" in problem.message
+
+    assert list(repair_directory(disk, "data", clock))
+    with TestBroker.open("data", config=CONFIG, files=disk, clock=clock) as broker:
+        assert broker.stats().problems == []

@@ -81,7 +81,8 @@ class Intents:
 
     def __init__(self, topic: str, files: Files, directory: str, durability: Any, clock: Clock) -> None:
         self.topic = topic  # Its name.
-        self.log = Log.open(files, directory, LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability))
+        config = LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability, strict=True)
+        self.log = Log.open(files, directory, config)
         self.applications: dict[str, Application] = {}
         self.pending: dict[str, Intent] = {}  # By application.
         self.running: set[str] = set()  # Those of them that somebody is at.

@@ -38,7 +38,8 @@ class Ledger:
     """All transactional ids.  Not thread-safe: the caller holds a lock."""
 
     def __init__(self, files: Files, directory: str, durability: Any, clock: Clock) -> None:
-        self.log = Log.open(files, directory, LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability))
+        config = LogConfig(segment_bytes=SEGMENT_BYTES, durability=durability, strict=True)
+        self.log = Log.open(files, directory, config)
         self.by_name: dict[str, Transaction] = {}  # The one that changed last is last.
         self.by_producer: dict[int, str] = {}
         self._clock = clock

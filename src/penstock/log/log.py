@@ -87,6 +87,8 @@ class LogConfig:
     index_bytes: int = 4096
     # fsync: readers see what a sync has covered.  os: what was written.  memory: likewise, and no syncs.
     durability: Literal["fsync", "os", "memory"] = "fsync"
+    # What is missing must not be made up for: each open raises ``CorruptionError`` until it is repaired.
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ class Log(LogReader):
         opened = (
             empty_log(files, directory, base)
             if new
-            else open_segments(files, directory, config.index_bytes, base)
+            else open_segments(files, directory, config.index_bytes, base, strict=config.strict)
         )
         super().__init__(opened.segments, config.index_bytes)
         self.path = directory

@@ -45,7 +45,17 @@ from penstock.log.index import (
     decode_lanes,
 )
 from penstock.log.scan import Scan, find_batch
-from penstock.log.segment import CUT, INDEX, LANES, LOG, RESTORING, ROOM_BYTES_MAX, Segment, unused_name
+from penstock.log.segment import (
+    CUT,
+    INDEX,
+    LANES,
+    LOG,
+    RESTORING,
+    ROOM_BYTES_MAX,
+    Segment,
+    raise_corruption,
+    unused_name,
+)
 from penstock.wire.records import HEADER_BYTES, read_header
 from penstock.wire.rewriting import empty_batches
 
@@ -60,6 +70,7 @@ _SEGMENT_FILE: Final = re.compile(r"([0-9]{20})\.(log|index|lanes)")
 class Recovery:
     """What opening a log found and did."""
 
+    strict: bool = False  # See ``open_segments``.
     scanned_bytes: int = 0
     cut_bytes: int = 0  # Removed from the end of the last segment ...
     cut_path: str = ""  # ... which is this one ...
@@ -84,9 +95,14 @@ class Opened:
     recovery: Recovery
 
 
-def open_segments(files: Files, directory: str, index_bytes: int, base: int = 0) -> Opened:
-    """Open a log's directory; if there is none, the first batch makes it, at offset ``base``."""
-    recovery = Recovery()
+def open_segments(
+    files: Files, directory: str, index_bytes: int, base: int = 0, *, strict: bool = False
+) -> Opened:
+    """Open a log's directory; if there is none, the first batch makes it, at offset ``base``.
+
+    ``strict``: ``CorruptionError``, and nothing is changed, if it lacks its end as of when it was closed.
+    """
+    recovery = Recovery(strict=strict)
     bases = _tidy(files, directory, recovery)
     if not bases:
         return empty_log(files, directory, base, recovery)
@@ -264,9 +280,13 @@ def _rescue(
         written = file.size if segment.files.intact else closed_bytes
         recovery.damage += scan_over(segment, file, scan, limit, written)
         why = shortage(file.size, closed_bytes) or scan.why
-        _cut(segment, file, scan, recovery)
         # Closing syncs the segment before it writes the index, and nothing shortens it after.
-        if closed is not None and scan.next_offset < closed.next_offset:
+        lacks_end = closed is not None and scan.next_offset < closed.next_offset
+        if lacks_end and recovery.strict:
+            segment.close()
+            raise_corruption(segment, scan.position, why)
+        _cut(segment, file, scan, recovery)
+        if closed is not None and lacks_end:
             recovery.damage.append(_stand_in(segment, file, scan, closed.next_offset, why))
     recovery.scanned_bytes += file.size
     segment.size = scan.position
