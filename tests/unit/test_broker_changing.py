@@ -10,6 +10,7 @@ import pytest
 
 import penstock.aio
 from penstock.aio import AsyncBroker
+from penstock.broker.groups import SYNCED_SLICE
 from penstock.broker.state import Partition
 from penstock.config import BrokerConfig
 from penstock.errors import (
@@ -22,6 +23,7 @@ from penstock.errors import (
 )
 from penstock.log.files import MemoryFiles
 from penstock.testing import AsyncTestBroker, TestBroker
+from penstock.testing.files import FaultyFiles
 
 
 async def give_up(change: Coroutine[Any, Any, None]) -> None:
@@ -210,3 +212,30 @@ async def test_partitions_that_come_to_nothing_are_freed_without_the_garbage_col
 
 def partitions_in_memory() -> int:
     return sum(isinstance(each, Partition) for each in gc.get_objects())
+
+
+def test_whoever_publishes_waits_for_few_journals_while_a_topic_of_many_partitions_changes() -> None:
+    files = FaultyFiles(MemoryFiles())
+    with TestBroker.open("data", files=files) as broker:
+        broker.create_topic("orders")
+        broker.create_group("orders", "work")
+        files.operations.clear()
+
+        broker.alter_topic("orders", partitions=301)
+        assert most_unsynced(files) <= SYNCED_SLICE
+        broker.create_group("orders", "more")
+        assert most_unsynced(files) <= SYNCED_SLICE
+
+
+def most_unsynced(files: FaultyFiles) -> int:
+    """How many files were written at most and not synced, at a time."""
+    most = 0
+    unsynced = set()
+    for done in files.operations:
+        operation, _, path = done.partition(" ")
+        if operation == "append":
+            unsynced.add(path)
+        elif operation == "sync":
+            unsynced.discard(path)
+        most = max(most, len(unsynced))
+    return most

@@ -24,7 +24,7 @@ from penstock.errors import GroupKindMismatch, InvalidValue, LimitReached, Penst
 from penstock.types import Instant, check_name, whole_number
 
 SLICE: Final = 10  # Partitions whose journals are written before others have a turn: some milliseconds.
-SYNCED_SLICE: Final = 500  # And so many before the disk has to follow.
+SYNCED_SLICE: Final = 50  # And so many before the disk has to follow: all who publish wait for these syncs.
 
 
 class Groups:

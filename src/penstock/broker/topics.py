@@ -24,7 +24,7 @@ from typing import Final, TypeVar
 
 from penstock.broker.catalogue import Catalogue
 from penstock.broker.changing import begin_change, end_change
-from penstock.broker.groups import Groups
+from penstock.broker.groups import SYNCED_SLICE, Groups, journal_durable
 from penstock.broker.recovery import new_partition
 from penstock.broker.state import Group, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps, aside
@@ -161,6 +161,9 @@ class Topics:
                 groups.write_all(partition, topic)
                 if topic.groups and number % WRITTEN_SLICE == WRITTEN_SLICE - 1:
                     yield GiveWay()
+                    self._state.check_alive(topic)
+                if number % SYNCED_SLICE == SYNCED_SLICE - 1:
+                    yield from journal_durable(partition)
                     self._state.check_alive(topic)
             written = wanted
         self._check_partitions(count, count - first)
