@@ -40,6 +40,20 @@ def test_a_closed_log_opens_without_a_scan() -> None:
     assert publish(log, b"more", timestamp=2000) == 12
 
 
+def test_a_log_whose_lanes_were_lost_is_scanned_once() -> None:
+    disk = MemoryFiles()
+    log = Log.open(disk, "d", SMALL)
+    publish(log, b"urgent", lane=1)
+    log.close()
+    disk.remove("d/00000000000000000000.lanes")
+
+    log = Log.open(disk, "d", SMALL)
+    assert log.recovery.scanned_bytes
+    log.close()
+
+    assert Log.open(disk, "d", SMALL).recovery.clean
+
+
 def test_only_the_last_segment_is_scanned_after_a_crash() -> None:
     disk = CrashDisk()
     log = Log.open(disk, "d", SMALL)

@@ -222,6 +222,8 @@ def _trust(segment: Segment, file: File) -> list[LaneRange] | None:
         path = segment.path + LANES
         data = segment.files.read_file(path) if segment.files.exists(path) else b""
         lanes = decode_lanes(data, segment.base_offset, head.segment_bytes)
+        if lanes is None:
+            return None
     if not segment.sealed:
         segment.index = segment.load_index()
         if segment.index is None:
