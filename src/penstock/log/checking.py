@@ -60,17 +60,9 @@ def _nobody(_: int) -> None:
 
 def examine(files: Files, directory: str, watch: Watch = _nobody) -> Iterator[Finding]:
     """Everything that is damaged in a log's directory."""
-    bases = segment_bases(files, directory)
-    end = bases[0] if bases else 0
-    for base, following in pairwise([*bases, OFFSET_END]):
-        segment = Segment(files, directory, base)
-        segment.sealed = following != OFFSET_END
-        if segment.sealed and following <= end:
-            continue  # Joined to the one before; the next open removes it.
-        survey = SegmentCheck(segment, following, watch)
-        yield from survey.findings()
-        end = survey.end
-        yield from _derived(segment)
+    for check in _segment_checks(files, directory, watch):
+        yield from check.findings()
+        yield from _derived(check.segment)
     if begun_at(files, directory) is None:
         yield Finding(path=f"{directory}/{START}", why="the checksum does not match")
     for name in files.list(directory):
@@ -164,6 +156,20 @@ class SegmentCheck:
         return Finding(path=segment.log_path, why=why, position=self.size, end_position=size, note=True)
 
 
+def _segment_checks(files: Files, directory: str, watch: Watch) -> Iterator[SegmentCheck]:
+    """A check for each segment; its ``findings`` are taken before the next one is asked for."""
+    bases = segment_bases(files, directory)
+    end = bases[0] if bases else 0
+    for base, following in pairwise([*bases, OFFSET_END]):
+        segment = Segment(files, directory, base)
+        segment.sealed = following != OFFSET_END
+        if segment.sealed and following <= end:
+            continue  # Joined to the one before; the next open removes it.
+        check = SegmentCheck(segment, following, watch)
+        yield check
+        end = check.end
+
+
 def _finding(found: DamagedRange) -> Finding:
     return Finding(
         path=found.path, why=found.why, position=found.position, end_position=found.end_position,
@@ -184,19 +190,11 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 def repair(files: Files, directory: str) -> Iterator[Repaired]:
     """Leave out what is damaged in a log's directory, and keep it beside."""
-    bases = segment_bases(files, directory)
-    end = bases[0] if bases else 0
-    for base, following in pairwise([*bases, OFFSET_END]):
-        segment = Segment(files, directory, base)
-        segment.sealed = following != OFFSET_END
-        if segment.sealed and following <= end:
-            continue
-        check = SegmentCheck(segment, following, _nobody)
+    for check in _segment_checks(files, directory, _nobody):
         list(check.findings())
         if check.damage:
-            yield from _rewrite(segment, check)
-        end = check.end
-        for finding in list(_derived(segment)):
+            yield from _rewrite(check.segment, check)
+        for finding in list(_derived(check.segment)):
             files.remove(finding.path)
             yield Repaired(path=finding.path, what="removed; the next start makes it again")
     if begun_at(files, directory) is None:
