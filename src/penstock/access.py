@@ -76,6 +76,11 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         return of_topic and (group is None or matches(self.groups, group))
 
 
+def is_super_user(grants: Iterable[Grant]) -> bool:
+    """Whether one of the grants is that of an admin of all topics, who may do everything."""
+    return any(grant.allows("admin", None) for grant in grants)
+
+
 def matches(patterns: Sequence[str], name: str) -> bool:
     """Whether one of the patterns is the name, or the beginning of it with a * behind."""
     return any(
@@ -181,7 +186,7 @@ def acls_of(principal: str, grants: Iterable[Grant]) -> list[Acl]:
                 prefixed = pattern != ANY and pattern.endswith(ANY)
                 name = pattern[:-1] if prefixed else pattern
                 found[Acl(principal, resource, name, prefixed, operation)] = None
-        if grant.allows("admin", None):
+        if is_super_user([grant]):
             found[Acl(principal, "cluster", THE_CLUSTER, False, "all")] = None
     # An operation on what the same principal may do everything with is not listed beside that.
     everything = {acl for acl in found if acl.operation == "all"}
@@ -238,7 +243,7 @@ class Permissions:
 
     def __init__(self, grants: Iterable[Grant] = (), acls: Iterable[Acl] = ()) -> None:
         self.grants = tuple(grants)
-        self.super_user = any(grant.allows("admin", None) for grant in self.grants)
+        self.super_user = is_super_user(self.grants)
         listed = () if self.super_user else tuple(acls)
         self._allowing = [acl for acl in listed if acl.allow]
         self._denying = [acl for acl in listed if not acl.allow]

@@ -39,6 +39,7 @@ from penstock.access import (
     UserInfo,
     acls_of,
     grants_of,
+    is_super_user,
     quota_of,
 )
 from penstock.broker.scram import HASHES, Scram
@@ -149,8 +150,7 @@ class Access:
         """Whether there is somebody who may make keys."""
         if self._error is not None:
             raise self._error
-        stored: list[StoredKey | StoredUser] = [*self._book.keys.values(), *self._book.users.values()]
-        return any(grant.allows("admin", None) for one in stored for grant in one.info.grants)
+        return any(is_super_user(one.info.grants) for one in self._identities())
 
     # Keys.
 
@@ -267,7 +267,8 @@ class Access:
 
     def create_acls(self, acls: list[Acl]) -> None:
         """Add ACLs; those that exist are left as they are."""
-        new = [acl for acl in dict.fromkeys(acls) if acl not in set(self._book.acls)]
+        known = set(self._book.acls)
+        new = [acl for acl in dict.fromkeys(acls) if acl not in known]
         if len(self._book.acls) + len(new) > ACLS_MAX:
             raise Overloaded(what="ACLs", limit=ACLS_MAX)
         self._save_acls([*self._book.acls, *new], new)
@@ -286,14 +287,15 @@ class Access:
     def _save_acls(self, acls: list[Acl], changed: list[Acl]) -> None:
         if acls == self._book.acls:
             return
-        identities: list[StoredKey | StoredUser] = [*self._book.keys.values(), *self._book.users.values()]
-        before = [self.permissions(one) for one in identities]
         self._save(acls=acls)
         principals = {acl.principal for acl in changed}
-        for one, permissions in zip(identities, before, strict=True):
+        for one in self._identities():
             concerned = EVERY_USER in principals or principal_of(one) in principals
-            if concerned and not permissions.super_user:
+            if concerned and not is_super_user(one.info.grants):
                 self.changed(*_kind_and_name(one))
+
+    def _identities(self) -> list[StoredKey | StoredUser]:
+        return [*self._book.keys.values(), *self._book.users.values()]
 
     def _known(self, name: Any) -> StoredUser:
         if name not in self._book.users:

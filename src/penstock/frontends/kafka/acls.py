@@ -14,7 +14,7 @@ Not supported: hosts other than ``*``, delegation tokens, and ``User`` as a reso
 from typing import Any, Final, NamedTuple
 
 from penstock.access import ANY as ALL_NAMES
-from penstock.access import Acl, Permissions, acls_of
+from penstock.access import Acl, acls_of, is_super_user
 from penstock.broker.at_once import now
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.acl_codes import (
@@ -69,7 +69,7 @@ def _listed(call: Call[Any]) -> list[Listed]:
     return stored + [
         Listed(acl, granted=True)
         for principal, grants in owners
-        if not Permissions(grants).super_user
+        if not is_super_user(grants)
         for acl in acls_of(principal, grants)
     ]
 
