@@ -142,7 +142,7 @@ PARTS: Final = (
         "Missing topics",
         "",
         "TopicDefaults",
-        "What happens to whoever uses a topic that does not exist. Section `topic`; in a program "
+        "What happens when a topic that does not exist is used. Section `topic`; in a program "
         "`BrokerConfig(auto_create_topics=...)`. It was `kafka.auto_create_topics` before, and that name "
         "is still read.",
     ),

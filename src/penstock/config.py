@@ -272,7 +272,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_bytes: int = 16 * 1024 * 1024
     # How long close() waits for calls that are still running.
     close_timeout_ms: int = 10_000
-    # A topic that is missing is created by whoever publishes to it or consumes it; False: it is an error.
+    # Publishing to a missing topic, or consuming it, creates the topic; False: it is an error.
     auto_create_topics: bool = True
     # Where the lake is, a directory or a URI; empty is "lake" beside the topics, or none in memory.
     lake: str = ""

@@ -24,7 +24,7 @@ DEFAULTS: Final[TopicOptions] = {}
 
 
 class MissingTopics:
-    """What happens to whoever uses a topic that does not exist."""
+    """What happens when a topic that does not exist is used."""
 
     def __init__(self, state: State, create: Create) -> None:
         self._state = state

@@ -113,7 +113,7 @@ class InvalidBatch(RequestError):
 
 
 class InvalidRecords(RequestError):
-    """The records of a batch cannot be read: whoever came to them would have to stop there.
+    """The records of a batch cannot be read: every reader would have to stop there.
 
     Cause: a client built the batch wrongly: lengths, counts or offsets that do not fit, data that cannot be
     unpacked, names of headers that are not UTF-8.

@@ -216,7 +216,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TopicDefaults(TopicSettings, frozen=True, kw_only=True):
     """What new topics are like, and who makes them."""
 
-    # A topic that does not exist is created by whoever publishes to it or consumes it, over every protocol;
+    # Publishing to a topic that does not exist, or consuming it, creates it, over every protocol;
     # false: that is an error, TOPIC_NOT_FOUND.
     auto_create: bool = True
 
