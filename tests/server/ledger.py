@@ -7,6 +7,7 @@ received    a message was delivered           (see acked)
 nacked      it comes again                    (it is settled in the end, as all are)
 """
 
+import time
 from collections import Counter
 
 import penstock
@@ -97,10 +98,18 @@ class Ledger:
         assert letters == Counter(value for value in values if value[:1] == b"x")
 
     def _work_off(self, broker: penstock.Broker) -> None:
-        """Settle what the clients have left, as they would have."""
+        """Settle what the clients have left, as they would have.
+
+        A delayed message that has just moved into the log is neither scheduled nor, before the next sync, part
+        of the depth.  A durable publish behind it waits for that sync.
+        """
         settled: set[Place] = set()
         with broker.consumer(TOPIC, group="workers") as consumer:
-            while broker.scheduled_count(TOPIC) or broker.depth(TOPIC, "workers"):
+            while broker.scheduled_count(TOPIC):
+                time.sleep(0.01)
+            for number in range(PARTITIONS):
+                broker.publish(TOPIC, b"a-barrier-%d" % number, partition=number)
+            while broker.depth(TOPIC, "workers"):
                 messages = consumer.receive(1000, wait="50ms")
                 places = {(message.partition, message.offset) for message in messages}
                 assert not places & settled, "delivered twice"
