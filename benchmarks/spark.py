@@ -168,8 +168,9 @@ def archive(size: int) -> Rounds:
 
 def _pipeline(place: Place, name: str, **settings: str) -> None:
     """Run a pipeline here, until it has done what there is to do."""
-    from penstock.spark.pipelines import load, running
-    from penstock.spark.pipelines.settings import load as load_settings
+    from penstock.spark.pipelines import load
+    from penstock.spark.pipelines.run import running
+    from penstock.spark.pipelines.run.settings import load as load_settings
 
     module = load(name)
     given = {"master": "local[2]", **settings}

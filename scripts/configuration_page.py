@@ -1,7 +1,7 @@
 """Write docs/configuration.md and penstock.example.toml from the settings.
 
 ``tests/unit/test_configuration_page.py`` compares them with the code.  The
-source of every word is ``src/penstock/config.py`` and ``frontends/config.py``:
+source of every word is ``src/penstock/config/broker.py`` and ``config/server.py``:
 the comment above a field is what the setting means (fields below one comment
 share it), ``_between`` and ``_CHOICES`` say what it may be, and ``TopicOptions``
 and ``GroupOptions`` by which name and in which unit a program gives it.
@@ -16,9 +16,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from penstock import config
-from penstock.frontends import config as server_config
-from penstock.frontends.settings import Setting, all_settings
+from penstock.config import broker as config
+from penstock.config import server as server_config
+from penstock.config.settings import Setting, all_settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -28,7 +28,7 @@ COLUMNS: Final = 100  # Of a comment in the example.
 HEAD = """\
 # Configuration
 
-*Written by `make docs` from `src/penstock/config.py` and `src/penstock/frontends/config.py`.*
+*Written by `make docs` from `src/penstock/config/broker.py` and `src/penstock/config/server.py`.*
 
 Everything has a default. There are two places to say something else: a program gives options with its calls,
 and whoever runs a server gives it a file, variables and flags.

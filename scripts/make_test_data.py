@@ -15,9 +15,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.log.files import SystemFiles
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 
 CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)

@@ -1,18 +1,18 @@
 """Write docs/metrics.md from the table of metrics; ``tests/unit/test_metrics_page.py`` compares the two.
 
-The source of every word is ``src/penstock/broker/metrics.py``.
+The source of every word is ``src/penstock/broker/observability/metrics.py``.
 """
 
 from pathlib import Path
 
-from penstock.broker.metrics import SECTIONS, Metric, Section
+from penstock.broker.observability.metrics import SECTIONS, Metric, Section
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 
 HEAD = """\
 # Metrics
 
-*Written by `make docs` from `src/penstock/broker/metrics.py`; change it there.*
+*Written by `make docs` from `src/penstock/broker/observability/metrics.py`; change it there.*
 
 `GET /metrics` of the [HTTP listener](http.md) has all of these as text for Prometheus; how to have them
 collected, drawn and watched is in [observability](observability.md). Counters count from the start of the

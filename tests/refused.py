@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import TestBroker
 
 

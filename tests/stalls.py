@@ -7,7 +7,7 @@ itself is on the loop, its own work counts, too; hence the patience.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.broker.lag import Lag
+from penstock.broker.health.loop_lag import Lag
 from penstock.frontends.watchdog import Watchdog
 
 IN_PROCESS_MS = 1500.0

@@ -177,8 +177,8 @@ LONG_FUNCTION = '"""."""\ndef f():\n' + "    x = 1\n" * FUNCTION_LINES_MAX
         ("log/log.py", '"""."""\nfrom time import monotonic', "Clock"),
         ("log/log.py", '"""."""\nopen("x")', "log/files.py"),
         ("broker/files.py", '"""."""\nos.fdatasync(3)', "log/files.py"),
-        ("delivery/backoff.py", '"""."""\nrandom.random()', "random.Random"),
-        ("broker/broker.py", '"""."""\nasyncio.create_task(f())', "TaskGroup"),
+        ("config/backoff.py", '"""."""\nrandom.random()', "random.Random"),
+        ("broker/embedded.py", '"""."""\nasyncio.create_task(f())', "TaskGroup"),
         ("log/log.py", LONG_FUNCTION, "f has 71 lines"),
         ("delivery/engine.py", '"""."""\nasync def f(): ...', "state machine"),
         ("groups/membership.py", '"""."""\nimport os.path', "without I/O"),
@@ -196,9 +196,9 @@ def test_each_rule_can_fail(name: str, text: str, words: str) -> None:
     [
         ("clock.py", '"""."""\ntime.time_ns()'),
         ("log/files.py", '"""."""\nos.fdatasync(3)'),
-        ("broker/broker.py", '"""."""\nfiles.open("x")'),
-        ("broker/broker.py", '"""."""\nimport asyncio\nasync def f(): ...'),
-        ("delivery/backoff.py", '"""."""\nrandom.Random(7)'),
+        ("broker/embedded.py", '"""."""\nfiles.open("x")'),
+        ("broker/embedded.py", '"""."""\nimport asyncio\nasync def f(): ...'),
+        ("config/backoff.py", '"""."""\nrandom.Random(7)'),
     ],
 )
 def test_what_is_allowed_passes(name: str, text: str) -> None:

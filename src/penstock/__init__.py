@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import penstock.errors as errors
     import penstock.spark as spark
     import penstock.testing as testing
-    from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
     from penstock.api.broker import Broker, Queue, TopicHandle
     from penstock.api.handles import Consumer, Producer
-    from penstock.broker.broker import EmbeddedBroker
+    from penstock.broker.embedded import EmbeddedBroker
     from penstock.client.sync import connect
-    from penstock.config import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
-    from penstock.info import (
+    from penstock.config.broker import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
+    from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+    from penstock.model.info import (
         BrokerInfo,
         DeadLetter,
         DeadLetterErrors,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         Unacked,
         Verdict,
     )
-    from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
-    from penstock.trace import Trace, TraceEvent
+    from penstock.model.message import Message, Receipt, ReceivedMessage, StoredMessage
+    from penstock.model.trace import Trace, TraceEvent
     from penstock.workers.app import App
     from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
     from penstock.workers.outcome import Reject, Retry
@@ -48,40 +48,40 @@ _PLACES = {
     "App": "workers.app",
     "AsyncWorkerMessage": "workers.message",
     "Broker": "api.broker",
-    "BrokerConfig": "config",
-    "BrokerInfo": "info",
+    "BrokerConfig": "config.broker",
+    "BrokerInfo": "model.info",
     "Consumer": "api.handles",
-    "DeadLetter": "info",
-    "DeadLetterErrors": "info",
-    "Grant": "access",
-    "GroupInfo": "info",
-    "GroupOptions": "config",
-    "GroupRates": "info",
-    "GroupSettings": "config",
-    "KeyInfo": "access",
-    "Message": "message",
-    "NewKey": "access",
-    "PartitionInfo": "info",
-    "PartitionLag": "info",
+    "DeadLetter": "model.info",
+    "DeadLetterErrors": "model.info",
+    "Grant": "model.access",
+    "GroupInfo": "model.info",
+    "GroupOptions": "config.broker",
+    "GroupRates": "model.info",
+    "GroupSettings": "config.broker",
+    "KeyInfo": "model.access",
+    "Message": "model.message",
+    "NewKey": "model.access",
+    "PartitionInfo": "model.info",
+    "PartitionLag": "model.info",
     "Producer": "api.handles",
     "Queue": "api.broker",
-    "Quota": "access",
-    "Receipt": "message",
-    "ReceivedMessage": "message",
-    "Redrive": "info",
+    "Quota": "model.access",
+    "Receipt": "model.message",
+    "ReceivedMessage": "model.message",
+    "Redrive": "model.info",
     "Reject": "workers.outcome",
     "Retry": "workers.outcome",
-    "ScheduledMessage": "info",
-    "StoredMessage": "message",
+    "ScheduledMessage": "model.info",
+    "StoredMessage": "model.message",
     "TopicHandle": "api.broker",
-    "TopicInfo": "info",
-    "TopicOptions": "config",
-    "TopicSettings": "config",
-    "Trace": "trace",
-    "TraceEvent": "trace",
-    "Unacked": "info",
-    "UserInfo": "access",
-    "Verdict": "info",
+    "TopicInfo": "model.info",
+    "TopicOptions": "config.broker",
+    "TopicSettings": "config.broker",
+    "Trace": "model.trace",
+    "TraceEvent": "model.trace",
+    "Unacked": "model.info",
+    "UserInfo": "model.access",
+    "Verdict": "model.info",
     "WorkerMessage": "workers.message",
     "connect": "client.sync",
 }
@@ -139,7 +139,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "open":
-        value: Any = import_module("penstock.broker.broker").EmbeddedBroker.open
+        value: Any = import_module("penstock.broker.embedded").EmbeddedBroker.open
     elif name in _PLACES:
         value = getattr(import_module(f"penstock.{_PLACES[name]}"), name)
     elif name in _MODULES:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from penstock.api.aio import AsyncBroker, AsyncQueue, AsyncTopicHandle
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
-from penstock.config import BrokerConfig
-from penstock.message import AsyncReceivedMessage
+from penstock.config.broker import BrokerConfig
+from penstock.model.message import AsyncReceivedMessage
 from penstock.types import Duration
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.server.process import until
 
-from penstock.cli import beside
-from penstock.cli.beside import PipelineBeside
+from penstock.cli.server import pipeline_process as beside
+from penstock.cli.server.pipeline_process import PipelineBeside
 
 AGAIN = "is started again"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from penstock.frontends.loading import SETTINGS
+from penstock.config.loading import SETTINGS
 
 
 def test_every_setting_is_shown_with_its_value_and_its_origin(

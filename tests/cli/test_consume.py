@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.spark.archived import archive
 
-from penstock.spark import snapshots
+from penstock.spark.replay import snapshots
 from penstock.testing import TestBroker
 
 

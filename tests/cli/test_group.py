@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 from tests.cli.conftest import Cli
 
-from penstock.cli.group import VERDICTS
-from penstock.config import GroupSettings
-from penstock.info import VerdictWord
+from penstock.cli.data.group import VERDICTS
+from penstock.config.broker import GroupSettings
+from penstock.model.info import VerdictWord
 from penstock.testing import TestBroker
 
 

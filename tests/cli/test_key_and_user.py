@@ -3,7 +3,7 @@
 import pytest
 from tests.cli.conftest import Cli
 
-from penstock.access import Grant, Quota
+from penstock.model.access import Grant, Quota
 from penstock.testing import TestBroker
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from penstock.spark.arrays import rows_of
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange
 from penstock.spark.lake.writing import write_rows
+from penstock.spark.records.arrays import rows_of
 from penstock.testing import TestBroker
 
 

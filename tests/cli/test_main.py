@@ -37,10 +37,10 @@ def add_command(monkeypatch: pytest.MonkeyPatch) -> AddCommand:
             """A command of the test."""
             return run(size)
 
-        module = ModuleType("penstock.cli.sample")
+        module = ModuleType("penstock.cli.data.sample")
         module.__dict__["app"] = app
-        monkeypatch.setitem(sys.modules, "penstock.cli.sample", module)
-        monkeypatch.setitem(COMMANDS, "sample", "only in this test")
+        monkeypatch.setitem(sys.modules, "penstock.cli.data.sample", module)
+        monkeypatch.setitem(COMMANDS, "sample", ("data", "only in this test"))
 
     return add
 
@@ -159,7 +159,7 @@ def test_a_reader_that_has_gone_ends_it_silently(
 
 def test_only_the_command_that_is_asked_for_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a command with heavy imports costs the others nothing."""
-    monkeypatch.setitem(COMMANDS, "missing", "its module does not exist")
+    monkeypatch.setitem(COMMANDS, "missing", ("data", "its module does not exist"))
 
     assert main([]) == 2
     with pytest.raises(ModuleNotFoundError):

@@ -9,10 +9,10 @@ import pytest
 from tests.cli.conftest import Cli
 
 from penstock.cli import connecting
-from penstock.info import PipelineRun
+from penstock.model.info import PipelineRun
 from penstock.spark import pipelines
-from penstock.spark.pipelines import states
-from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.run import states
+from penstock.spark.pipelines.run.context import Context
 from penstock.testing import TestBroker
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
-from penstock.cli import produce
-from penstock.cli.messages import Template
+from penstock.cli.data import produce
+from penstock.cli.data.messages import Template
 from penstock.testing import TestBroker
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import serve
+from penstock.cli.server import serve
 
 
 def test_the_usual_address_need_not_be_typed() -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.config import TopicSettings
+from penstock.config.broker import TopicSettings
 from penstock.errors import PenstockError
 from penstock.wire import native
 from penstock.wire.native import Outcome

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from penstock.access import Grant
-from penstock.frontends.config import LimitSettings
+from penstock.config.server import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.doors import Doors
+from penstock.model.access import Grant
 from penstock.testing import AsyncTestBroker, ManualClock
 from penstock.types import Duration
 

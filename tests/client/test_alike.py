@@ -9,7 +9,7 @@ from tests.client.served import VirtualServer
 
 import penstock
 from penstock.errors import PenstockError
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.wire.records import encode_values
 

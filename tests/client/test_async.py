@@ -17,7 +17,7 @@ from penstock.errors import (
     QueueFull,
     SequenceOutOfOrder,
 )
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.wire.records import BatchBuilder, encode_values
 
 

@@ -11,7 +11,7 @@ from tests.client.served import VirtualServer
 
 from penstock import aio
 from penstock.errors import LeaseLost
-from penstock.message import Message
+from penstock.model.message import Message
 
 
 @pytest.fixture

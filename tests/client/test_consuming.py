@@ -20,7 +20,7 @@ from penstock.errors import (
     NotAssigned,
     TopicNotFound,
 )
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.wire import native
 from penstock.wire.native_bodies import Extend, Nack, assigned_frame, consumer_closed_frame, decode_body
 

@@ -20,10 +20,11 @@ from tests.client.served import VirtualServer
 from tests.client.test_lone import until
 
 import penstock
-from penstock.client import line, lone, portal, publisher, sender, sync, units
+from penstock.client import line, lone, portal, sync
+from penstock.client.publish import publisher, sender, units
 from penstock.client.sync import RemoteBroker
 from penstock.errors import Closed
-from penstock.message import Receipt
+from penstock.model.message import Receipt
 from penstock.version import compiled
 
 pytestmark = [

@@ -17,9 +17,10 @@ from tests.client.served import VirtualServer
 import penstock
 from penstock.client import line as lines
 from penstock.client import lone
-from penstock.client.sender import Sender
+from penstock.client.publish.sender import Sender
+from penstock.client.publish.units import Unit
 from penstock.client.sync import RemoteBroker
-from penstock.client.units import Unit
+from penstock.config.server import LimitSettings
 from penstock.errors import (
     Closed,
     InvalidName,
@@ -31,8 +32,7 @@ from penstock.errors import (
     PenstockError,
     TopicNotFound,
 )
-from penstock.frontends.config import LimitSettings
-from penstock.message import Receipt
+from penstock.model.message import Receipt
 from penstock.wire import native
 
 

@@ -9,7 +9,7 @@ from tests.client.scripted import Request, Scripted
 
 from penstock import aio
 from penstock.api.aio import AsyncBroker
-from penstock.config import TopicSettings
+from penstock.config.broker import TopicSettings
 from penstock.errors import (
     Closed,
     FrameTooLarge,

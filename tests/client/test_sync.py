@@ -20,7 +20,7 @@ from penstock.errors import (
     QueueFull,
     ServerUnreachable,
 )
-from penstock.message import Message
+from penstock.model.message import Message
 
 
 @pytest.fixture

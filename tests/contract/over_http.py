@@ -21,12 +21,11 @@ from tests.client.served import VirtualServer
 from penstock import errors
 from penstock.api.broker import Broker
 from penstock.api.operations import Work, Wrap
-from penstock.broker.at_once import at_once
-from penstock.calls import plain
+from penstock.broker.drivers.at_once import at_once
 from penstock.errors import Closed, PenstockError, TopicNotFound
 from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
-from penstock.info import (
+from penstock.model.info import (
     BrokerInfo,
     DeadLetter,
     DeadLetterErrors,
@@ -35,8 +34,9 @@ from penstock.info import (
     ScheduledMessage,
     TopicInfo,
 )
-from penstock.message import Delivery, Message, Receipt, StoredMessage
-from penstock.trace import Trace, TraceEvent
+from penstock.model.message import Delivery, Message, Receipt, StoredMessage
+from penstock.model.trace import Trace, TraceEvent
+from penstock.operations.calls import plain
 from penstock.types import LANES
 from penstock.wire.records import LANE_MASK, LANE_SHIFT, Record
 

@@ -23,7 +23,7 @@ from penstock.errors import (
     TopicExists,
     TopicNotFound,
 )
-from penstock.info import DeliveryState
+from penstock.model.info import DeliveryState
 from penstock.testing import TestBroker
 from penstock.wire.records import decode_batch
 

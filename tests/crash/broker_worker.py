@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 import penstock
-import penstock.broker.broker  # Once, here: a child that had to import it would not live to open it.
-from penstock.message import Message, ReceivedMessage, StoredMessage
+import penstock.broker.embedded  # Once, here: a child that had to import it would not live to open it.
+from penstock.model.message import Message, ReceivedMessage, StoredMessage
 
 TOPIC = "work"
 PARTITIONS = 2

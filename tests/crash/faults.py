@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from penstock.config import BrokerConfig, Durability
+from penstock.config.broker import BrokerConfig, Durability
 from penstock.errors import PenstockError, TopicExists
 from penstock.log.files import Files
 from penstock.testing import ManualClock, TestBroker

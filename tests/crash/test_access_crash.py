@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from penstock.access import Grant
 from penstock.errors import PenstockError
+from penstock.model.access import Grant
 from penstock.testing import TestBroker
 from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
 
@@ -25,8 +25,8 @@ STATES: list[State] = [(0, []), (1, []), (1, ["reader"]), (1, ["admin"]), (0, ["
 
 @pytest.fixture(autouse=True)
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.access.PASSWORD_COST", 2)
-    monkeypatch.setattr("penstock.broker.access.KEY_COST", 2)
+    monkeypatch.setattr("penstock.broker.access.access.PASSWORD_COST", 2)
+    monkeypatch.setattr("penstock.broker.access.access.KEY_COST", 2)
 
 
 def steps(broker: TestBroker) -> Iterator[Callable[[], object]]:

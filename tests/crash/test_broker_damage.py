@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import PenstockError, TopicDamaged
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import encode_values, seal_batch

@@ -15,9 +15,9 @@ import pytest
 from tests.full_disk import publish_until_full
 
 import penstock
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import AlreadySettled, DiskFull, StorageFailed
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 

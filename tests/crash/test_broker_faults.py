@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import pytest
 from tests.crash.faults import CONFIG, CRASHES, ERRORS, either_end, try_each_operation
 
-from penstock.broker.topics import partition_logs
-from penstock.config import TopicOptions
+from penstock.broker.topic.topics import partition_logs
+from penstock.config.broker import TopicOptions
 from penstock.errors import PenstockError
 from penstock.log.files import Files
-from penstock.message import Message, Receipt, ReceivedMessage, StoredMessage
+from penstock.model.message import Message, Receipt, ReceivedMessage, StoredMessage
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk, Fault
 

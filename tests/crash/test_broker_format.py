@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.log.files import SystemFiles
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.clock import START_MS

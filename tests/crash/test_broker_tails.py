@@ -18,8 +18,8 @@ from random import Random
 
 import pytest
 
-from penstock.config import BrokerConfig
-from penstock.message import Message
+from penstock.config.broker import BrokerConfig
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import read_header

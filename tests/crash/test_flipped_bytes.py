@@ -25,12 +25,12 @@ from tests.staged import batch as staged_batch
 from tests.staged import stage
 from tests.transactional import Producer, run
 
-from penstock.access import Grant
 from penstock.broker.checking import examine_directory, repair_directory
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import CorruptionError, TopicDamaged
 from penstock.groups.configs import GroupConfig
-from penstock.message import Message
+from penstock.model.access import Grant
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import HEADER_BYTES, check_batch

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.log.log import Log, LogConfig
-from penstock.log.restoring import Restoration
+from penstock.log.maintenance.restoring import Restoration
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
 from penstock.wire.records import Record, encode_values, lane_attributes

@@ -15,7 +15,8 @@ from tests.crash import faults
 from tests.crash.faults import CRASHES, ERRORS, either_end, try_each_operation
 from tests.staged import batch, stage, values_of
 
-from penstock.broker import intents, staging
+from penstock.broker.journal import intents
+from penstock.broker.publish import staging
 from penstock.errors import PenstockError
 from penstock.log.files import Files
 from penstock.testing.files import CrashDisk, Fault

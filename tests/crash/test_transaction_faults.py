@@ -22,7 +22,7 @@ from tests.crash import faults
 from tests.crash.faults import CRASHES, ERRORS, either_end, try_each_operation
 from tests.transactional import Producer, committed, run
 
-from penstock.broker import ledger
+from penstock.broker.journal import ledger
 from penstock.broker.state import Partition
 from penstock.errors import PenstockError, ProducerFenced
 from penstock.log.files import Files

@@ -18,7 +18,7 @@ from tests.transactional import run
 
 from penstock.errors import PenstockError, TopicExists
 from penstock.log.files import Files
-from penstock.message import Receipt
+from penstock.model.message import Receipt
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk, Fault
 from penstock.wire.records import BatchBuilder

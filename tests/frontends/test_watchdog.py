@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.stalls import check_logged, watched
 
-from penstock.broker.lag import STALL_MS, WINDOW_MS, Lag
+from penstock.broker.health.loop_lag import STALL_MS, WINDOW_MS, Lag
 from penstock.clock import work_ns
 from penstock.frontends import watchdog
 from penstock.frontends.watchdog import BUSY_MS, Watchdog

@@ -7,10 +7,10 @@ from tests.fuzz import corpus
 from tests.fuzz.targets import HTTP
 from tests.server.conversations import kqueue_pieces, native_pieces, numbered, text_pieces
 
-from penstock.broker.access import Book
-from penstock.broker.catalogue import Manifest, StoredTopic
-from penstock.broker.intents import Finished
-from penstock.broker.sealed import sealed
+from penstock.broker.access.access import Book
+from penstock.broker.journal.intents import Finished
+from penstock.broker.storage.checked_json import sealed
+from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.delivery import events
 from penstock.frontends.kafka.apis import APIS
 from penstock.groups.transactions import Transaction

@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker import intents, ledger
-from penstock.broker.access import Book
-from penstock.broker.catalogue import Manifest, StoredTopic
-from penstock.broker.sealed import unsealed
-from penstock.calls import CALLS
+from penstock.broker.access.access import Book
+from penstock.broker.journal import intents, ledger
+from penstock.broker.storage.checked_json import unsealed
+from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.delivery import events
 from penstock.errors import PenstockError
 from penstock.frontends.foreign import http_refusal, is_http, spoken
@@ -25,6 +24,7 @@ from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.origins import host_name
 from penstock.frontends.text.commands import COMMANDS, Refused, is_publish, split_command, split_words
 from penstock.log.index import decode_index, decode_index_head, decode_lanes
+from penstock.operations.calls import CALLS
 from penstock.schedule import entries
 from penstock.wire import native
 from penstock.wire.kafka.codec import decode

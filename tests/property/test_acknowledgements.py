@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.frontends.kafka.acknowledgements import GAP, RENEW, Answers, Span, match, read_spans
-from penstock.wire.kafka.messages.share import AcknowledgementBatch
+from penstock.frontends.kafka.groups.acknowledgements import GAP, RENEW, Answers, Span, match, read_spans
+from penstock.wire.kafka.messages.groups.share import AcknowledgementBatch
 
 Run = tuple[int, int, int, int]
 

@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from penstock.api.handles import Consumer
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import AlreadySettled, Closed, LeaseLost
-from penstock.message import Message, Receipt, ReceivedMessage
+from penstock.model.message import Message, Receipt, ReceivedMessage
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 

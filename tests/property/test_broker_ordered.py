@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from penstock.api.handles import Consumer
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import AlreadySettled, Closed, LeaseLost
-from penstock.message import ReceivedMessage
+from penstock.model.message import ReceivedMessage
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 

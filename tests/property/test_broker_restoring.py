@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 

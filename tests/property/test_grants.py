@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.access import ACTIONS, Action, Grant, Role
+from penstock.model.access import ACTIONS, Action, Grant, Role
 
 NAMES = st.text("ab.", min_size=1, max_size=4)
 PATTERNS = st.one_of(NAMES, NAMES.map(lambda name: f"{name}*"), st.just("*"))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.state import WAITED_MS
-from penstock.frontends.http.watch import SHORTEST_MS, latency
-from penstock.histogram import Histogram, quantile
+from penstock.frontends.http.monitoring.history import SHORTEST_MS, latency
+from penstock.model.histogram import Histogram, quantile
 
 VALUES = st.lists(st.one_of(st.integers(0, 50), st.integers(0, 2 * WAITED_MS[-1])), min_size=1, max_size=60)
 PARTS = st.one_of(st.sampled_from([0.5, 0.95, 0.99, 1.0]), st.floats(0.001, 1.0))

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.log.lanes import LaneIndex
 from penstock.log.log import Log, LogConfig
-from penstock.log.restoring import Restoration
+from penstock.log.maintenance.restoring import Restoration
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import (
     APPEND_TIME,

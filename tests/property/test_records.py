@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidBatch, InvalidRecords, MessageTooLarge
-from penstock.placing import stored_bytes
+from penstock.model.placing import stored_bytes
 from penstock.wire.columns import MS_MAX, decode_columns
 from penstock.wire.compression import CODEC_NAMES, compress, decompress
 from penstock.wire.records import (

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from tests.server.peer import HELLO
 
-from penstock.calls import wire_message
-from penstock.message import Message
+from penstock.model.message import Message
+from penstock.operations.calls import wire_message
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     AckAndPublish,

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 
 import penstock
-from penstock.message import StoredMessage
+from penstock.model.message import StoredMessage
 
 PARTITIONS = 2
 TOPIC = "work"
@@ -100,8 +100,8 @@ class Ledger:
     def _work_off(self, broker: penstock.Broker) -> None:
         """Settle what the clients have left, as they would have.
 
-        A delayed message that has just moved into the log is neither scheduled nor, before the next sync, part
-        of the depth.  A durable publish behind it waits for that sync.
+        A delayed message that has just moved into the log is no longer scheduled, and counts for the depth
+        only after the next sync.  A durable publish waits for that sync.
         """
         settled: set[Place] = set()
         with broker.consumer(TOPIC, group="workers") as consumer:

@@ -22,7 +22,7 @@ from random import Random
 import penstock
 from penstock.client.sync import RemoteBroker
 from penstock.errors import AlreadySettled, LeaseLost
-from penstock.message import Message, Receipt, ReceivedMessage
+from penstock.model.message import Message, Receipt, ReceivedMessage
 
 TOPIC = "work"
 OUT = "out"

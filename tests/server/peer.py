@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from tests.server.process import PATIENCE_S, Server
 
-from penstock.calls import arguments_of, decode_answer
 from penstock.errors import PenstockError
+from penstock.operations.calls import arguments_of, decode_answer
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     Hello,

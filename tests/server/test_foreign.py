@@ -17,8 +17,8 @@ from tests.server.process import Server
 
 from penstock.wire.kafka.codec import encode
 from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.messages.admin.topics import CreatableTopic, CreateTopicsRequest
 from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from penstock.wire.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 
 PORTS = ("native", "text", "status", "http", "kafka")
 ENDED_S = 5.0  # The server ends such a connection at once; half of the shortest of its other deadlines.

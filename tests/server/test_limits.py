@@ -27,15 +27,7 @@ from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import Message
 from penstock.wire.kafka.lengths import passed_over
-from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from penstock.wire.kafka.messages.offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from penstock.wire.kafka.messages.produce import InitProducerIdRequest, InitProducerIdResponse
-from penstock.wire.kafka.messages.topics import (
+from penstock.wire.kafka.messages.admin.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -43,6 +35,14 @@ from penstock.wire.kafka.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from penstock.wire.kafka.messages.groups.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from penstock.wire.kafka.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 
 LISTENERS = ("native", "text", "status", "http", "kafka")
 SMALL = {

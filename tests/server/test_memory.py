@@ -14,8 +14,8 @@ from tests.server.peer import Peer
 from tests.server.process import PATIENCE_S, Server
 
 import penstock
-from penstock.calls import arguments_of
 from penstock.errors import Overloaded
+from penstock.operations.calls import arguments_of
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_error_frame, encode_call
 from penstock.wire.records import encode_values

@@ -5,7 +5,7 @@ from random import Random
 
 from tests.client.served import VirtualServer
 
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.testing import AsyncTestBroker

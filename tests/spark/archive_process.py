@@ -20,9 +20,9 @@ from penstock.clock import SystemClock
 from penstock.errors import ServerUnreachable
 from penstock.spark.lake import archiving, compaction
 from penstock.spark.pipelines import archive, upkeep
-from penstock.spark.pipelines.context import Context
-from penstock.spark.pipelines.progress import Progress
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.settings import RunSettings
 
 RANGE_BYTES = 20_000
 

@@ -26,7 +26,7 @@ import pyspark
 from tests.server.process import environment, free_port
 
 import penstock
-from penstock.spark.java import java_home
+from penstock.spark.runtime.java import java_home
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = 2

@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any
 import penstock.spark
 from penstock.cli.main import main
 from penstock.clock import Clock, SystemClock
-from penstock.spark import tidying
 from penstock.spark.lake import archiving
-from penstock.spark.pipelines import load, replay, rollup, running, upkeep
+from penstock.spark.pipelines import load, replay, rollup, upkeep
 from penstock.spark.pipelines.rejects import Source
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.reports import tidying
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,10 +27,10 @@ from tests.spark.drivers import Driver
 
 import penstock
 from penstock.clock import SystemClock
-from penstock.spark import results, summaries
 from penstock.spark.lake.logged import checked
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.pipelines import rollup
+from penstock.spark.reports import results, summaries
 from penstock.wire.records import encode_values
 
 RECORDS = 6000

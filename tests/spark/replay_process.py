@@ -12,10 +12,11 @@ import sys
 from tests.spark.archive_process import WithoutSpark, connected, run_tasks
 
 from penstock.clock import SystemClock
-from penstock.spark import replaying, restoring
+from penstock.spark import restoring
 from penstock.spark.pipelines import replay
-from penstock.spark.pipelines.progress import Progress
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.replay import replaying
 
 CHUNK_RECORDS = 25
 

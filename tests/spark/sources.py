@@ -7,9 +7,9 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.spark.reader import TableReader
-from penstock.spark.slices import Task
-from penstock.spark.source import PenstockSource
+from penstock.spark.source.reader import TableReader
+from penstock.spark.source.slices import Task
+from penstock.spark.source.source import PenstockSource
 
 TYPES = {
     "topic": "string",

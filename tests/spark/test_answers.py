@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.cli import rows
+from penstock.cli.spark import rows
 from penstock.errors import QueryInvalid
-from penstock.spark import plot
-from penstock.spark.answers import Answer
+from penstock.spark.queries import plot
+from penstock.spark.queries.answers import Answer
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -18,14 +18,15 @@ from tests.spark.lake_rows import read
 
 import penstock
 from penstock.cli.main import main
-from penstock.config import ARCHIVE_GROUP
+from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, TopicNotFound
-from penstock.info import PipelineRun
-from penstock.spark.connections import DAEMON
+from penstock.model.info import PipelineRun
 from penstock.spark.lake import archiving
 from penstock.spark.lake.table import LakeTable, LostRange
-from penstock.spark.pipelines import archive, running
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines import archive
+from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.runtime.connections import DAEMON
 from penstock.wire.records import encode_values
 
 if TYPE_CHECKING:

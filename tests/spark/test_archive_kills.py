@@ -21,13 +21,13 @@ from tests.server.process import PATIENCE_S, Server, until
 from tests.spark import archive_process
 
 import penstock
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import DiskFull, PenstockError, ServerUnreachable
-from penstock.spark.arrays import rows_of
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.logged import checked
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import LakeTable
+from penstock.spark.records.arrays import rows_of
 from penstock.wire.records import BatchBuilder
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from tests.spark.cluster import QUICK_JVM, SPARK_CLASS, bare_python, eventually
 from tests.spark.drivers import Driver
 
 import penstock
-from penstock.spark.java import java_home
+from penstock.spark.runtime.java import java_home
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 

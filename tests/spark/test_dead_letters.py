@@ -11,13 +11,13 @@ import pytest
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import LakeUnusable
-from penstock.spark import results, summaries
-from penstock.spark.findings import page_of, period_of, step_minutes
 from penstock.spark.pipelines import dead_letters
-from penstock.spark.pipelines.context import Context
-from penstock.spark.pipelines.progress import Progress
-from penstock.spark.pipelines.settings import RunSettings
-from penstock.spark.report import Page, shown
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.reports import results, summaries
+from penstock.spark.reports.findings import page_of, period_of, step_minutes
+from penstock.spark.reports.report import Page, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

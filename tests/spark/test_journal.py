@@ -3,8 +3,8 @@
 from typing import Any
 
 import penstock
-from penstock.spark.connections import Address
-from penstock.spark.journal import JournalReader, Range, ranges_of, rows_of
+from penstock.spark.queries.journal import JournalReader, Range, ranges_of, rows_of
+from penstock.spark.runtime.connections import Address
 from penstock.testing import TestBroker
 
 Row = dict[str, Any]

@@ -13,10 +13,10 @@ import penstock
 import penstock.spark
 from penstock.cli.main import main
 from penstock.errors import InvalidConfiguration, InvalidValue
-from penstock.spark.connections import Address, address_of
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.pipelines import transform
-from penstock.spark.pipelines.settings import load
+from penstock.spark.pipelines.run.settings import load
+from penstock.spark.runtime.connections import Address, address_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidBatch, OffsetOutOfRange, UnavailableError
-from penstock.info import Fetched
-from penstock.spark.connections import Address
+from penstock.model.info import Fetched
 from penstock.spark.lake import archiving
 from penstock.spark.lake.archiving import Failed, Range, Todo, Writer, Written, joined, planned, write_range
 from penstock.spark.lake.table import ArchivedRange
+from penstock.spark.runtime.connections import Address
 from penstock.testing import TestBroker
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.lake_rows import NOON_MS, archive, rows
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.spark.lake.checking import PartitionCheck, check_partition
 from penstock.spark.lake.spans import Span, overlaps, spans_of, without
 from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged
 from penstock.spark.lake.compaction import Joint, join, plan, replace
 from penstock.spark.lake.reading import read_range

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged, LakeUnusable
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range

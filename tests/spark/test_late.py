@@ -17,10 +17,12 @@ from tests.server.process import Server
 
 import penstock
 from penstock.clock import SystemClock
-from penstock.info import PipelineRun
-from penstock.spark import connections, results
-from penstock.spark.pipelines import running, states, transform
-from penstock.spark.pipelines.settings import load
+from penstock.model.info import PipelineRun
+from penstock.spark.pipelines import transform
+from penstock.spark.pipelines.run import running, states
+from penstock.spark.pipelines.run.settings import load
+from penstock.spark.reports import results
+from penstock.spark.runtime import connections
 
 MINUTE_MS = 60_000
 RunTransform = Callable[[str], PipelineRun]

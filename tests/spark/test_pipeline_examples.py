@@ -15,7 +15,7 @@ from tests.server.process import Server
 import penstock
 from penstock.cli.main import main
 from penstock.clock import SystemClock
-from penstock.spark import results
+from penstock.spark.reports import results
 
 FOLDER = Path(__file__).parents[2] / "examples" / "pipelines"
 

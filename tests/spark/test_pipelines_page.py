@@ -9,7 +9,7 @@ import pytest
 
 from penstock.spark import pipelines
 from penstock.spark.pipelines.rejects import Source
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.run.settings import RunSettings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "pipelines.md").read_text()

@@ -12,9 +12,9 @@ import penstock
 from penstock import aio
 from penstock.delivery import events
 from penstock.errors import AlreadySettled, InvalidValue
-from penstock.spark.captured import Sent, captured
-from penstock.spark.outcomes import Outcomes, Range, outputs_text
-from penstock.spark.rehearsal import Rehearsal
+from penstock.spark.queries.outcomes import Outcomes, Range, outputs_text
+from penstock.spark.rehearsal.captured import Sent, captured
+from penstock.spark.rehearsal.rehearsal import Rehearsal
 from penstock.testing.clock import START_MS
 from penstock.wire.records import BatchBuilder
 

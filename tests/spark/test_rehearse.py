@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.errors import InvalidValue
-from penstock.spark import results
-from penstock.spark.pipelines import rehearse, running
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines import rehearse
+from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.reports import results
 
 ORDERS = [
     {"customer": "anna", "amount": 3},

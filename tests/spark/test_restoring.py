@@ -12,8 +12,8 @@ from tests.spark.archived import archive
 
 from penstock import Message
 from penstock.errors import InvalidName, InvalidValue, OffsetsMissing
-from penstock.spark import snapshots
 from penstock.spark.lake.table import LakeTable, LostRange
+from penstock.spark.replay import snapshots
 from penstock.spark.restoring import Restored, restore
 from penstock.testing import TestBroker
 from penstock.wire.records import Record, check_batch, decode_batch, lane_attributes

@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import InvalidValue
-from penstock.spark import results
-from penstock.spark.results import ResultStreamWriter, ResultWriter, Written, write_file
+from penstock.spark.reports import results
+from penstock.spark.reports.results import ResultStreamWriter, ResultWriter, Written, write_file
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock.clock import SystemClock
-from penstock.spark import minutes, results, summaries
 from penstock.spark.pipelines import rollup
-from penstock.spark.pipelines.context import Context
-from penstock.spark.pipelines.progress import Progress
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.reports import minutes, results, summaries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

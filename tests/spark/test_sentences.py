@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import QueryFailed, QueryInvalid
-from penstock.spark import sentences
+from penstock.spark.runtime import sentences
 
 KNOWN = ["orders", "orders__dlq", "web.clicks", "__groups"]
 
@@ -97,7 +97,7 @@ TRACEBACK = """\
 An error occurred while calling o469.getResult.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Lost task 0.0 in stage 3.0
 Traceback (most recent call last):
-  File "penstock/spark/reader.py", line 40, in read
+  File "penstock/spark/source/reader.py", line 40, in read
     raise OffsetsMissing(topic="orders", partition=0, start=5, end=9)
 penstock.errors.OffsetsMissing: offsets 5 to 8 of orders:0 are nowhere [OFFSETS_MISSING]
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import ExtraMissing
-from penstock.spark import daemon, java, patience
-from penstock.spark.connections import DAEMON, Address, broker_at, close_all
+from penstock.spark.runtime import daemon, java
+from penstock.spark.runtime import priority as patience
+from penstock.spark.runtime.connections import DAEMON, Address, broker_at, close_all
 from penstock.spark.session import BY_FILE_SYSTEM
 
 if TYPE_CHECKING:

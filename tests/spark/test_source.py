@@ -11,7 +11,7 @@ from tests.server.process import until
 from tests.spark.archived import archive
 
 import penstock
-from penstock.spark.tables import PUSHDOWN
+from penstock.spark.queries.views import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

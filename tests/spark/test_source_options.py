@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, VariantType
 
 from penstock.errors import PenstockError
-from penstock.spark.options import source_options
-from penstock.spark.source import PenstockSource, check_schema, value_type
-from penstock.spark.stream import StreamReader
+from penstock.spark.source.options import source_options
+from penstock.spark.source.source import PenstockSource, check_schema, value_type
+from penstock.spark.source.stream import StreamReader
 
 AVRO = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "long"]}]}'
 

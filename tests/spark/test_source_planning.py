@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from penstock.spark.filters import Bounds, Interval, narrowed
-from penstock.spark.planning import (
+from penstock.spark.records.planning import (
     Reached,
     Span,
     admitted,
@@ -23,6 +22,7 @@ from penstock.spark.planning import (
     split,
     together,
 )
+from penstock.spark.source.filters import Bounds, Interval, narrowed
 
 
 def places(start: int, end: int, log_start: int, *lake: tuple[int, int]) -> list[tuple[str, int, int]]:

@@ -14,9 +14,9 @@ from tests.spark.sources import Table, offsets_of, schema_of
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import OffsetOutOfRange, OffsetsMissing, ServerUnreachable, TopicNotFound
-from penstock.spark import connections
-from penstock.spark.filters import Bounds
-from penstock.spark.source import PenstockSource
+from penstock.spark.runtime import connections
+from penstock.spark.source.filters import Bounds
+from penstock.spark.source.source import PenstockSource
 
 EVERYTHING = ("topic", "partition", "offset", "timestamp", "key", "value", "lane")
 

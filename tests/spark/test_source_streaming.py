@@ -12,10 +12,10 @@ from tests.spark.sources import schema_of
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, OffsetOutOfRange
-from penstock.spark import connections
-from penstock.spark.slices import Task
-from penstock.spark.source import PenstockSource
-from penstock.spark.stream import StreamReader
+from penstock.spark.runtime import connections
+from penstock.spark.source.slices import Task
+from penstock.spark.source.source import PenstockSource
+from penstock.spark.source.stream import StreamReader
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ import pytest
 from tests.cli.conftest import Done, Keyboard
 
 import penstock
-from penstock.cli import sql
 from penstock.cli.main import main
-from penstock.spark.tables import PUSHDOWN
+from penstock.cli.spark import sql
+from penstock.spark.queries.views import PUSHDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

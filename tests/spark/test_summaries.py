@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import LakeUnusable
-from penstock.spark import summaries
+from penstock.spark.reports import summaries
 
 SCHEMA = pa.schema([("name", pa.string()), ("count", pa.int64())])
 

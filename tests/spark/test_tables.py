@@ -11,9 +11,9 @@ from deltalake import write_deltalake
 import penstock
 import penstock.spark
 from penstock.errors import QueryFailed, QueryInvalid
-from penstock.spark.answers import answer_of
-from penstock.spark.connections import Address
-from penstock.spark.tables import Tables
+from penstock.spark.queries.answers import answer_of
+from penstock.spark.queries.views import Tables
+from penstock.spark.runtime.connections import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.clock import SystemClock
-from penstock.spark import results, tidying
-from penstock.spark.pipelines.context import Context
-from penstock.spark.pipelines.progress import Progress
-from penstock.spark.pipelines.settings import RunSettings
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.pipelines.upkeep import ResultUpkeep
-from penstock.spark.ranges import Ranges
-from penstock.spark.results import ResultStreamWriter, write_file
-from penstock.spark.tidying import FILE_BYTES, FILES_MIN, File, join_small_files, worth_joining
+from penstock.spark.reports import results, tidying
+from penstock.spark.reports.ranges import Ranges
+from penstock.spark.reports.results import ResultStreamWriter, write_file
+from penstock.spark.reports.tidying import FILE_BYTES, FILES_MIN, File, join_small_files, worth_joining
 from penstock.testing import ManualClock
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])

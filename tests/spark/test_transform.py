@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 import penstock
 from penstock.clock import SystemClock
 from penstock.errors import InvalidConfiguration, PenstockError
-from penstock.info import PipelineRun
-from penstock.spark import results
-from penstock.spark.pipelines import running, states, transform
-from penstock.spark.pipelines.settings import load
+from penstock.model.info import PipelineRun
+from penstock.spark.pipelines import transform
+from penstock.spark.pipelines.run import running, states
+from penstock.spark.pipelines.run.settings import load
+from penstock.spark.reports import results
 
 RunTransform = Callable[..., PipelineRun]
 

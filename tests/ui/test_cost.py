@@ -9,7 +9,7 @@ from tests.frontends.serve.process import Process
 
 import penstock
 from benchmarks.machine import cpu_seconds
-from penstock.message import Message
+from penstock.model.message import Message
 
 TOPICS = 100
 POLLS = 40

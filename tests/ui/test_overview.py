@@ -9,7 +9,7 @@ from playwright.async_api import Page, Route, expect
 from tests.frontends.http.browser import Place
 
 from penstock.clock import SystemClock
-from penstock.info import PIPELINES_TOPIC, PipelineRun
+from penstock.model.info import PIPELINES_TOPIC, PipelineRun
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 

@@ -14,7 +14,7 @@ from tests.full_disk import publish_until_full, small_disk
 
 import penstock
 from penstock.errors import PenstockError
-from penstock.info import ProblemKind
+from penstock.model.info import ProblemKind
 
 pytestmark = pytest.mark.slow
 IN_A_BROWSER = pytest.mark.asyncio(loop_scope="session")

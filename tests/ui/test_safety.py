@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 from tests.frontends.http.browser import Place, place
 
-from penstock.access import Grant
+from penstock.model.access import Grant
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.slow]
 

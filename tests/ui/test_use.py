@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Page, expect
 from tests.frontends.http.browser import Place
 
-from penstock.cli.timeline import COLOURS
+from penstock.cli.data.timeline import COLOURS
 from penstock.delivery import events
 
 pytestmark = pytest.mark.slow

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.access import ACTIONS, Grant, Quota
-from penstock.broker.access import Credential
+from penstock.broker.access.access import Credential
 from penstock.errors import DirectoryUnusable, DiskFull, IdentityNotFound, InvalidName, InvalidValue
 from penstock.log.files import MemoryFiles
+from penstock.model.access import ACTIONS, Grant, Quota
 from penstock.testing import TestBroker
 from penstock.testing.files import Fault, FaultyFiles
 
@@ -214,7 +214,7 @@ def test_acts_are_lines_in_their_order_and_half_a_line_is_ended() -> None:
 
 
 def test_a_book_that_is_full_begins_anew_and_keeps_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.audit.BYTES_MAX", 200)
+    monkeypatch.setattr("penstock.broker.access.audit.BYTES_MAX", 200)
     files = MemoryFiles()
 
     with TestBroker.open("data", files=files) as broker:

@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.delivery.backoff import CAP_MS, Backoff
+from penstock.config.backoff import CAP_MS, Backoff
 from penstock.errors import InvalidValue
 
 ALMOST_ONE = 1.0 - 2**-53

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Message
 from penstock.errors import AlreadySettled, InvalidName, LeaseLost
-from penstock.message import Delivered
+from penstock.model.message import Delivered
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk
 

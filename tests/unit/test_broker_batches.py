@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.leases import LeasedBatch
-from penstock.config import GroupOptions
+from penstock.broker.queue.leases import LeasedBatch
+from penstock.config.broker import GroupOptions
 from penstock.errors import (
     AlreadySettled,
     Closed,
@@ -15,8 +15,8 @@ from penstock.errors import (
     PartitionNotFound,
     PenstockError,
 )
-from penstock.failure import Failure
-from penstock.message import Message, Receipt
+from penstock.model.failure import Failure
+from penstock.model.message import Message, Receipt
 from penstock.testing import TestBroker
 from penstock.wire.records import BatchBuilder, Record, check_batch, decode_batch, encode_values
 

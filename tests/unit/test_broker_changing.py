@@ -10,9 +10,9 @@ import pytest
 
 import penstock.aio
 from penstock.aio import AsyncBroker
-from penstock.broker.groups import SYNCED_SLICE
 from penstock.broker.state import Partition
-from penstock.config import BrokerConfig
+from penstock.broker.topic.groups import SYNCED_SLICE
+from penstock.config.broker import BrokerConfig
 from penstock.errors import (
     GroupKindMismatch,
     InvalidValue,

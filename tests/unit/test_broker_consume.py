@@ -10,7 +10,7 @@ from penstock import Message
 from penstock import open as open_broker
 from penstock.errors import AlreadySettled, Closed, LeaseLost, QueueFull
 from penstock.log.files import MemoryFiles
-from penstock.message import Delivered
+from penstock.model.message import Delivered
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 

@@ -4,7 +4,7 @@ import pytest
 
 import penstock as package
 from penstock.errors import GroupNotFound, InvalidValue, PartitionNotFound
-from penstock.info import DeliveryState
+from penstock.model.info import DeliveryState
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 

@@ -1,6 +1,6 @@
 """Handing out: what nobody gets is passed over, however much of it there is."""
 
-from penstock.broker import leases
+from penstock.broker.queue import leases
 from penstock.testing import TestBroker
 from penstock.wire.records import REDRIVEN, SCHEDULED, BatchBuilder, lane_attributes
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.access import Grant
 from penstock.errors import Closed, DirectoryInUse, DirectoryUnusable, DiskFull, TopicNotFound
 from penstock.log.files import MemoryFiles
+from penstock.model.access import Grant
 from penstock.testing import AsyncTestBroker, TestBroker
 from penstock.testing.files import Fault, FaultyFiles
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.config import BrokerConfig, TopicSettings
+from penstock.config.broker import BrokerConfig, TopicSettings
 from penstock.errors import LimitReached, TopicExists
 from penstock.testing import TestBroker
 

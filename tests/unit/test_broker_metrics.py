@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.measuring import Distribution, Family
-from penstock.broker.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
+from penstock.broker.observability.measuring import Distribution, Family
+from penstock.broker.observability.metrics import OF_BROKER, OF_GROUP, OF_TOPIC, SECTIONS
 from penstock.broker.operations import LocalOperations
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import Closed, StorageFailed
-from penstock.info import BrokerInfo
+from penstock.model.info import BrokerInfo
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.leases import LeasedBatch
-from penstock.broker.queues import Run
-from penstock.config import BrokerConfig, GroupOptions
+from penstock.broker.queue.leases import LeasedBatch
+from penstock.broker.queue.queues import Run
+from penstock.config.broker import BrokerConfig, GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk

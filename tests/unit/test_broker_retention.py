@@ -7,7 +7,7 @@ import pytest
 from crc32c import crc32c
 
 from penstock import Message
-from penstock.config import ARCHIVE_GROUP, TopicOptions
+from penstock.config.broker import ARCHIVE_GROUP, TopicOptions
 from penstock.errors import AlreadySettled, OffsetOutOfRange
 from penstock.log.files import MemoryFiles
 from penstock.testing import ManualClock, TestBroker

@@ -17,7 +17,7 @@ from penstock.errors import (
     TopicNotFound,
 )
 from penstock.log.files import MemoryFiles
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import TestBroker
 
 HOUR_MS = 3_600_000

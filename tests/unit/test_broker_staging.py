@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.staged import batch, stage, values_of
 
-from penstock.broker import intents, staging
+from penstock.broker.journal import intents
+from penstock.broker.publish import staging
 from penstock.errors import (
     DelayOutOfRange,
     InvalidBatch,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import driver
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.drivers import driver
 from penstock.log.files import SystemFile
-from penstock.message import Message
+from penstock.model.message import Message
 
 
 @pytest.fixture

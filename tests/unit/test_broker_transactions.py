@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from tests.transactional import Producer, batch, committed, run
 
-from penstock.broker.ledger import Ledger
-from penstock.config import BrokerConfig
+from penstock.broker.journal.ledger import Ledger
+from penstock.config.broker import BrokerConfig
 from penstock.errors import (
     InvalidBatch,
     InvalidValue,
@@ -22,7 +22,7 @@ from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
 from penstock.groups.transactions import EPOCH_MAX, end_epoch
 from penstock.log.transactions import IN_TRANSACTION
-from penstock.message import Receipt
+from penstock.model.message import Receipt
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 from penstock.wire.kafka.codes import Code
@@ -620,7 +620,7 @@ def test_what_was_restored_counts_whatever_becomes_of_its_marker() -> None:
 def test_the_trace_of_what_is_kept_outlives_an_abort_at_the_beginning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.broker.journal.SEGMENT_BYTES", 100)
+    monkeypatch.setattr("penstock.broker.journal.journal.SEGMENT_BYTES", 100)
     with TestBroker.open(config=BrokerConfig(maintenance_ms=1000)) as broker:
         broker.create_topic("orders", retention="1h", segment_bytes=4096)
         broker.publish("orders", bytes(4000))
@@ -679,7 +679,7 @@ def test_a_transaction_over_a_topic_that_was_deleted_ends(broker: TestBroker) ->
 
 
 def test_the_ledger_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.ledger.SEGMENT_BYTES", 2048)
+    monkeypatch.setattr("penstock.broker.journal.ledger.SEGMENT_BYTES", 2048)
     disk = CrashDisk()
     broker = TestBroker.open("data", files=disk)
     broker.create_topic("orders")
@@ -701,7 +701,7 @@ def test_the_ledger_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_name_that_was_not_used_for_longest_makes_room(
     broker: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.broker.ledger.IDS_MAX", 2)
+    monkeypatch.setattr("penstock.broker.journal.ledger.IDS_MAX", 2)
     busy = Producer(broker, "busy")
     busy.enlist("orders")
     idle, last = Producer(broker, "idle"), Producer(broker, "last")

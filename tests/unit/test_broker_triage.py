@@ -3,11 +3,11 @@
 import pytest
 
 from penstock import Message
-from penstock.broker import triage
-from penstock.broker.dead_letters import ADDED
+from penstock.broker.queue import triage
+from penstock.broker.queue.dead_letters import ADDED
 from penstock.broker.steps import GiveWay
 from penstock.errors import Closed, TopicNotFound
-from penstock.info import OTHER_ERRORS
+from penstock.model.info import OTHER_ERRORS
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.log.compaction import compact
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Cleaned, Log, LogConfig
+from penstock.log.maintenance.compaction import compact
 from penstock.log.rewrite import RewriteReport
 from penstock.testing.files import CrashDisk
 from penstock.wire.records import CONTROL, BatchBuilder, lane_attributes

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.config import (
+from penstock.config.broker import (
     BrokerConfig,
     GroupOptions,
     GroupSettings,
@@ -15,14 +15,8 @@ from penstock.config import (
     TopicSettings,
     settings_with,
 )
-from penstock.frontends.config import (
-    LakeSettings,
-    LimitSettings,
-    ListenSettings,
-    ServerConfig,
-    ServerSettings,
-)
-from penstock.frontends.loading import SETTINGS, load
+from penstock.config.loading import SETTINGS, load
+from penstock.config.server import LakeSettings, LimitSettings, ListenSettings, ServerConfig, ServerSettings
 
 ROOT = Path(__file__).parents[2]
 WRITER = runpy.run_path(str(ROOT / "scripts" / "configuration_page.py"))

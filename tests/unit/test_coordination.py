@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.at_once import now
+from penstock.broker.drivers.at_once import now
 from penstock.broker.steps import Aside
 from penstock.errors import Closed, GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, TopicNotFound
 from penstock.groups.beats import JOIN, Beat, Beaten

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import demo, screen
+from penstock.cli import screen
 from penstock.cli.main import main
+from penstock.cli.server import demo
 from penstock.testing import TestBroker
 
 ESCAPE = re.compile(r"\x1b\[\d+m")

@@ -10,8 +10,8 @@ import promql_parser
 import pytest
 import yaml
 
-from penstock.broker.metrics import SECTIONS
-from penstock.info import ProblemKind, VerdictWord
+from penstock.broker.observability.metrics import SECTIONS
+from penstock.model.info import ProblemKind, VerdictWord
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "penstock.json").read_text())

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from tests.transactional import Producer, run
 
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer, Joined, Joining, Syncing
 from penstock.log.files import MemoryFiles

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from penstock.failure import MESSAGE_LENGTH_MAX, NO_FAILURE, Failure, describe_error
+from penstock.model.failure import MESSAGE_LENGTH_MAX, NO_FAILURE, Failure, describe_error
 from penstock.testing import TestBroker
 from penstock.workers.outcome import Failed, call_plain
 

@@ -15,9 +15,9 @@ from penstock.errors import (
     PartitionNotFound,
     TopicNotFound,
 )
-from penstock.info import Fetched
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log, LogConfig
+from penstock.model.info import Fetched
 from penstock.testing import TestBroker
 from penstock.wire.records import Record, decode_batch, encode_values, read_header
 

@@ -1,6 +1,6 @@
 """Values by range."""
 
-from penstock.histogram import Histogram
+from penstock.model.histogram import Histogram
 
 
 def test_a_value_is_in_the_first_range_that_it_does_not_exceed() -> None:

@@ -11,7 +11,7 @@ from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import Message
 from penstock.wire.kafka.messages.fetch import FetchableTopicResponse as Topic
 from penstock.wire.kafka.messages.fetch import FetchRequest, FetchResponse, FetchTopic, PartitionData
-from penstock.wire.kafka.messages.groups import HeartbeatRequest
+from penstock.wire.kafka.messages.groups.membership import HeartbeatRequest
 from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 

@@ -8,7 +8,7 @@ from tests.transactional import batch, run
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import PenstockError, StorageFailed
-from penstock.message import Receipt
+from penstock.model.message import Receipt
 from penstock.testing import TestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 from penstock.wire.records import encode_values

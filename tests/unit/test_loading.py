@@ -2,9 +2,9 @@
 
 import pytest
 
+from penstock.config.loading import Loaded, key_lines, load
+from penstock.config.server import ServerConfig
 from penstock.errors import InvalidConfiguration
-from penstock.frontends.config import ServerConfig
-from penstock.frontends.loading import Loaded, key_lines, load
 
 FILE = "penstock.toml"
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from tests.logs import publish, values_of
 
-from penstock.log.checking import examine, repair
 from penstock.log.log import Log, LogConfig
+from penstock.log.maintenance.checking import examine, repair
 from penstock.testing.files import CrashDisk
 
 CONFIG = LogConfig(segment_bytes=450)

@@ -5,7 +5,7 @@ import pytest
 from penstock.errors import InvalidBatch, RestoreRefused
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log, LogConfig
-from penstock.log.restoring import Restoration
+from penstock.log.maintenance.restoring import Restoration
 from penstock.wire.records import DEDUP, Record, encode_values, lane_attributes, place_batch
 
 SMALL = LogConfig(segment_bytes=500, index_bytes=150)

@@ -3,9 +3,9 @@
 import pytest
 
 from penstock.errors import OffsetOutOfRange
-from penstock.log.compaction import compact
 from penstock.log.files import MemoryFiles
 from penstock.log.log import Log, LogConfig
+from penstock.log.maintenance.compaction import compact
 from penstock.log.transactions import LogTransactions
 from penstock.wire.records import TRANSACTIONAL, BatchBuilder, decode_batch, read_header
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.message import Message, Receipt, bare_values, receipts_from
+from penstock.model.message import Message, Receipt, bare_values, receipts_from
 
 
 def test_values_and_messages_with_nothing_but_a_value_are_bare() -> None:

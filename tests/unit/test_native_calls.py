@@ -6,7 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.calls import (
+from penstock.config.broker import TopicSettings, settings_with
+from penstock.errors import ProtocolViolation
+from penstock.model.info import DeadLetter, ScheduledMessage
+from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.operations.calls import (
     arguments_of,
     decode_answer,
     encode_answer,
@@ -16,10 +20,6 @@ from penstock.calls import (
     wire_message,
     wire_receipt,
 )
-from penstock.config import TopicSettings, settings_with
-from penstock.errors import ProtocolViolation
-from penstock.info import DeadLetter, ScheduledMessage
-from penstock.message import Message, Receipt, StoredMessage
 from penstock.types import instant_ms
 from penstock.wire.records import Record
 

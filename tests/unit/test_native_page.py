@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from penstock.api.operations import Operations
-from penstock.calls import CALLS
 from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.kqueue import COMMANDS, KQUEUE_DELIVERY, NAMESPACE
+from penstock.operations.calls import CALLS
 from penstock.wire import native, native_bodies
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config import TopicSettings
+from penstock.config.broker import TopicSettings
 from penstock.errors import FrameTooLarge, InvalidValue, PenstockError, ProtocolViolation
 from penstock.wire import native, native_bodies
 from penstock.wire.native import DeliveredBatch, FrameSplitter, Outcome

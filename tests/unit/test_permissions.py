@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.access import (
+from penstock.broker.access.access import MARK, Access, Book, StoredUser
+from penstock.broker.storage.checked_json import sealed
+from penstock.errors import InvalidValue
+from penstock.model.access import (
     OPERATIONS,
     THE_CLUSTER,
     Acl,
@@ -17,9 +20,6 @@ from penstock.access import (
     Resource,
     acls_of,
 )
-from penstock.broker.access import MARK, Access, Book, StoredUser
-from penstock.broker.sealed import sealed
-from penstock.errors import InvalidValue
 from penstock.testing import TestBroker
 
 ME = "User:anna"

@@ -14,12 +14,13 @@ import msgspec
 import pytest
 
 from penstock.errors import InvalidConfiguration, InvalidValue, PipelineFailed, PipelineRunning, QueueFull
-from penstock.info import PipelineRun
-from penstock.spark import compacted, pipelines
-from penstock.spark.pipelines import running, states
-from penstock.spark.pipelines.context import Context
-from penstock.spark.pipelines.progress import PLAIN_MS, Counts, Line, Progress, words
-from penstock.spark.pipelines.settings import RunSettings, load
+from penstock.model.info import PipelineRun
+from penstock.spark import pipelines
+from penstock.spark.pipelines.run import running, states
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.pipelines.run.progress import PLAIN_MS, Counts, Line, Progress, words
+from penstock.spark.pipelines.run.settings import RunSettings, load
+from penstock.spark.runtime import compacted
 from penstock.testing import ManualClock, TestBroker
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01, where the tests' clock begins.
@@ -364,6 +365,9 @@ def test_a_run_is_stopped_through_the_topic(penstock: TestBroker, monkeypatch: p
 
 
 def test_looking_at_pipelines_loads_no_pyspark() -> None:
-    code = "import sys, penstock.cli.pipeline; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    code = (
+        "import sys, penstock.cli.spark.pipeline; "
+        "sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    )
 
     assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.rates import SAMPLE_MS, SAMPLES_MAX, WINDOW_MS, Meter
+from penstock.broker.health.rates import SAMPLE_MS, SAMPLES_MAX, WINDOW_MS, Meter
 
 
 class Counted:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.log.retention import retention_cut
+from penstock.log.maintenance.retention import retention_cut
 from penstock.log.segment import SegmentInfo
 
 FOREVER = 1 << 40

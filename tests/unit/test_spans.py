@@ -13,7 +13,7 @@ from tests.otel import Spans, facts, links, parent, place, set_up
 
 from penstock.broker.operations import LocalOperations
 from penstock.errors import InvalidName
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.testing import AsyncTestBroker, TestBroker
 
 THEIRS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

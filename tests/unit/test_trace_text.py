@@ -2,8 +2,8 @@
 
 from penstock import Message
 from penstock.delivery import events
+from penstock.model.trace import SETTLED
 from penstock.testing import TestBroker
-from penstock.trace import SETTLED
 
 
 def lines(broker: TestBroker, identity: str) -> list[str]:

@@ -13,7 +13,7 @@ import penstock
 from penstock import aio
 from penstock.client.aio import RemoteAsyncBroker
 from penstock.client.sync import RemoteBroker
-from penstock.message import AsyncReceivedMessage, ReceivedMessage
+from penstock.model.message import AsyncReceivedMessage, ReceivedMessage
 from penstock.testing import AsyncTestBroker, TestBroker
 
 TWINS: dict[type[Any], type[Any]] = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.verdict import Standing, drain_seconds, judge, judge_pipeline
-from penstock.info import GroupInfo, GroupRates, PipelineRun, Unacked, Verdict
+from penstock.broker.health.verdict import Standing, drain_seconds, judge, judge_pipeline
+from penstock.model.info import GroupInfo, GroupRates, PipelineRun, Unacked, Verdict
 
 QUIET = GroupRates(published=0, delivered=0, acked=0, failed=0, dead_lettered=0)
 

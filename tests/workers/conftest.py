@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.workers.virtual import VirtualTime, clock_of
 
-from penstock.config import DAY_MS, BrokerConfig
+from penstock.config.broker import DAY_MS, BrokerConfig
 from penstock.testing import AsyncTestBroker
 
 # Days pass in some of these tests, and nobody looks at retention in them.

@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock.cli.main import main
-from penstock.cli.worker import start_screen
+from penstock.cli.server.worker import start_screen
 from penstock.workers.loading import NoSuchApp, load_app
 from penstock.workers.reloading import changed_file, source_times
 

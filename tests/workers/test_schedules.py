@@ -8,7 +8,7 @@ from tests.workers.virtual import VirtualTime
 
 import penstock
 from penstock.errors import InvalidValue
-from penstock.info import ScheduledMessage
+from penstock.model.info import ScheduledMessage
 
 
 def nightly(app: penstock.App, done: list[str], cron: str = "0 2 * * *", timezone: str = "UTC") -> None:

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
 from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
-from penstock.config import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
+from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import TopicExists
-from penstock.info import (
+from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.info import (
     BrokerInfo,
     Cancelled,
     DeadLetter,
@@ -39,8 +39,8 @@ from penstock.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.message import Message, Receipt, StoredMessage, received_async
-from penstock.trace import Trace
+from penstock.model.message import Message, Receipt, StoredMessage, received_async
+from penstock.model.trace import Trace
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 from penstock.api.handles import ITERATION_WAIT_MS
 from penstock.api.operations import AsyncDriver, ConsumerOperations, ProducerOperations
 from penstock.errors import Closed
-from penstock.message import AsyncReceivedMessage, Message, Receipt
+from penstock.model.message import AsyncReceivedMessage, Message, Receipt
 from penstock.types import Duration, duration_ms
 
 

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.handles import Consumer, Producer
 from penstock.api.operations import Driver, Operations
 from penstock.api.spans import traced
-from penstock.config import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
+from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import TopicExists
-from penstock.info import (
+from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.info import (
     BrokerInfo,
     Cancelled,
     DeadLetter,
@@ -38,8 +38,8 @@ from penstock.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.message import Message, Receipt, StoredMessage, received
-from penstock.trace import Trace
+from penstock.model.message import Message, Receipt, StoredMessage, received
+from penstock.model.trace import Trace
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 DEFAULT_GROUP = "default"

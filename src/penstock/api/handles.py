@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from penstock.api.operations import ConsumerOperations, Driver, ProducerOperations
 from penstock.errors import Closed
-from penstock.message import Message, Receipt, ReceivedMessage
+from penstock.model.message import Message, Receipt, ReceivedMessage
 from penstock.types import Duration, duration_ms
 
 ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.

@@ -17,9 +17,9 @@ values of ``message``, ``info`` and ``trace``.
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.config import Compression, GroupOptions, Start, TopicOptions
-from penstock.info import (
+from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions
+from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.info import (
     BrokerInfo,
     Cancelled,
     DeadLetter,
@@ -33,8 +33,8 @@ from penstock.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.message import Delivery, Message, Receipt, StoredMessage
-from penstock.trace import Trace
+from penstock.model.message import Delivery, Message, Receipt, StoredMessage
+from penstock.model.trace import Trace
 from penstock.types import Duration, Instant
 from penstock.wire.records import Record
 

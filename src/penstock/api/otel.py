@@ -23,7 +23,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
 from penstock.api.operations import Work
 from penstock.clock import SystemClock
-from penstock.message import Delivered, Delivery, Message, Receipt
+from penstock.model.message import Delivered, Delivery, Message, Receipt
 from penstock.version import __version__
 from penstock.wire.records import Record
 

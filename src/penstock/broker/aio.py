@@ -9,13 +9,13 @@ from typing import Any, Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Work
-from penstock.broker.at_once import at_once
-from penstock.broker.broker import make_core
 from penstock.broker.core import Core
-from penstock.broker.driver import LoopDriver, Running
+from penstock.broker.drivers.at_once import at_once
+from penstock.broker.drivers.driver import LoopDriver, Running
+from penstock.broker.embedded import make_core
 from penstock.broker.operations import LocalOperations
-from penstock.config import BrokerConfig
-from penstock.info import StorageProblem
+from penstock.config.broker import BrokerConfig
+from penstock.model.info import StorageProblem
 
 T = TypeVar("T")
 

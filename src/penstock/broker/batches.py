@@ -16,15 +16,15 @@ sent and never arrived, is given back without counting the attempt.
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.at_once import at_once
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
-from penstock.broker.queues import Run
+from penstock.broker.drivers.at_once import at_once
+from penstock.broker.queue.queues import Run
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
 from penstock.errors import Closed
-from penstock.failure import Failure
-from penstock.message import Message
+from penstock.model.failure import Failure
+from penstock.model.message import Message
 
 # About so many at a time, or one message that is larger: a front end joins them into one answer, and the
 # system takes larger blocks of memory back each time (penstock/memory.py).

@@ -1,6 +1,6 @@
 """Checking and repairing a whole data directory, while no broker has it open.
 
-    examine_directory    every file that a broker reads: ``log/checking.py`` for logs, checksums for the rest
+    examine_directory    every file that a broker reads (logs: ``log/maintenance/checking.py``)
     repair_directory     in this order:
                            files with settings that cannot be read are moved aside
                            the broker is opened and closed, so that it makes up for what is missing: groups
@@ -17,16 +17,16 @@ from typing import Any, Final
 import msgspec
 from crc32c import crc32c
 
-from penstock.broker.access import Book as AccessBook
-from penstock.broker.catalogue import Manifest, StoredTopic
+from penstock.broker.access.access import Book as AccessBook
 from penstock.broker.core import Core
-from penstock.broker.group_configs import Book as GroupBook
-from penstock.broker.sealed import sealed, unsealed
+from penstock.broker.kafka.group_configs import Book as GroupBook
+from penstock.broker.storage.checked_json import sealed, unsealed
+from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.clock import Clock, SystemClock
-from penstock.config import BrokerConfig
+from penstock.config.broker import BrokerConfig
 from penstock.errors import DirectoryUnusable, InvalidValue
-from penstock.log.checking import DAMAGED, Finding, Repaired, Watch, examine, repair
 from penstock.log.files import Files
+from penstock.log.maintenance.checking import DAMAGED, Finding, Repaired, Watch, examine, repair
 
 SNAPSHOT: Final = "snapshot"
 JOURNAL: Final = "journal"

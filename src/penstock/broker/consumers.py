@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.broker.at_once import at_once
 from penstock.broker.core import Core
+from penstock.broker.drivers.at_once import at_once
 from penstock.broker.state import Consumer
 from penstock.broker.steps import Steps
-from penstock.message import Message
+from penstock.model.message import Message
 
 
 class BrokerConsumer:

@@ -31,35 +31,31 @@ from random import Random
 
 import msgspec
 
-from penstock.broker.access import Access
-from penstock.broker.audit import Audit
-from penstock.broker.browsing import Browsing
-from penstock.broker.catalogue import Catalogue
-from penstock.broker.commits import Commits
-from penstock.broker.coordination import Coordination
-from penstock.broker.dead_letters import DeadLetters
-from penstock.broker.deliveries import Deliveries
-from penstock.broker.depth import topic_depth
-from penstock.broker.digest import load_dedup_ids, save_digest
-from penstock.broker.expiry import Expiry
-from penstock.broker.facts import Facts
-from penstock.broker.fetching import Fetching
-from penstock.broker.group_configs import GroupConfigs
-from penstock.broker.groups import Groups
-from penstock.broker.intents import Intents
-from penstock.broker.maintenance import Maintenance
+from penstock.broker.access.access import Access
+from penstock.broker.access.audit import Audit
+from penstock.broker.journal.intents import Intents
+from penstock.broker.kafka.coordination import Coordination
+from penstock.broker.kafka.expiry import Expiry
+from penstock.broker.kafka.group_configs import GroupConfigs
+from penstock.broker.kafka.partitions import Partitions
+from penstock.broker.kafka.transactions import Transactions
+from penstock.broker.maintenance.disk import Storage
+from penstock.broker.maintenance.maintenance import Maintenance
+from penstock.broker.maintenance.restoring import Restoring
 from penstock.broker.matching import Matching
-from penstock.broker.measuring import Measuring
-from penstock.broker.missing import MissingTopics
-from penstock.broker.overviews import Overviews
-from penstock.broker.partitions import Partitions
-from penstock.broker.progress import Progress
-from penstock.broker.publishing import Publishing, set_schedule_alarm
-from penstock.broker.queues import Queues
-from penstock.broker.recovery import open_partition
-from penstock.broker.restoring import Restoring
-from penstock.broker.schedules import Schedules
-from penstock.broker.staging import Staging
+from penstock.broker.observability.browsing import Browsing
+from penstock.broker.observability.deliveries import Deliveries
+from penstock.broker.observability.measuring import Measuring
+from penstock.broker.observability.overviews import Overviews
+from penstock.broker.observability.progress import Progress
+from penstock.broker.observability.stats import Facts
+from penstock.broker.observability.tracing import Tracing
+from penstock.broker.publish.publishing import Publishing, set_schedule_alarm
+from penstock.broker.publish.schedules import Schedules
+from penstock.broker.publish.staging import Staging
+from penstock.broker.queue.dead_letters import DeadLetters
+from penstock.broker.queue.queues import Queues
+from penstock.broker.queue.triage import Triage
 from penstock.broker.state import (
     Chore,
     Consumer,
@@ -72,17 +68,21 @@ from penstock.broker.state import (
     Topic,
 )
 from penstock.broker.steps import Durable, Steps
-from penstock.broker.storage import Storage
-from penstock.broker.streams import Streams
-from penstock.broker.topics import Topics, partition_logs
-from penstock.broker.tracing import Tracing
-from penstock.broker.transactions import Transactions
-from penstock.broker.triage import Triage
+from penstock.broker.storage.producer_snapshot import load_dedup_ids, save_digest
+from penstock.broker.storage.recovery import open_partition
+from penstock.broker.stream.commits import Commits
+from penstock.broker.stream.fetching import Fetching
+from penstock.broker.stream.streams import Streams
+from penstock.broker.topic.catalogue import Catalogue
+from penstock.broker.topic.depth import topic_depth
+from penstock.broker.topic.groups import Groups
+from penstock.broker.topic.missing import MissingTopics
+from penstock.broker.topic.topics import Topics, partition_logs
 from penstock.clock import Clock
-from penstock.config import MEMORY, BrokerConfig, TopicOptions, TopicSettings, settings_with
+from penstock.config.broker import MEMORY, BrokerConfig, TopicOptions, TopicSettings, settings_with
 from penstock.errors import CorruptionError, InvalidValue, PenstockError, TopicDamaged
-from penstock.info import BrokerInfo, PartitionInfo, TopicInfo
 from penstock.log.files import Files
+from penstock.model.info import BrokerInfo, PartitionInfo, TopicInfo
 
 logger = logging.getLogger("penstock")
 

@@ -11,21 +11,21 @@ is made one, so that it runs under the lock like the others.
 from collections.abc import Callable
 from typing import Any
 
-from penstock.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
-from penstock.broker.at_once import at_once
+from penstock.broker.access.scram import Scram
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
-from penstock.broker.measuring import Family
+from penstock.broker.drivers.at_once import at_once
+from penstock.broker.observability.measuring import Family
+from penstock.broker.observability.tracing import parse_id
 from penstock.broker.producers import ProducerSteps
 from penstock.broker.protocols import ProtocolOperations
-from penstock.broker.publishing import Appended
-from penstock.broker.scram import Scram
+from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
-from penstock.broker.tracing import parse_id
-from penstock.config import Compression, GroupOptions, Start, TopicOptions, TopicSettings
+from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
-from penstock.info import (
+from penstock.model.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.info import (
     BrokerInfo,
     Cancelled,
     DeadLetter,
@@ -39,8 +39,8 @@ from penstock.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.message import Message, Receipt, StoredMessage
-from penstock.trace import Trace
+from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.trace import Trace
 from penstock.types import Duration, Instant
 
 

@@ -8,10 +8,10 @@ is, also after a restart of the broker.
 
 from penstock.broker.core import Core
 from penstock.broker.steps import Steps
-from penstock.config import Compression
+from penstock.config.broker import Compression
 from penstock.errors import InvalidValue
-from penstock.message import Message, Receipt
-from penstock.placing import CODECS
+from penstock.model.message import Message, Receipt
+from penstock.model.placing import CODECS
 from penstock.wire.records import SEQUENCES, BatchBuilder
 
 

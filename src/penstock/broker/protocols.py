@@ -8,14 +8,14 @@ of ``operations.py``, of which they are a part, they decide nothing.
 
 from collections.abc import Mapping
 
-from penstock.broker.at_once import at_once
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
+from penstock.broker.drivers.at_once import at_once
+from penstock.broker.kafka.partitions import At, Chunk, Layout, Position
 from penstock.broker.matching import TOO_LONG
-from penstock.broker.partitions import At, Chunk, Layout, Position
-from penstock.broker.publishing import Appended
+from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
-from penstock.config import GroupOptions
+from penstock.config.broker import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
 from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit

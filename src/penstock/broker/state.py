@@ -17,16 +17,16 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
-from penstock.broker.intents import Intents
-from penstock.broker.journal import Journal
-from penstock.broker.lag import Lag
-from penstock.broker.ledger import Ledger
-from penstock.broker.problems import Problems
-from penstock.broker.rates import Counts, Meter
+from penstock.broker.health.loop_lag import Lag
+from penstock.broker.health.problems import Problems
+from penstock.broker.health.rates import Counts, Meter
+from penstock.broker.journal.intents import Intents
+from penstock.broker.journal.journal import Journal
+from penstock.broker.journal.ledger import Ledger
 from penstock.broker.steps import Steps, Waiter
 from penstock.clock import Clock
-from penstock.config import BrokerConfig, GroupSettings, TopicSettings
-from penstock.delivery.backoff import Backoff
+from penstock.config.backoff import Backoff
+from penstock.config.broker import BrokerConfig, GroupSettings, TopicSettings
 from penstock.delivery.dedup import DedupWindow, ProducerTable
 from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.events import Output
@@ -45,12 +45,12 @@ from penstock.groups.configs import GroupConfig
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.coordinator import Coordinator
 from penstock.groups.rounds import Ticket
-from penstock.histogram import Histogram
 from penstock.log.commit import GroupCommit
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
-from penstock.log.restoring import Restoration
-from penstock.message import Delivery
+from penstock.log.maintenance.restoring import Restoration
+from penstock.model.histogram import Histogram
+from penstock.model.message import Delivery
 from penstock.schedule.schedule import Schedule
 from penstock.types import missing_topic
 from penstock.wire.records import Record

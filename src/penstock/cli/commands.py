@@ -62,14 +62,15 @@ class Group(TyperGroup):
 class Program(Group):
     """``penstock`` itself: a group whose commands are imported when they are asked for."""
 
-    def __init__(self, lines: Mapping[str, str]) -> None:
+    def __init__(self, commands: Mapping[str, tuple[str, str]]) -> None:
+        self._packages = {name: package for name, (package, _) in commands.items()}
         root = typer.Typer(cls=Group, rich_markup_mode=None)  # Has --help and shell completion.
         root.callback()(_penstock)
         made = get_command(root)
         super().__init__(
             name="penstock", params=made.params, help=made.help, rich_markup_mode=None,
             context_settings={"help_option_names": ["-h", "--help"]},
-            commands={name: TyperCommand(name, help=line) for name, line in lines.items()},
+            commands={name: TyperCommand(name, help=line) for name, (_, line) in commands.items()},
         )  # fmt: skip
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -92,7 +93,7 @@ class Program(Group):
         return " ".join(words)
 
     def _load(self, name: str) -> Any:
-        command = get_command(import_module(f"penstock.cli.{name}").app)
+        command = get_command(import_module(f"penstock.cli.{self._packages[name]}.{name}").app)
         command.name = name
         self.commands[name] = command
         return command

@@ -1,7 +1,7 @@
 """The ``penstock`` command.
 
     penstock --version        which one this is, and whether it is compiled
-    penstock COMMAND ...      one file each in this folder, named in ``COMMANDS``
+    penstock COMMAND ...      a module each in data/, server/ or spark/, named in ``COMMANDS``
 
 A command's file has an ``app`` made by ``commands.new_app``: with one function
 it is a command, with several (or with ``group=True``) a group of them.  A
@@ -24,29 +24,29 @@ from penstock.version import version_line
 if TYPE_CHECKING:
     from penstock.cli.commands import Program
 
-# Name of the command, which is also its module here -> its line in the help.
+# Name of the command -> the package of its module, which has the same name, and its line in the help.
 COMMANDS: Final = {
-    "serve": "Run a broker that other processes reach.",
-    "topic": "Make, list, describe, change and delete topics.",
-    "produce": "Publish a message, or one for each line of a stream.",
-    "consume": "Print messages: read them, or take them as a group.",
-    "peek": "Look at the last messages of a topic; takes nothing.",
-    "group": "How far the readers of a topic are; move and delete them.",
-    "trace": "Everything that happened to a message.",
-    "sql": "Ask topics in SQL: a query, or a shell.",
-    "dlq": "Dead letters: list by error, show, send back.",
-    "worker": "Run the functions of an app that work on messages.",
-    "schedule": "Messages that wait for their time: list, add, cancel.",
-    "pipeline": "Run and watch the pipelines on Spark: archive, replay, ...",
-    "lake": "What is archived, and the proof that nothing is missing.",
-    "key": "API keys, for programs: make, list, revoke.",
-    "user": "Users, for people: set, list, delete.",
-    "ping": "Is there a broker, which one, and how far away.",
-    "bench": "A quick measurement of a server from here.",
-    "check": "Is everything in a data directory as it was written?",
-    "repair": "Make a damaged data directory usable again.",
-    "config": "What a server is told, and where each value is from.",
-    "demo": "A short tour, with a broker in this process.",
+    "serve": ("server", "Run a broker that other processes reach."),
+    "topic": ("data", "Make, list, describe, change and delete topics."),
+    "produce": ("data", "Publish a message, or one for each line of a stream."),
+    "consume": ("data", "Print messages: read them, or take them as a group."),
+    "peek": ("data", "Look at the last messages of a topic; takes nothing."),
+    "group": ("data", "How far the readers of a topic are; move and delete them."),
+    "trace": ("data", "Everything that happened to a message."),
+    "sql": ("spark", "Ask topics in SQL: a query, or a shell."),
+    "dlq": ("data", "Dead letters: list by error, show, send back."),
+    "worker": ("server", "Run the functions of an app that work on messages."),
+    "schedule": ("data", "Messages that wait for their time: list, add, cancel."),
+    "pipeline": ("spark", "Run and watch the pipelines on Spark: archive, replay, ..."),
+    "lake": ("spark", "What is archived, and the proof that nothing is missing."),
+    "key": ("server", "API keys, for programs: make, list, revoke."),
+    "user": ("server", "Users, for people: set, list, delete."),
+    "ping": ("server", "Is there a broker, which one, and how far away."),
+    "bench": ("server", "A quick measurement of a server from here."),
+    "check": ("server", "Is everything in a data directory as it was written?"),
+    "repair": ("server", "Make a damaged data directory usable again."),
+    "config": ("server", "What a server is told, and where each value is from."),
+    "demo": ("server", "A short tour, with a broker in this process."),
 }
 
 

@@ -14,10 +14,10 @@ from penstock.api.aio_handles import AsyncConsumer
 from penstock.api.operations import Work
 from penstock.api.spans import begin_publish, traced
 from penstock.client.client import Client, Settings
-from penstock.client.publisher import Acks, acks_number
+from penstock.client.publish.publisher import Acks, acks_number
 from penstock.client.work import run
-from penstock.config import GroupOptions
-from penstock.message import Message, Receipt, received_async
+from penstock.config.broker import GroupOptions
+from penstock.model.message import Message, Receipt, received_async
 from penstock.types import Duration, Instant, Priority
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Self
 from penstock.client.line import Line
 from penstock.client.login import Login
 from penstock.client.operations import RemoteOperations
-from penstock.client.publisher import Publisher
+from penstock.client.publish.publisher import Publisher
 from penstock.client.session import Session
 from penstock.client.url import server_address
 from penstock.clock import SystemClock

@@ -35,11 +35,11 @@ from penstock.client.client import Client
 from penstock.client.connection import ConnectionLost
 from penstock.client.line import Line
 from penstock.client.portal import Portal, Waiting
-from penstock.client.publisher import Room, give_back_and
-from penstock.client.sender import Flight, Sender
-from penstock.client.units import Unit
+from penstock.client.publish.publisher import Room, give_back_and
+from penstock.client.publish.sender import Flight, Sender
+from penstock.client.publish.units import Unit
 from penstock.errors import Closed, PenstockError
-from penstock.message import Receipt
+from penstock.model.message import Receipt
 
 # Tests set both.
 LONE_MIN = 32  # So many in a row are worth a second connection;

@@ -17,18 +17,17 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
-from penstock.calls import CALLS, decode_answer, plain, wire_message
-from penstock.client.consumer import RemoteConsumer
-from penstock.client.producer import RemoteProducer, check_compression
-from penstock.client.publisher import Publisher
-from penstock.client.receiver import Receiver
+from penstock.client.consume.consumer import RemoteConsumer
+from penstock.client.consume.receiver import Receiver
+from penstock.client.publish.producer import RemoteProducer, check_compression
+from penstock.client.publish.publisher import Publisher
 from penstock.client.session import NOTHING, Session
 from penstock.client.work import work
-from penstock.config import PARTITIONS_MAX, Compression, GroupOptions, Start, TopicOptions
+from penstock.config.broker import PARTITIONS_MAX, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import GroupNotFound, IdentityNotFound, InvalidValue, TopicExists, TopicNotFound
-from penstock.info import (
+from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.info import (
     BrokerInfo,
     Cancelled,
     DeadLetter,
@@ -42,9 +41,10 @@ from penstock.info import (
     StagedPublish,
     TopicInfo,
 )
-from penstock.message import Message, Receipt, StoredMessage
-from penstock.placing import placed
-from penstock.trace import Trace
+from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.placing import placed
+from penstock.model.trace import Trace
+from penstock.operations.calls import CALLS, decode_answer, plain, wire_message
 from penstock.types import Duration, Instant, check_fetch, check_name, missing_topic, whole_number
 from penstock.wire.native import ACKS_DURABLE, UINT32_MAX, decode_fetched, encode_fetch
 from penstock.wire.native_bodies import OpenConsumer, encode_call

@@ -23,10 +23,10 @@ from penstock.client.client import Client, Settings
 from penstock.client.login import Login
 from penstock.client.lone import LonePublishes
 from penstock.client.portal import Portal
-from penstock.client.publisher import Acks, Room, acks_number
-from penstock.client.units import size_of
-from penstock.config import GroupOptions
-from penstock.message import Message, Receipt, received
+from penstock.client.publish.publisher import Acks, Room, acks_number
+from penstock.client.publish.units import size_of
+from penstock.config.broker import GroupOptions
+from penstock.model.message import Message, Receipt, received
 from penstock.types import Duration, Instant, Priority
 
 

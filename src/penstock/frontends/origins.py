@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
+from penstock.config.server import HttpSettings
 from penstock.errors import HostNotAllowed, OriginNotAllowed
-from penstock.frontends.config import HttpSettings
 
 EVERY: Final = "*"
 LOCAL: Final = "localhost"

@@ -32,11 +32,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from penstock.access import Grant, NewKey
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.config import BrokerConfig
-from penstock.errors import AddressUnusable
-from penstock.frontends.config import (
+from penstock.config.broker import BrokerConfig
+from penstock.config.server import (
     AUTO,
     LOCALHOST,
     MEMORY,
@@ -46,6 +44,7 @@ from penstock.frontends.config import (
     is_loopback,
     shown,
 )
+from penstock.errors import AddressUnusable
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
@@ -57,6 +56,7 @@ from penstock.frontends.text.server import TextListener
 from penstock.frontends.watchdog import Watchdog
 from penstock.log.open_files import open_files_max
 from penstock.memory import keep_memory, pass_over
+from penstock.model.access import Grant, NewKey
 
 BACKLOG: Final = 1024  # Connections that may wait to be accepted; Linux caps it at somaxconn.
 CONNECTIONS_MIN: Final = 16  # Less would not do, whatever the system allows.

@@ -2,9 +2,9 @@
 
     work begins ── BEAT_S ──> beat ── BEAT_S ──────── late ────> beat ── idle ──> asleep until work begins
 
-Two things make a beat late: the machine does something else, which is counted (``broker/lag.py``) and no
-fault of the server, or the loop did one thing for too long.  The second is told by the processor time of the
-loop's thread: work of more than ``BUSY_MS`` without a break is a fault, and is logged once in a while.
+Two things make a beat late: the machine does something else, which is counted (``broker/health/loop_lag.py``)
+and no fault of the server, or the loop did one thing for too long.  The second is told by the processor time
+of the loop's thread: work of more than ``BUSY_MS`` without a break is a fault, and is logged once in a while.
 
 It costs a call in ``BEAT_S`` while there is work, and nothing for a request.  A server that has nothing to do
 is not woken.
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from penstock.broker.lag import Lag
+from penstock.broker.health.loop_lag import Lag
 from penstock.clock import stopwatch_ns, work_ns
 
 BEAT_S: Final = 0.05

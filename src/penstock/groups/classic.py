@@ -39,7 +39,7 @@ start together are assigned once and not again with each that comes.  Whoever co
 begin anew, up to the rebalance timeout of the first member.
 
 Left out: persistence, as in ``coordinator.py``: after a restart members are unknown,
-and join again, in a generation after all that were before (``broker/coordination.py``).
+and join again, in a generation after all that were before (``broker/kafka/coordination.py``).
 """
 
 from typing import Final, TypeVar

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.config import GroupSettings, Isolation
+from penstock.config.broker import GroupSettings, Isolation
 from penstock.errors import InvalidValue
 from penstock.groups.consumers import BEAT_MS, SESSION_MS
 

@@ -36,7 +36,7 @@ Invariants:
         same answer, or it is fenced
 
 A ``Transaction`` is a value: whoever decides gets a new one, writes it down whole, and only
-then lets it count.  Leaves out files, time and markers (``broker/transactions.py``), and what a
+then lets it count.  Leaves out files, time and markers (``broker/kafka/transactions.py``), and what a
 partition knows of its producers (``delivery/dedup.py``, ``log/transactions.py``).
 """
 

@@ -34,8 +34,8 @@ from typing import Final
 
 from penstock.clock import stopwatch_ns
 from penstock.errors import PenstockError
-from penstock.histogram import Histogram
 from penstock.log.log import Log
+from penstock.model.histogram import Histogram
 
 # From the cache of a drive to one that is dying.
 SYNC_US: Final = (

@@ -8,8 +8,8 @@ Needs ``pip install penstock[spark]``.  PySpark is imported when a session is
 asked for, so that looking into the lake does not load it.
 """
 
-from penstock.spark.lag import offsets_behind
+from penstock.spark.queries.views import tables
 from penstock.spark.session import session
-from penstock.spark.tables import tables
+from penstock.spark.source.lag import offsets_behind
 
 __all__ = ["offsets_behind", "session", "tables"]

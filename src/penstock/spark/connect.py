@@ -29,8 +29,8 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from penstock.spark.shipping import archive
-from penstock.spark.source import PenstockSource
+from penstock.spark.runtime.shipping import archive
+from penstock.spark.source.source import PenstockSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.errors import PenstockError, UnavailableError
-from penstock.spark.sentences import shortest
+from penstock.spark.runtime.sentences import shortest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

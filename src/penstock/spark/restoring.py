@@ -29,11 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
-from penstock.spark.arrays import within
-from penstock.spark.gaps import tell_gap
-from penstock.spark.history import History
 from penstock.spark.lake.reading import read_range
-from penstock.spark.planning import Part, Span
+from penstock.spark.records.arrays import within
+from penstock.spark.records.gaps import tell_gap
+from penstock.spark.records.planning import Part, Span
+from penstock.spark.source.history import History
 from penstock.types import Duration, Instant, instant_ms
 from penstock.wire.stored import StoredBatches
 

@@ -28,10 +28,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import ExtraMissing
-from penstock.spark.connections import DAEMON, HIDDEN, HIDING
-from penstock.spark.java import java_home
-from penstock.spark.patience import patient
-from penstock.spark.shipping import shipping_settings, visible
+from penstock.spark.runtime.connections import DAEMON, HIDDEN, HIDING
+from penstock.spark.runtime.java import java_home
+from penstock.spark.runtime.priority import patient
+from penstock.spark.runtime.shipping import shipping_settings, visible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from random import Random
 from typing import Self
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.broker import EmbeddedBroker, make_core
 from penstock.broker.core import Core
-from penstock.config import BrokerConfig
+from penstock.broker.embedded import EmbeddedBroker, make_core
+from penstock.config.broker import BrokerConfig
 from penstock.log.files import Files
 from penstock.testing.clock import ManualClock
 from penstock.testing.driver import VirtualDriver, VirtualLoopDriver

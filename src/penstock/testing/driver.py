@@ -1,13 +1,13 @@
 """Drivers in virtual time: a wait moves the clock to the next thing that is due.
 
-The broker, its steps and its locks are the real ones (``broker/driver.py``);
+The broker, its steps and its locks are the real ones (``broker/drivers/driver.py``);
 only the waiting is replaced, and there is no thread that keeps time.
 """
 
 import asyncio
 
 from penstock.broker.core import Core
-from penstock.broker.driver import Alarm, DiskWaiter, LoopDriver, ThreadDriver, ThreadWaiter
+from penstock.broker.drivers.driver import Alarm, DiskWaiter, LoopDriver, ThreadDriver, ThreadWaiter
 from penstock.broker.steps import Arrival, Durable, Step, Waiter
 from penstock.errors import PenstockError
 from penstock.testing.clock import ManualClock

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from penstock.clock import SystemClock
-from penstock.frontends.config import KafkaSettings, LimitSettings
+from penstock.config.server import KafkaSettings, LimitSettings
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections
 from penstock.testing.broker import AsyncTestBroker

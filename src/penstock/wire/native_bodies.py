@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 import penstock.errors as errors  # The module: "from penstock" would be the whole package.
-from penstock.config import TopicSettings
+from penstock.config.broker import TopicSettings
 from penstock.errors import PenstockError, ProtocolViolation, RequestError, UnavailableError
 from penstock.wire.native import (
     ASSIGNED,

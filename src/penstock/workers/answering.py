@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.message import AsyncReceivedMessage
+from penstock.model.message import AsyncReceivedMessage
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.outcome import Done, Failed, Outcome, Rejected, Retry
 from penstock.workers.source import Pauses

@@ -29,7 +29,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack
 
-from penstock.config import GroupOptions
+from penstock.config.broker import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
 from penstock.types import Duration, check_name, duration_ms
 from penstock.workers.crew import Crew

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from penstock.config import GroupOptions, GroupSettings, settings_with
+from penstock.config.broker import GroupOptions, GroupSettings, settings_with
 from penstock.errors import InvalidValue
 from penstock.types import Duration, check_name, duration_ms, whole_number
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from penstock.message import Delivered, Message, RawHeaders
+from penstock.model.message import Delivered, Message, RawHeaders
 from penstock.types import Duration
 
 Outputs = Iterable[tuple[str, Message]]

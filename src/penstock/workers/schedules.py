@@ -15,9 +15,9 @@ the old one: the last process that starts has it its way.
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.config import TopicOptions
+from penstock.config.broker import TopicOptions
 from penstock.errors import TopicExists
-from penstock.info import ScheduledMessage
+from penstock.model.info import ScheduledMessage
 from penstock.workers.functions import Recurring, WorkerFunction
 
 if TYPE_CHECKING:

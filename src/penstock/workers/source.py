@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError, TopicNotFound
-from penstock.info import GroupInfo
+from penstock.model.info import GroupInfo
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.schedules import register
 from penstock.workers.watch import Sparingly

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
+from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.frontends.http.browser import PATIENCE_S, Place, place
 
-from penstock.access import Grant
-from penstock.broker import access
+from penstock.broker.access import access
+from penstock.model.access import Grant
 
 GRANTS = [{"role": "producer", "topics": ["orders*"]}]
 

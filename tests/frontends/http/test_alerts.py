@@ -8,9 +8,9 @@ from tests.frontends.http.browser import Place
 
 from penstock.clock import SystemClock
 from penstock.errors import CorruptionError
-from penstock.frontends.http.alerts import LOOKS, GroupLine, alerts
-from penstock.frontends.http.watch import LOOK_MS, Watch
-from penstock.info import (
+from penstock.frontends.http.monitoring.alerts import LOOKS, GroupLine, alerts
+from penstock.frontends.http.monitoring.history import LOOK_MS, Watch
+from penstock.model.info import (
     PIPELINE_SILENT_MS,
     PIPELINES_TOPIC,
     GroupRates,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from tests.frontends.http.browser import Answer, Place, place
 
-from penstock.frontends.config import LimitSettings
-from penstock.frontends.http.batches import TOGETHER_MAX
+from penstock.config.server import LimitSettings
+from penstock.frontends.http.handlers.batches import TOGETHER_MAX
 
 BATCH = "/v1/topics/orders/publish/batch"
 LINES = {"content-type": "application/x-ndjson"}

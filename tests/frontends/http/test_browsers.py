@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.frontends.http.browser import Answer, Place, place
 
-from penstock.access import Grant
 from penstock.frontends.http import browsers
+from penstock.model.access import Grant
 
 GUARD = "x-penstock-guard"
 SESSION = "/ui/session"
@@ -15,8 +15,8 @@ ADA = {"user": "ada", "password": "correct horse battery"}
 
 @pytest.fixture(autouse=True)
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.access.PASSWORD_COST", 2)
-    monkeypatch.setattr("penstock.broker.access.KEY_COST", 2)
+    monkeypatch.setattr("penstock.broker.access.access.PASSWORD_COST", 2)
+    monkeypatch.setattr("penstock.broker.access.access.KEY_COST", 2)
     monkeypatch.setattr("penstock.frontends.security.logins.PASSWORD_COST", 2)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.frontends.http.browser import PATIENCE_S, Answer, Place, place
 
-from penstock.access import Grant, Quota
+from penstock.model.access import Grant, Quota
 from penstock.testing import AsyncTestBroker
 
 GROUP = "/v1/topics/orders/groups/billing"

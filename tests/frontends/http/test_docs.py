@@ -4,8 +4,8 @@ from html.parser import HTMLParser
 
 from tests.frontends.http.browser import Place
 
-from penstock.frontends.http.docs import page
-from penstock.frontends.http.openapi import document
+from penstock.frontends.http.pages.docs import page
+from penstock.frontends.http.pages.openapi import document
 from penstock.frontends.http.routes import ROUTES
 
 

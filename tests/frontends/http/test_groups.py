@@ -5,8 +5,8 @@ from typing import get_type_hints
 import pytest
 from tests.frontends.http.browser import Place
 
-from penstock import config
-from penstock.frontends.http.groups import GroupOptions
+from penstock.config import broker as config
+from penstock.frontends.http.handlers.groups import GroupOptions
 
 GROUP = "/v1/topics/orders/groups/billing"
 

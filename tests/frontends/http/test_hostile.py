@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.frontends.http.browser import PATIENCE_S, Browser, Place, place
 
-from penstock.frontends.config import LimitSettings
+from penstock.config.server import LimitSettings
 
 PUBLISH = "/v1/topics/orders/publish"
 GROUP = "/v1/topics/orders/groups/billing"

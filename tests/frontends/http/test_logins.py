@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.frontends.http.browser import Place, place
 
-from penstock.access import Grant, Role
 from penstock.frontends.http.call import Route
-from penstock.frontends.http.openapi import EXAMPLES
+from penstock.frontends.http.pages.openapi import EXAMPLES
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.security.guard import NEEDS
+from penstock.model.access import Grant, Role
 
 pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])  # Who may do what is not for the loop to say.
 
@@ -42,8 +42,8 @@ ALLOWED = {name: roles.split() for roles, names in MATRIX.items() for name in na
 
 @pytest.fixture(autouse=True)
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.broker.access.PASSWORD_COST", 2)
-    monkeypatch.setattr("penstock.broker.access.KEY_COST", 2)
+    monkeypatch.setattr("penstock.broker.access.access.PASSWORD_COST", 2)
+    monkeypatch.setattr("penstock.broker.access.access.KEY_COST", 2)
     monkeypatch.setattr("penstock.frontends.security.logins.PASSWORD_COST", 2)
 
 

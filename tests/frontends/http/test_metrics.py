@@ -18,12 +18,12 @@ from prometheus_client.registry import Collector
 from tests.frontends.http.browser import Answer, Browser, Place, place
 from tests.frontends.http.test_logins import bearer, quick_hashes
 
-from penstock.access import Grant
-from penstock.broker.measuring import Distribution, Family
-from penstock.broker.metrics import SECTIONS, Kind, Metric
-from penstock.frontends.config import ListenSettings, ServerConfig, ServerSettings
-from penstock.frontends.http.metrics import LINES, pieces
+from penstock.broker.observability.measuring import Distribution, Family
+from penstock.broker.observability.metrics import SECTIONS, Kind, Metric
+from penstock.config.server import ListenSettings, ServerConfig, ServerSettings
+from penstock.frontends.http.handlers.metrics import LINES, pieces
 from penstock.frontends.serve import Server
+from penstock.model.access import Grant
 
 __all__ = ["quick_hashes"]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.frontends.http.browser import Place
 
-from penstock.frontends.http.openapi import codes, document
+from penstock.frontends.http.pages.openapi import codes, document
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.security.guard import NEEDS
 

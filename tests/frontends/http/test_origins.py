@@ -3,9 +3,9 @@
 import pytest
 from tests.frontends.http.browser import Place, place
 
-from penstock.access import Grant
+from penstock.config.server import HttpSettings
 from penstock.errors import InvalidValue
-from penstock.frontends.config import HttpSettings
+from penstock.model.access import Grant
 
 GROUP = "/v1/topics/orders/groups/billing"
 APP = "https://app.example.com"

@@ -6,11 +6,19 @@ import msgspec
 import pytest
 from tests.frontends.http.browser import Place, place
 
-from penstock.access import Grant
 from penstock.clock import SystemClock
-from penstock.frontends.http.reports import Reports
-from penstock.frontends.http.watch import COLUMNS, HOUR_MS, LOOK_MS, SELDOM, Series, Watch, latency
-from penstock.info import PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
+from penstock.frontends.http.monitoring.history import (
+    COLUMNS,
+    HOUR_MS,
+    LOOK_MS,
+    SELDOM,
+    Series,
+    Watch,
+    latency,
+)
+from penstock.frontends.http.monitoring.reports import Reports
+from penstock.model.access import Grant
+from penstock.model.info import PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
 from penstock.testing import ManualClock
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.frontends.http.receipts import LENGTH, Held, Receipts
+from penstock.frontends.http.consumers.receipts import LENGTH, Held, Receipts
 
 OFFSETS = list(range(998, 1098))
 

@@ -7,8 +7,8 @@ import pytest
 from scripts.errors_page import error_classes
 from tests.frontends.http.browser import Place, place
 
+from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError, QuotaExceeded
-from penstock.frontends.config import LimitSettings
 from penstock.frontends.http import problems
 
 PUBLISH = "/v1/topics/orders/publish"

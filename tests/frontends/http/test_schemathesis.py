@@ -21,8 +21,8 @@ import pytest
 from tests.frontends.http.browser import place
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.config import BrokerConfig
-from penstock.frontends.http.openapi import document
+from penstock.config.broker import BrokerConfig
+from penstock.frontends.http.pages.openapi import document
 from penstock.frontends.http.routes import ROUTES
 
 PATIENCE_S = 240  # It takes about 20 on a quiet machine.

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.frontends.http.browser import CUTS, PATIENCE_S, Browser, Place, cut, place
 
-from penstock.access import Grant
 from penstock.frontends.http import server
+from penstock.model.access import Grant
 from penstock.testing import AsyncTestBroker
 
 GROUP = "/v1/topics/orders/groups/billing"

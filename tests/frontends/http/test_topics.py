@@ -5,8 +5,8 @@ from typing import get_type_hints
 import pytest
 from tests.frontends.http.browser import Place
 
-from penstock import config
-from penstock.frontends.http.topics import TopicOptions
+from penstock.config import broker as config
+from penstock.frontends.http.handlers.topics import TopicOptions
 
 
 async def test_a_topic_is_made_listed_described_altered_and_deleted(http: Place) -> None:

@@ -13,10 +13,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 
-from penstock.access import Grant, Quota
+from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.config import LimitSettings
-from penstock.frontends.http import sockets, websocket
+from penstock.frontends.http import sockets
+from penstock.frontends.http.handlers import websocket
+from penstock.model.access import Grant, Quota
 
 GROUP = "/v1/topics/orders/groups/billing"
 HANDSHAKE = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"

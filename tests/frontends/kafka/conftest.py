@@ -13,8 +13,8 @@ from tests.stalls import watched
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import SystemClock
-from penstock.config import BrokerConfig, TopicSettings
-from penstock.frontends.config import KafkaSettings, LimitSettings
+from penstock.config.broker import BrokerConfig, TopicSettings
+from penstock.config.server import KafkaSettings, LimitSettings
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.doors import Doors

@@ -9,9 +9,11 @@ from tests.frontends.kafka.clients import publish
 from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw, versions
 
-from penstock.frontends.kafka.configs import BROKER, GROUP, METRICS, TOPIC
+from penstock.frontends.kafka.configs.configs import BROKER, GROUP, METRICS, TOPIC
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import cluster, configs, replicas, share
+from penstock.wire.kafka.messages import cluster
+from penstock.wire.kafka.messages.admin import configs, replicas
+from penstock.wire.kafka.messages.groups import share
 
 BILLING = ConfigResource(ResourceType.GROUP, "billing") if hasattr(ResourceType, "GROUP") else None
 SET, DELETE = 0, 1

@@ -8,8 +8,8 @@ import pytest
 from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw
 
-from penstock.access import Grant
 from penstock.frontends.kafka import sasl as handlers
+from penstock.model.access import Grant
 from penstock.wire.kafka.messages import cluster, sasl
 
 PASSWORD = "correct horse"

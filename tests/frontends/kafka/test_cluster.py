@@ -11,7 +11,8 @@ from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import cluster, metadata, positions, streams_groups
+from penstock.wire.kafka.messages import cluster, metadata, positions
+from penstock.wire.kafka.messages.groups import streams_groups
 
 
 def cluster_ids(kafka: Server) -> set[str]:

@@ -11,7 +11,8 @@ from tests.frontends.kafka.raw import Raw
 from tests.frontends.kafka.test_groups import WAIT_S, Seen, Stream, Worker, assigned, member, places
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import consumer_groups, group_admin, groups, offsets
+from penstock.wire.kafka.messages.groups import consumer_groups, group_admin, offsets
+from penstock.wire.kafka.messages.groups import membership as groups
 
 
 def subscribed(kafka: Server, topic: str = "orders", **settings: Any) -> Consumer:

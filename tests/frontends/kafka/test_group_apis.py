@@ -8,7 +8,8 @@ from tests.frontends.kafka.raw import Raw, versions
 
 from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import group_admin, groups, offsets
+from penstock.wire.kafka.messages.groups import group_admin, offsets
+from penstock.wire.kafka.messages.groups import membership as groups
 
 ANY_JOIN = pytest.mark.parametrize("version", versions(groups.JoinGroupRequest))
 PLACES = [(0, 5, "a note"), (1, 0, "")]

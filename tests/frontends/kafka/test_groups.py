@@ -22,12 +22,16 @@ from tests.frontends.kafka.clients import producer, publish, reader, receive, va
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
-from penstock.access import Grant
-from penstock.frontends.config import KafkaSettings
+from penstock.config.server import KafkaSettings
 from penstock.groups.commits import Commit
+from penstock.model.access import Grant
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from penstock.wire.kafka.messages.offsets import (
+from penstock.wire.kafka.messages.groups.membership import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from penstock.wire.kafka.messages.groups.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

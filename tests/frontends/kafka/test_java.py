@@ -14,7 +14,7 @@ import pytest
 from tests.frontends.kafka.clients import publish
 from tests.frontends.kafka.conftest import PARTITIONS, Server
 
-from penstock.message import StoredMessage
+from penstock.model.message import StoredMessage
 
 JARS: Final = os.environ.get("PENSTOCK_TEST_KAFKA_JARS")
 FOLDER: Final = Path(__file__).parent

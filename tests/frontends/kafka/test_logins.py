@@ -10,11 +10,11 @@ from tests.frontends.kafka.clients import Settings, publish, reader, receive, va
 from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw
 
-from penstock.access import Grant
-from penstock.frontends.config import TlsSettings
+from penstock.config.server import TlsSettings
 from penstock.frontends.security.tls import server_context
+from penstock.model.access import Grant
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import transaction_admin
+from penstock.wire.kafka.messages.admin import transaction_admin
 
 PASSWORD = "correct horse"
 TOPICS = ("orders", "secrets")

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from penstock.frontends.kafka.apis import APIS
-from penstock.frontends.kafka.group_configs import GROUP_CONFIGS
-from penstock.frontends.kafka.stored_configs import STORED
-from penstock.frontends.kafka.topic_configs import CONFIGS
+from penstock.frontends.kafka.configs.group_configs import GROUP_CONFIGS
+from penstock.frontends.kafka.configs.stored_configs import STORED
+from penstock.frontends.kafka.configs.topic_configs import CONFIGS
 from penstock.wire.kafka.codes import Code
 
 PAGE = (Path(__file__).parents[3] / "docs" / "protocols" / "kafka.md").read_text()

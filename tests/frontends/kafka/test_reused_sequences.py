@@ -19,7 +19,8 @@ from tests.frontends.kafka.test_transaction_apis import add, end, init, who
 from tests.transactional import batch
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import produce, transaction_admin
+from penstock.wire.kafka.messages import produce
+from penstock.wire.kafka.messages.admin import transaction_admin
 from penstock.wire.records import BatchBuilder
 
 TIMEOUT_S = 30

@@ -7,10 +7,11 @@ from tests.frontends.kafka.clients import producer, publish
 from tests.frontends.kafka.conftest import PARTITIONS, Server, serving
 from tests.frontends.kafka.raw import Raw
 
-from penstock.access import Grant
 from penstock.groups.configs import GroupConfig
+from penstock.model.access import Grant
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import group_admin, sasl, share
+from penstock.wire.kafka.messages import sasl
+from penstock.wire.kafka.messages.groups import group_admin, share
 from penstock.wire.records import decode_batch
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -459,7 +460,9 @@ def test_what_a_transaction_has_aborted_is_not_acquired(kafka: Server, orders: b
     assert group(kafka).lag == 0
 
 
-@pytest.mark.parametrize(("limit", "where"), [("PARTITIONS_MAX", "share"), ("TOPICS_MAX", "share_groups")])
+@pytest.mark.parametrize(
+    ("limit", "where"), [("PARTITIONS_MAX", "groups.share_fetch"), ("TOPICS_MAX", "groups.share_groups")]
+)
 def test_a_session_and_a_member_have_their_limits(
     kafka: Server, orders: bytes, monkeypatch: pytest.MonkeyPatch, limit: str, where: str
 ) -> None:

@@ -13,7 +13,7 @@ from tests.frontends.kafka.test_share_apis import ACCEPT, RELEASE, WAIT_MS, beat
 from tests.frontends.kafka.test_share_offsets import described as described_offsets
 from tests.frontends.kafka.test_transactions import TIMEOUT_S, transactional
 
-from penstock.wire.kafka.messages import share
+from penstock.wire.kafka.messages.groups import share
 from penstock.wire.records import CONTROL, decode_batch, read_header
 
 LEVEL = "share.isolation.level"

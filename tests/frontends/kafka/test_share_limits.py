@@ -24,7 +24,7 @@ from tests.frontends.kafka.test_share_apis import (
 )
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import share
+from penstock.wire.kafka.messages.groups import share
 from penstock.wire.records import decode_batch
 
 MESSAGES = 60

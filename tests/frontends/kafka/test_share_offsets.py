@@ -8,7 +8,7 @@ from tests.frontends.kafka.test_share_apis import beat, group, made
 
 from penstock.errors import GroupNotFound
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import share_offsets as offsets
+from penstock.wire.kafka.messages.groups import share_offsets as offsets
 
 
 def described(

@@ -11,11 +11,11 @@ from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw, versions
 from tests.frontends.kafka.test_topics import configs, one, refusal
 
-from penstock.frontends.config import KafkaSettings
-from penstock.frontends.kafka.stored_configs import STORED
+from penstock.config.server import KafkaSettings
+from penstock.frontends.kafka.configs.stored_configs import STORED
 from penstock.testing.kafka import KafkaServer
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import configs as wire
+from penstock.wire.kafka.messages.admin import configs as wire
 from penstock.wire.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -9,7 +9,7 @@ from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw, versions
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import transaction_admin
+from penstock.wire.kafka.messages.admin import transaction_admin
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from tests.frontends.kafka.raw import Raw, versions
 from tests.transactional import batch
 
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import cluster, offsets, produce, transactions
+from penstock.wire.kafka.messages import cluster, produce, transactions
+from penstock.wire.kafka.messages.groups import offsets
 
 FENCED = {False: Code.INVALID_PRODUCER_EPOCH, True: Code.PRODUCER_FENCED}
 

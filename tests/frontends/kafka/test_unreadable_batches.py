@@ -14,7 +14,7 @@ from tests.frontends.kafka.raw import Raw
 from tests.unit.test_validation import BROKEN, MIB, record, with_body
 
 from penstock.errors import KeyMissing, PenstockError
-from penstock.message import Message
+from penstock.model.message import Message
 from penstock.wire.compression import GZIP, ZSTD, compress
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages import produce

@@ -26,13 +26,16 @@ from tests.frontends.kafka.conftest import Server, serving
 from tests.frontends.kafka.raw import Raw, versions
 from tests.frontends.kafka.test_logins import PASSWORD, login
 
-from penstock.access import Grant, Quota
 from penstock.api.aio import AsyncBroker
 from penstock.errors import Forbidden, Unauthenticated
 from penstock.frontends.kafka.authorized import NOT_ASKED
 from penstock.frontends.security.identity import Credentials
+from penstock.model.access import Grant, Quota
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.messages import acls, group_admin, groups, quotas, scram, transactions
+from penstock.wire.kafka.messages import transactions
+from penstock.wire.kafka.messages.admin import acls, quotas, scram
+from penstock.wire.kafka.messages.groups import group_admin
+from penstock.wire.kafka.messages.groups import membership as groups
 
 ANYTHING: Any = None  # Which its types do not know.
 EVERYTHING = AclBindingFilter(

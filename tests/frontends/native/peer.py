@@ -11,11 +11,11 @@ import pytest
 import uvloop
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.calls import arguments_of, decode_answer
+from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
+from penstock.operations.calls import arguments_of, decode_answer
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     Hello,

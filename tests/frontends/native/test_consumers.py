@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
-from penstock.calls import wire_message
 from penstock.errors import (
     AlreadySettled,
     Closed,
@@ -16,7 +15,8 @@ from penstock.errors import (
     Overloaded,
 )
 from penstock.frontends.native.connection import Connection
-from penstock.message import Message
+from penstock.model.message import Message
+from penstock.operations.calls import wire_message
 from penstock.wire import native
 from penstock.wire.native import DeliveredBatch
 from penstock.wire.native_bodies import (

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from tests.frontends.native.peer import Peer, both_loops, serving
 
-from penstock.calls import CALLS
+from penstock.operations.calls import CALLS
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_consumer_closed, decode_error_frame, encode_body, encode_call
 from penstock.wire.records import encode_values

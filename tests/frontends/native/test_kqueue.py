@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
-from penstock.broker.queues import CONNECTION_LOST
+from penstock.broker.queue.queues import CONNECTION_LOST
 from penstock.frontends.native.kqueue import message_id
 from penstock.wire import native
 

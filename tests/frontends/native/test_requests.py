@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
-from penstock.calls import wire_message
-from penstock.config import TopicSettings
+from penstock.config.broker import TopicSettings
 from penstock.errors import (
     InvalidBatch,
     InvalidName,
@@ -21,7 +20,8 @@ from penstock.errors import (
     TopicExists,
     VersionUnsupported,
 )
-from penstock.message import Message
+from penstock.model.message import Message
+from penstock.operations.calls import wire_message
 from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native_bodies import (

@@ -7,14 +7,14 @@ from typing import Any
 
 from tests.frontends.native.peer import Peer
 
-from penstock.access import Grant, Quota
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.frontends.config import LimitSettings
+from penstock.config.server import LimitSettings
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
+from penstock.model.access import Grant, Quota
 from penstock.testing import ManualClock
 
 PATIENCE_S = 60

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.frontends.security.secured import Secured, secured
 
-from penstock.access import Grant, Quota
-from penstock.broker.access import Credential
+from penstock.broker.access.access import Credential
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import Forbidden, Overloaded, PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security import patience
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY, Credentials
 from penstock.frontends.security.patience import Patience
+from penstock.model.access import Grant, Quota
 from penstock.testing import ManualClock
 
 HERE = "10.0.0.1"
@@ -120,7 +120,7 @@ async def test_a_secret_that_fitted_is_not_hashed_again(monkeypatch: pytest.Monk
         def fits(*_: Any) -> bool:
             raise AssertionError
 
-        monkeypatch.setattr("penstock.broker.access.Credential.fits", fits)
+        monkeypatch.setattr("penstock.broker.access.access.Credential.fits", fits)
 
         await place.doors.login(Credentials(key=key), HERE)
         await place.doors.login(ANNA, HERE)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from penstock import frontends
-from penstock.access import ACTIONS, Grant, Permissions, Quota
 from penstock.api.operations import Operations
 from penstock.broker.operations import LocalOperations
-from penstock.calls import CALLS
 from penstock.errors import Forbidden, PenstockError, QuotaExceeded
 from penstock.frontends.security.guard import COUNTED, NEEDS, REFUSED_MAX, TENDED, GuardedOperations
 from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.needs import verb
-from penstock.message import Message, received
+from penstock.model.access import ACTIONS, Grant, Permissions, Quota
+from penstock.model.message import Message, received
+from penstock.operations.calls import CALLS
 from penstock.testing import TestBroker
 from penstock.wire.records import encode_values
 

@@ -9,7 +9,6 @@ from tests.frontends.native.peer import Peer
 from tests.frontends.security.secured import PATIENCE_S, secured
 
 from penstock import aio
-from penstock.access import Grant, Quota
 from penstock.errors import (
     Forbidden,
     FrameTooLarge,
@@ -20,6 +19,7 @@ from penstock.errors import (
     Unauthenticated,
 )
 from penstock.frontends.native.commands import TABLE
+from penstock.model.access import Grant, Quota
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     Hello,

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from penstock import aio
-from penstock.access import Grant
+from penstock.config.loading import load
+from penstock.config.server import ListenSettings, SecuritySettings, ServerConfig, ServerSettings
 from penstock.errors import InvalidConfiguration, Unauthenticated
-from penstock.frontends.config import ListenSettings, SecuritySettings, ServerConfig, ServerSettings
-from penstock.frontends.loading import load
 from penstock.frontends.serve import Server
+from penstock.model.access import Grant
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.168.1.5", "broker.example.com"])

@@ -16,14 +16,8 @@ from websockets.asyncio.client import connect
 import penstock
 from penstock import aio
 from penstock.client.lone import LONE_MIN
+from penstock.config.server import ListenSettings, SecuritySettings, ServerConfig, ServerSettings, TlsSettings
 from penstock.errors import InvalidConfiguration, InvalidValue, ServerUnreachable
-from penstock.frontends.config import (
-    ListenSettings,
-    SecuritySettings,
-    ServerConfig,
-    ServerSettings,
-    TlsSettings,
-)
 from penstock.frontends.security.tls import server_context
 from penstock.frontends.serve import Server
 

@@ -12,15 +12,15 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from penstock import Grant, Message, aio
-from penstock.config import TopicOptions
-from penstock.errors import PenstockError, TopicNotFound
-from penstock.frontends.config import (
+from penstock.config.broker import TopicOptions
+from penstock.config.server import (
     ListenSettings,
     SecuritySettings,
     ServerConfig,
     ServerSettings,
     TopicDefaults,
 )
+from penstock.errors import PenstockError, TopicNotFound
 from penstock.frontends.serve import Server
 
 FREE = ListenSettings(native="0", text="0", status="off", http="0", kafka="0")

@@ -353,7 +353,7 @@ def test_what_is_loaded_is_no_work_for_the_garbage_collector() -> None:
     """Looking at it would stop all connections for 20 ms, again and again."""
     program = """
 import gc, os, signal
-from penstock.frontends.config import ListenSettings, ServerConfig, ServerSettings
+from penstock.config.server import (ListenSettings, ServerConfig, ServerSettings)
 from penstock.frontends.serve import run
 
 def ready(addresses, key):

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 import penstock
-from penstock.config import GroupSettings
-from penstock.errors import AddressUnusable, DirectoryInUse
-from penstock.frontends.config import (
+from penstock.config.broker import GroupSettings
+from penstock.config.server import (
     LimitSettings,
     ListenSettings,
     ServerConfig,
@@ -20,6 +19,7 @@ from penstock.frontends.config import (
     TopicDefaults,
     shown,
 )
+from penstock.errors import AddressUnusable, DirectoryInUse
 from penstock.frontends.serve import Server, bound, loop_factory, raise_file_limit
 
 FREE = ListenSettings(native="0", text="0", status="0", http="off", kafka="0")

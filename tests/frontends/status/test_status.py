@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.frontends.config import LimitSettings
+from penstock.config.server import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.status.server import StatusListener
 from penstock.testing import AsyncTestBroker

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import uvloop
 
-from penstock.config import BrokerConfig
-from penstock.frontends.config import LimitSettings, ServerConfig
+from penstock.config.broker import BrokerConfig
+from penstock.config.server import LimitSettings, ServerConfig
 from penstock.frontends.listener import Connections
 from penstock.frontends.text.server import TextListener
 from penstock.testing import AsyncTestBroker

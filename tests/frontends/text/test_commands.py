@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config import BrokerConfig, TopicSettings
+from penstock.config.broker import BrokerConfig, TopicSettings
 from penstock.frontends.text.commands import COMMANDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocols" / "text.md"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config.server import LimitSettings
 from penstock.frontends import lines
-from penstock.frontends.config import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.text import commands
 from penstock.frontends.text.server import TextListener

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config import BrokerConfig, GroupSettings, TopicSettings
+from penstock.config.broker import BrokerConfig, GroupSettings, TopicSettings
 
 ONE = TopicSettings(partitions=1)
 

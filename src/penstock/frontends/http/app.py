@@ -29,11 +29,12 @@ from penstock.errors import (
     RequestTooLarge,
     RouteNotFound,
 )
-from penstock.frontends.http import browsers, problems, ui
+from penstock.frontends.http import browsers, problems
 from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
 from penstock.frontends.http.call import JSON, NDJSON, Call, Route, Shared
 from penstock.frontends.http.cors import with_cors
 from penstock.frontends.http.messages import encode
+from penstock.frontends.http.pages import ui
 from penstock.frontends.http.routes import ROUTES
 from penstock.frontends.security.identity import Credentials
 from penstock.frontends.security.needs import NEEDS

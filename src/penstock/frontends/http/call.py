@@ -17,13 +17,13 @@ from starlette.types import Receive, Scope, Send
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
+from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.config import LimitSettings
-from penstock.frontends.http.consumers import Consumers
-from penstock.frontends.http.receipts import Receipts
-from penstock.frontends.http.reports import Reports
-from penstock.frontends.http.stays import Lost, Stay
-from penstock.frontends.http.watch import Watch
+from penstock.frontends.http.consumers.long_polls import Lost, Stay
+from penstock.frontends.http.consumers.receipts import Receipts
+from penstock.frontends.http.consumers.registry import Consumers
+from penstock.frontends.http.monitoring.history import Watch
+from penstock.frontends.http.monitoring.reports import Reports
 from penstock.frontends.origins import Origins
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY

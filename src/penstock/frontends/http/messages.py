@@ -11,8 +11,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.calls import whole_characters
-from penstock.message import StoredMessage
+from penstock.model.message import StoredMessage
+from penstock.operations.calls import whole_characters
 
 As = Literal["base64", "text", "json"]
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from penstock.calls import whole_characters
 from penstock.errors import PenstockError
 from penstock.frontends.public import public
+from penstock.operations.calls import whole_characters
 
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:penstock:error:"

@@ -8,18 +8,16 @@ for most are at the top, because they are looked for in this order.
 from functools import cache
 from typing import Any, Final
 
-from penstock.access import NewKey
-from penstock.frontends.http import (
+from penstock.frontends.http.call import EVENTS, NDJSON, Call, Route
+from penstock.frontends.http.handlers import (
     access,
     batches,
     browsing,
     consuming,
     dead_letters,
-    docs,
     groups,
     health,
     metrics,
-    openapi,
     overview,
     pipelines,
     publishing,
@@ -28,8 +26,9 @@ from penstock.frontends.http import (
     topics,
     websocket,
 )
-from penstock.frontends.http.call import EVENTS, NDJSON, Call, Route
-from penstock.info import BrokerInfo, GroupInfo, Redrive, TopicInfo
+from penstock.frontends.http.pages import docs, openapi
+from penstock.model.access import NewKey
+from penstock.model.info import BrokerInfo, GroupInfo, Redrive, TopicInfo
 
 NO_TOPIC: Final = ("TOPIC_NOT_FOUND", "NAME_INVALID")
 NO_GROUP: Final = (*NO_TOPIC, "GROUP_NOT_FOUND")

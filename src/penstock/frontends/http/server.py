@@ -26,13 +26,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, RequestTooLarge
-from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.http.app import make_app
 from penstock.frontends.http.call import Shared
+from penstock.frontends.http.consumers.long_polls import Lost
 from penstock.frontends.http.problems import whole_response
 from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake, quiet
-from penstock.frontends.http.stays import Lost
 from penstock.frontends.http.writes import JoinedWrites
 from penstock.frontends.listener import Connections
 from penstock.frontends.origins import Origins

@@ -24,8 +24,8 @@ from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 
 from penstock.errors import RequestInvalid
+from penstock.frontends.http.consumers.long_polls import Lost
 from penstock.frontends.http.problems import whole_response
-from penstock.frontends.http.stays import Lost
 from penstock.frontends.listener import Connections
 
 PING_S: Final = 20  # Between pings, and for the answer to one.

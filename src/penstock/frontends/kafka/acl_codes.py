@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.access import Operation, Resource
+from penstock.model.access import Operation, Resource
 
 ANY: Final = 1
 

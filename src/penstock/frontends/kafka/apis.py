@@ -7,32 +7,22 @@ of them.
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.frontends.kafka import (
+from penstock.frontends.kafka import cluster, metadata, sasl
+from penstock.frontends.kafka.call import Api
+from penstock.frontends.kafka.configs import configs, replicas, topics
+from penstock.frontends.kafka.groups import (
     acknowledgements,
-    acls,
-    cluster,
-    configs,
     consumer_groups,
-    fetch,
     group_admin,
-    groups,
-    metadata,
     offsets,
-    positions,
-    produce,
-    quotas,
-    replicas,
-    sasl,
-    scram_admin,
-    share,
     share_groups,
     share_offsets,
     streams_groups,
-    topics,
-    transaction_admin,
-    transactions,
 )
-from penstock.frontends.kafka.call import Api
+from penstock.frontends.kafka.groups import membership as groups
+from penstock.frontends.kafka.groups import share_fetch as share
+from penstock.frontends.kafka.records import fetch, positions, produce, transaction_admin, transactions
+from penstock.frontends.kafka.security import acls, quotas, scram_admin
 
 FAMILIES: Final = (
     cluster, sasl, metadata, produce, fetch, positions, topics, configs, replicas, groups, group_admin,

@@ -5,9 +5,9 @@ On a server without logins everybody may do everything."""
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.access import Action, Operation
 from penstock.frontends.kafka.acl_codes import OPERATION_CODES
 from penstock.frontends.kafka.call import Call
+from penstock.model.access import Action, Operation
 
 NOT_ASKED: Final = -(2**31)  # In place of the bits.
 

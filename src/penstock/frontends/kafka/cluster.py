@@ -5,7 +5,7 @@ a quorum of one that has always been led by it."""
 
 from typing import Final
 
-from penstock.broker.at_once import now
+from penstock.broker.drivers.at_once import now
 from penstock.frontends.kafka.authorized import ON_CLUSTER, authorized
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.session import NODE

@@ -7,7 +7,7 @@ forbids it."""
 from collections.abc import Awaitable
 from contextlib import suppress
 
-from penstock.broker.at_once import now
+from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
 from penstock.frontends.kafka.call import Api, Call

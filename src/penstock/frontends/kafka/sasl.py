@@ -13,7 +13,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from penstock.broker.scram import HASHES
+from penstock.broker.access.scram import HASHES
 from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.kafka.call import Api, Call
 from penstock.frontends.kafka.errors import words_of

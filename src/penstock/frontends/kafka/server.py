@@ -12,8 +12,8 @@ from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
+from penstock.config.server import KafkaSettings, LimitSettings, TopicDefaults
 from penstock.errors import PenstockError
-from penstock.frontends.config import KafkaSettings, LimitSettings, TopicDefaults
 from penstock.frontends.kafka.apis import APIS
 from penstock.frontends.kafka.call import Api
 from penstock.frontends.kafka.connection import Connection

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.at_once import now
+from penstock.broker.drivers.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
+from penstock.config.server import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.errors import Unauthenticated
-from penstock.frontends.config import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.frontends.kafka.shares import Shares
 from penstock.frontends.security.doors import Doors, Visit
 from penstock.frontends.security.identity import NOBODY, Identity

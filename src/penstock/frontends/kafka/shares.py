@@ -22,13 +22,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.at_once import now
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.leases import LeasedBatch
+from penstock.broker.drivers.at_once import now
 from penstock.broker.operations import LocalOperations
-from penstock.broker.queues import NO_LEASE, Run
+from penstock.broker.queue.leases import LeasedBatch
+from penstock.broker.queue.queues import NO_LEASE, Run
 from penstock.clock import Clock
-from penstock.config import GroupOptions
+from penstock.config.broker import GroupOptions
 from penstock.errors import Closed, Forbidden, GroupNotFound, Overloaded, TopicNotFound
 from penstock.frontends.kafka.starts import start_of
 from penstock.types import NAME_LENGTH_MAX

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from penstock.config import Start
+from penstock.config.broker import Start
 from penstock.errors import InvalidValue
 
 BY_DURATION: Final = "by_duration:"

@@ -13,8 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from penstock.broker.batches import BatchConsumer
-from penstock.calls import CALLS, Recurring, encode_answer, message_of, wire_receipt
-from penstock.config import GroupOptions, TopicSettings
+from penstock.config.broker import GroupOptions, TopicSettings
 from penstock.errors import (
     Closed,
     FrameTooLarge,
@@ -24,11 +23,12 @@ from penstock.errors import (
     ProtocolViolation,
     VersionUnsupported,
 )
-from penstock.failure import Failure
 from penstock.frontends.native.consumers import WireConsumer
 from penstock.frontends.native.session import Commands, Session
 from penstock.frontends.security.identity import Credentials, Identity
-from penstock.message import Receipt
+from penstock.model.failure import Failure
+from penstock.model.message import Receipt
+from penstock.operations.calls import CALLS, Recurring, encode_answer, message_of, wire_receipt
 from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native import Outcome

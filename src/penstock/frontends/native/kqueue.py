@@ -27,15 +27,15 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.driver import Running
+from penstock.broker.drivers.driver import Running
 from penstock.broker.operations import LocalConsumer
-from penstock.config import QUEUE_PARTITIONS, GroupOptions, TopicOptions
+from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.public import public
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY
-from penstock.message import Message, ReceivedMessage, received
+from penstock.model.message import Message, ReceivedMessage, received
 from penstock.wire.native import KQUEUE_ACK, KQUEUE_PING, KQUEUE_PUB, KQUEUE_SUB, plain_frame
 
 KQUEUE_DELIVERY: Final = 0x05

@@ -13,8 +13,8 @@ import asyncio
 from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError, Unauthenticated
-from penstock.frontends.config import LimitSettings
 from penstock.frontends.foreign import http_refusal, is_http
 from penstock.frontends.listener import Connections, Guests
 from penstock.frontends.native.commands import TABLE

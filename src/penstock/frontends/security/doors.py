@@ -21,18 +21,18 @@ from typing import cast
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.at_once import now
+from penstock.broker.drivers.at_once import now
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
-from penstock.config import TopicOptions
+from penstock.config.broker import TopicOptions
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security.guard import GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
 from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.security.sessions import Sessions
-from penstock.info import PIPELINES_TOPIC, Overview
-from penstock.message import StoredMessage
+from penstock.model.info import PIPELINES_TOPIC, Overview
+from penstock.model.message import StoredMessage
 
 Ended = Callable[[LocalOperations], None]
 

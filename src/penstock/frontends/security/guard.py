@@ -23,11 +23,10 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.access import ANY, Action
 from penstock.api.operations import Work
-from penstock.broker.at_once import now
-from penstock.broker.audit import DONE, Audit
-from penstock.broker.measuring import Family
+from penstock.broker.access.audit import DONE, Audit
+from penstock.broker.drivers.at_once import now
+from penstock.broker.observability.measuring import Family
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
 from penstock.errors import Forbidden, PenstockError, TopicNotFound
@@ -37,15 +36,16 @@ from penstock.frontends.security.needs import ROLES, Need, place_of, verb
 from penstock.frontends.security.quotas import Spending
 from penstock.groups.rounds import GroupState
 from penstock.groups.transactions import Claim, TransactionState
-from penstock.info import BrokerInfo, Overview, StorageProblem
-from penstock.message import Message, Receipt
+from penstock.model.access import ANY, Action
+from penstock.model.info import BrokerInfo, Overview, StorageProblem
+from penstock.model.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
 
 ALLOWED_MAX: Final = 10_000  # Answers that are remembered for an operation.
 REFUSED_MAX: Final = 100  # Acts of one identity that are noted; or it could drown what admins did in its own.
 RECORD_COUNT: Final = slice(57, 61)  # In the header of a record batch.
 LEADING: Final = frozenset({"create_topic", "alter_topic"})  # Their options may name another topic.
-# Operations that create their topic, which is their first argument, if it is missing (broker/missing.py).
+# Operations that create a missing topic, their first argument (broker/topic/missing.py).
 CREATING: Final = frozenset(
     {
         "metadata", "publish", "publish_batch", "append", "append_batches", "schedule", "consumer",

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.access import Permissions, Quota
+from penstock.model.access import Permissions, Quota
 
 Kind = Literal["key", "user", "nobody"]
 

@@ -32,7 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_network
 from typing import Final
 
-from penstock.broker.access import (
+from penstock.broker.access.access import (
     PASSWORD_COST,
     PASSWORD_LENGTH_MAX,
     Access,
@@ -40,7 +40,7 @@ from penstock.broker.access import (
     StoredKey,
     StoredUser,
 )
-from penstock.broker.scram import HASHES, ITERATIONS, SALT_BYTES, Scram
+from penstock.broker.access.scram import HASHES, ITERATIONS, SALT_BYTES, Scram
 from penstock.clock import Clock
 from penstock.errors import Overloaded, PenstockError, ShuttingDown, Unauthenticated
 from penstock.frontends.security.identity import Credentials, Identity

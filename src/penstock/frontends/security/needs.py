@@ -9,7 +9,7 @@ an admin, except the parts of a restore, whose beginning and end are enough.
 
 from typing import Any, Final, NamedTuple
 
-from penstock.access import Action, Operation, Role
+from penstock.model.access import Action, Operation, Role
 
 # The least role that has an action.
 ROLES: Final[dict[Action, Role]] = {

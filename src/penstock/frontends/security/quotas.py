@@ -8,9 +8,9 @@ second's worth goes through, and its sender waits for as long as it was too
 large.  Over any time the rate is kept.
 """
 
-from penstock.access import Quota
 from penstock.clock import Clock
 from penstock.errors import QuotaExceeded
+from penstock.model.access import Quota
 
 
 class Bucket:

@@ -9,8 +9,8 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from penstock.config.server import TlsSettings
 from penstock.errors import InvalidConfiguration
-from penstock.frontends.config import TlsSettings
 from penstock.log.files import OTHERS, SystemFiles
 
 HANDSHAKE_S: Final = 10.0  # A stranger who does not finish it in time is cut off.

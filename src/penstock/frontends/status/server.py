@@ -23,8 +23,8 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.config import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines
 from penstock.frontends.listener import Connections
 from penstock.frontends.origins import Origins

@@ -24,13 +24,13 @@ from typing import Final
 
 from penstock.aio import AsyncConsumer, AsyncReceivedMessage
 from penstock.api.aio import AsyncBroker
-from penstock.config import QUEUE_PARTITIONS
+from penstock.config.broker import QUEUE_PARTITIONS
 from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicNotFound
 from penstock.frontends.foreign import is_http
 from penstock.frontends.security.doors import Doors
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.text import errors
-from penstock.message import StoredMessage
+from penstock.model.message import StoredMessage
 
 DEFAULT_GROUP: Final = "default"
 CHUNK_MESSAGES: Final = 64  # Of a CONSUME, at a time; between two chunks the client must have read.

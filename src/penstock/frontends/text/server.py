@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from penstock.aio import AsyncConsumer
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.config import LimitSettings
 from penstock.frontends.foreign import http_refusal
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines
 from penstock.frontends.listener import Connections

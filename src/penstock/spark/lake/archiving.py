@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import OffsetOutOfRange, PenstockError, UnavailableError
-from penstock.info import Fetched
-from penstock.spark.arrays import rows_of
-from penstock.spark.connections import Address
+from penstock.model.info import Fetched
 from penstock.spark.lake.layout import ROWS, LakeFile
 from penstock.spark.lake.table import ArchivedRange
 from penstock.spark.lake.writing import RangeWriter
+from penstock.spark.records.arrays import rows_of
+from penstock.spark.runtime.connections import Address
 from penstock.wire.records import check_batch
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from typing import Final, Protocol
 import msgspec
 import pyarrow.compute as pc
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged
 from penstock.spark.lake.layout import LakeFile, date_of, within_years
 from penstock.spark.lake.reading import read_file

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged
 from penstock.spark.lake import storage
 from penstock.spark.lake.layout import LakeFile, date_of

@@ -19,9 +19,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.spark.arrays import within
 from penstock.spark.lake import storage
 from penstock.spark.lake.layout import ROWS, LakeFile
+from penstock.spark.records.arrays import within
 
 BATCH_ROWS: Final = 65_536
 

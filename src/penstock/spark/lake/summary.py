@@ -9,7 +9,7 @@ from penstock.spark.lake.table import ARCHIVED, LakeTable
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
-    from penstock.info import PartitionInfo
+    from penstock.model.info import PartitionInfo
 
 HISTORY: Final = 100  # Commits in which the last batch is looked for; others are joins and vacuums.
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.spark.lake import storage
 from penstock.spark.lake.layout import ROWS, LakeFile, date_of, new_path, within_years
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from penstock.errors import ExtraMissing, InvalidValue
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.context import Context
+    from penstock.spark.pipelines.run.context import Context
 
 # Name of the pipeline, which is also its module here -> what it does.
 PIPELINES: Final = {

@@ -32,15 +32,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.config import ARCHIVE_GROUP
+from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, PenstockError
-from penstock.info import PartitionInfo
+from penstock.model.info import PartitionInfo
 from penstock.spark.jobs import run_tasks
 from penstock.spark.lake import storage
 from penstock.spark.lake.archiving import Failed, Todo, Writer, Written, joined, planned
 from penstock.spark.lake.logged import Logged, differing
 from penstock.spark.lake.table import LakeTable, LostRange
-from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.upkeep import Upkeep
 from penstock.types import check_name
 

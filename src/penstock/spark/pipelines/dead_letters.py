@@ -20,12 +20,12 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
-from penstock.config import DEAD_LETTER_SUFFIX
+from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.errors import InvalidValue, TopicNotFound
-from penstock.spark import results, summaries
-from penstock.spark.findings import Row, name_of, page_of, period_of, step_minutes, total
-from penstock.spark.pipelines.context import Context
-from penstock.spark.tables import LETTER
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.queries.views import LETTER
+from penstock.spark.reports import results, summaries
+from penstock.spark.reports.findings import Row, name_of, page_of, period_of, step_minutes, total
 from penstock.types import check_name
 
 if TYPE_CHECKING:

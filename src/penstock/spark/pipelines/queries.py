@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
-from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.rejects import LATE_COUNT
-from penstock.spark.sentences import shortest
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.runtime.sentences import shortest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress

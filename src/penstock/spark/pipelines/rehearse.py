@@ -13,7 +13,7 @@ letter and is done now is *newly passing*.  Outputs are those of
 settled yet, or the journal no longer has, is *not known*.
 
 Nothing of the broker changes.  What the handler does elsewhere it does; see
-``penstock.spark.rehearsal``.
+``penstock.spark.rehearsal.rehearsal``.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue
-from penstock.spark import results
 from penstock.spark.connect import register
-from penstock.spark.functions import load_named, ship
-from penstock.spark.outcomes import Range, read_outcomes
-from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.upkeep import ResultUpkeep
 from penstock.spark.pipelines.watching import watched
-from penstock.spark.rehearsal import ARGUMENTS, RESULT, Rehearsal
+from penstock.spark.queries.outcomes import Range, read_outcomes
+from penstock.spark.rehearsal.rehearsal import ARGUMENTS, RESULT, Rehearsal
+from penstock.spark.reports import results
+from penstock.spark.runtime.functions import load_named, ship
 from penstock.workers.app import App
 from penstock.workers.functions import WorkerFunction, declare
 

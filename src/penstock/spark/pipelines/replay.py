@@ -23,17 +23,17 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import InvalidValue
-from penstock.spark import replays
-from penstock.spark.options import SourceOptions
-from penstock.spark.pipelines.context import Context
-from penstock.spark.planning import Span, spans
-from penstock.spark.replaying import Chunk, chosen, publisher
-from penstock.spark.replays import Replay
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.records.planning import Span, spans
+from penstock.spark.replay import replays
+from penstock.spark.replay.replaying import Chunk, chosen, publisher
+from penstock.spark.replay.replays import Replay
 from penstock.spark.restoring import counts, restore
-from penstock.spark.scan import Scan
-from penstock.spark.sink import SinkOptions
+from penstock.spark.sink.sink import SinkOptions
+from penstock.spark.source.options import SourceOptions
+from penstock.spark.source.scan import Scan
 from penstock.types import DURATION_MS_MAX
 
 if TYPE_CHECKING:

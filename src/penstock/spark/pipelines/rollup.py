@@ -32,12 +32,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import GroupNotFound, OffsetOutOfRange, PenstockError, TopicNotFound
-from penstock.info import PartitionLag
-from penstock.message import StoredMessage
-from penstock.spark import results, summaries
-from penstock.spark.journal import Range, journal, ranges_of
-from penstock.spark.minutes import DONE, FLOORS, MESSAGES, SCHEMA, rolled_up, time_of
-from penstock.spark.pipelines.context import Context
+from penstock.model.info import PartitionLag
+from penstock.model.message import StoredMessage
+from penstock.spark.pipelines.run.context import Context
+from penstock.spark.queries.journal import Range, journal, ranges_of
+from penstock.spark.reports import results, summaries
+from penstock.spark.reports.minutes import DONE, FLOORS, MESSAGES, SCHEMA, rolled_up, time_of
 from penstock.types import check_name
 
 if TYPE_CHECKING:

@@ -39,16 +39,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue, LakeUnusable, TopicExists
-from penstock.spark import results
 from penstock.spark.connect import register
-from penstock.spark.functions import load_function, ship
 from penstock.spark.lake import storage
-from penstock.spark.pipelines.context import Context
 from penstock.spark.pipelines.queries import run_queries
 from penstock.spark.pipelines.rejects import HORIZON, Source, split
+from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.updates import Updates
 from penstock.spark.pipelines.upkeep import ResultUpkeep
-from penstock.spark.steps import life_of
+from penstock.spark.reports import results
+from penstock.spark.runtime.functions import load_function, ship
+from penstock.spark.source.shared_batches import life_of
 from penstock.types import duration_ms
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ done by several at once: a join that comes second is thrown away.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from penstock.config import DAY_MS
+from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged, PenstockError
-from penstock.spark import tidying
 from penstock.spark.jobs import run_tasks
 from penstock.spark.lake.compaction import Joint, join, plan, replace
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.table import LakeTable
+from penstock.spark.reports import tidying
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.context import Context
+    from penstock.spark.pipelines.run.context import Context
 
 JOIN_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import uuid4
 
-from penstock.spark.pipelines.context import Context
+from penstock.spark.pipelines.run.context import Context
 
 LOOK_S: Final = 0.5
 

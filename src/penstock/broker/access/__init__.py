@@ -1,0 +1,1 @@
+"""API keys, users, ACLs and the audit log of a broker."""

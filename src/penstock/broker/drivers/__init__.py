@@ -1,0 +1,1 @@
+"""Running operations: in threads or on an event loop."""

@@ -1,0 +1,1 @@
+"""What the broker measures about itself: rates, event-loop lag, storage problems, group verdicts."""

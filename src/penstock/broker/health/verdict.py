@@ -1,0 +1,297 @@
+"""How a group is getting on, in one word and one sentence.
+
+Facts go in, a verdict comes out; nothing else is looked at.  The first row
+that fits decides.  *Fresh* messages are those that anyone could have now:
+neither in hand nor waiting for their next attempt or for their key.
+
+       word            when
+    1  idle            nothing is left, and nothing came or went of late
+    2  keeping up      nothing is left
+    3  keeping up      the reader commits in batches, and the oldest message is at most a minute old
+    4  no consumers    nobody is there
+    5  draining        the reader commits in batches, and more goes than comes
+    6  falling behind  the reader commits in batches
+    7  blocked         the oldest has failed twice or more, others with its key wait behind it, and
+                       beside them there is no more than a second's work
+
+       and if nothing was acked of late:
+    8  keeping up      all that is left came within the last second, and nothing became a dead letter
+    9  blocked         all that is left is the oldest with those behind it, and it has failed, or
+                       somebody has it and has not answered for a visibility timeout
+   10  failing         some failed, or became dead letters
+   11  blocked         all that is left waits for its next attempt
+   12  stalled         nothing was acked for a visibility timeout, or for ten seconds with nothing in hand
+   13  working         else
+
+       and if something was:
+   14  keeping up      no more than a second's work is left, or as much comes as goes, to a tenth
+   15  draining        more goes than comes
+   16  falling behind  more comes than goes, and the oldest message is more than ten seconds old
+   17  working         more comes than goes, but not for long
+
+*Of late* is the window of the rates, ten seconds (``rates.py``).  A row's limits
+are the constants below.
+
+A reader that *commits in batches* keeps its own place and commits it from outside, as a
+Spark stream does: it is no member of the group, and between two commits nothing seems
+to happen, so rates and members say little about it, and its age decides.  If it is a
+pipeline that reports its state, ``judge_pipeline`` takes that into account.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.model.info import (
+    PIPELINE_LIVE,
+    PIPELINE_LOST,
+    GroupInfo,
+    GroupRates,
+    GroupState,
+    PipelineRun,
+    Unacked,
+    Verdict,
+)
+
+AGAIN: Final = 2  # Failures of a message that fails again and again.
+MOMENT_SECONDS: Final = 1.0  # Work for so long is no backlog.
+IDLE_HANDS_SECONDS: Final = 10.0  # Consumers with nothing in hand should have asked for something by then.
+ERROR_LENGTH: Final = 60  # Characters of an error in a verdict, which is one line.
+BALANCE: Final = 0.1  # Rates that differ by less are equal.
+BATCH_SECONDS: Final = 60.0  # A message that waits for its batch for so long is not late.
+BEHIND_SECONDS: Final = 10.0  # A group whose oldest message is younger is not falling behind.
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict is made of."""
+
+    lag: int
+    lag_seconds: float  # Age of the oldest message that is not settled.
+    in_flight: int  # In hand; of a stream group, read and not committed.
+    waiting: int  # Given back: for a later attempt, or until their key is free.
+    consumers: int
+    rates: GroupRates
+    oldest: Unacked | None
+    quiet_seconds: float  # How long consumers are there and have not acked.
+    visibility_seconds: float
+    batches: bool = False  # Its reader is no member, and commits many messages at a time.
+
+    @property
+    def fresh(self) -> int:
+        """Messages that anyone could have now."""
+        return max(self.lag - self.in_flight - self.waiting, 0)
+
+    @property
+    def settled_rate(self) -> float:
+        """Messages a second that the group is done with."""
+        return self.rates.acked + self.rates.dead_lettered
+
+    @property
+    def net_rate(self) -> float:
+        """By how many messages a second the lag shrinks; 0 if that is within the noise."""
+        net = self.settled_rate - self.rates.published
+        return net if abs(net) > BALANCE * self.rates.published else 0.0
+
+    @property
+    def last(self) -> bool:
+        """Whether the oldest message, with those behind it, is all that is left."""
+        return self.oldest is not None and self.lag <= 1 + self.oldest.behind
+
+
+def judge(standing: Standing) -> Verdict:
+    """The verdict; the table is at the top."""
+    if standing.lag == 0:
+        return _all_done(standing)
+    if standing.batches:
+        return _in_batches(standing)
+    if standing.consumers == 0:
+        return _alone(standing)
+    oldest = standing.oldest
+    if (
+        oldest is not None
+        and oldest.failures >= AGAIN
+        and oldest.behind > 0
+        and standing.fresh <= standing.settled_rate * MOMENT_SECONDS
+    ):
+        return _blocked(standing, oldest)
+    if standing.rates.acked > 0:
+        return _flowing(standing)
+    return _still(standing)
+
+
+def judge_pipeline(group: GroupInfo | GroupState, run: PipelineRun, state: str) -> Verdict:
+    """The verdict on a group of a pipeline, by the age of what waits and by the state of its last run."""
+    if group.lag == 0:
+        return group.verdict
+    waits = f"{_wait(group.lag)}, the oldest for {duration(group.lag_seconds)}"
+    if state == "failed":
+        return Verdict(word="failing", text=f"{waits}; the pipeline {run.name} has failed")
+    if state == PIPELINE_LOST:
+        return Verdict(word="stalled", text=f"{waits}; the pipeline {run.name} no longer reports")
+    if state not in PIPELINE_LIVE:
+        return Verdict(word="idle", text=f"{waits}; the pipeline {run.name} is {state}")
+    if group.lag_seconds <= BATCH_SECONDS:
+        return Verdict(
+            word="keeping up", text=f"{_wait(group.lag)} for the next batch of the pipeline {run.name}"
+        )
+    behind = group.rates.acked <= group.rates.published
+    return Verdict(
+        word="falling behind" if behind else "draining",
+        text=f"{waits}; the pipeline {run.name} is {state}; {_flow(group.rates)}",
+    )
+
+
+def drain_seconds(standing: Standing) -> float | None:
+    """How long until nothing is left, if it goes on as it did of late; None if it does not get there."""
+    if standing.lag == 0:
+        return 0.0
+    return standing.lag / standing.net_rate if standing.net_rate > 0 else None
+
+
+def _alone(standing: Standing) -> Verdict:
+    return Verdict(word="no consumers", text=f"{_wait(standing.lag)}, and nobody consumes")
+
+
+def _all_done(standing: Standing) -> Verdict:
+    rates = standing.rates
+    if rates.published == 0 and rates.acked == 0:
+        return Verdict(word="idle", text="nothing waits")
+    return Verdict(word="keeping up", text=f"nothing waits; {_flow(rates)}")
+
+
+def _still(standing: Standing) -> Verdict:
+    """Nothing was acked of late."""
+    oldest, rates, quiet = standing.oldest, standing.rates, standing.quiet_seconds
+    if standing.lag_seconds < MOMENT_SECONDS and rates.dead_lettered == 0:
+        return Verdict(word="keeping up", text=f"{_messages(standing.lag)} came within the last second")
+    overdue = standing.in_flight > 0 and quiet >= standing.visibility_seconds
+    if oldest is not None and standing.last and (oldest.failures > 0 or overdue):
+        return _blocked(standing, oldest)
+    if rates.failed > 0 or rates.dead_lettered > 0:
+        return _failing(standing)
+    if oldest is not None and standing.in_flight == 0 and standing.fresh == 0:
+        return _blocked(standing, oldest)
+    if overdue or (standing.in_flight == 0 and quiet >= IDLE_HANDS_SECONDS):
+        return _stalled(standing)
+    return Verdict(word="working", text=_left(standing))
+
+
+def _flowing(standing: Standing) -> Verdict:
+    net = standing.net_rate
+    text = f"{_left(standing)}; {_flow(standing.rates)}"
+    if standing.oldest is not None and standing.oldest.failures >= AGAIN:
+        text += f"; {standing.oldest.id} has failed {_times(standing.oldest.failures)}"
+    if net == 0 or standing.lag <= standing.settled_rate * MOMENT_SECONDS:
+        return Verdict(word="keeping up", text=text)
+    if net > 0:
+        return Verdict(word="draining", text=text)
+    late = standing.lag_seconds > BEHIND_SECONDS
+    return Verdict(word="falling behind" if late else "working", text=text)
+
+
+def _in_batches(standing: Standing) -> Verdict:
+    """The reader commits in batches."""
+    if standing.lag_seconds <= BATCH_SECONDS:
+        return Verdict(word="keeping up", text=f"{_wait(standing.lag)} for the next batch")
+    if standing.consumers == 0:  # It has not committed for a session timeout.
+        return _alone(standing)
+    text = f"{_wait(standing.lag)}, the oldest for {duration(standing.lag_seconds)}; {_flow(standing.rates)}"
+    return Verdict(word="draining" if standing.net_rate > 0 else "falling behind", text=text)
+
+
+def _blocked(standing: Standing, oldest: Unacked) -> Verdict:
+    text = f"{_story(oldest)}; {_beside(standing, oldest)}"
+    return Verdict(word="blocked", text=text, message=oldest.id)
+
+
+def _story(oldest: Unacked) -> str:
+    if oldest.consumer is not None and not oldest.failures:
+        return f"{oldest.consumer} has {oldest.id}, and does not answer"
+    story = (
+        f"{oldest.id} failed {_times(oldest.failures)}" if oldest.failures else f"{oldest.id} was given back"
+    )
+    if oldest.error:
+        story += f" ({_short(oldest.error)})"
+    if oldest.consumer is not None:
+        return f"{story}, and {oldest.consumer} has it now"
+    return f"{story}, and comes again in {duration(oldest.due_seconds)}" if oldest.due_seconds else story
+
+
+def _beside(standing: Standing, oldest: Unacked) -> str:
+    if oldest.behind:
+        return f"{_wait(oldest.behind, 'message', ' with its key')} behind it"
+    others = standing.lag - 1
+    return f"{_wait(others, 'other')} too" if others else "all else is settled"
+
+
+def _failing(standing: Standing) -> Verdict:
+    rates = standing.rates
+    text = f"nothing was acked, {_rate(rates.failed)} failed"
+    if rates.dead_lettered > 0:
+        text += f", {_rate(rates.dead_lettered)} went to the dead letters"
+    if standing.oldest is not None and standing.oldest.error:
+        text += f"; {standing.oldest.id}: {_short(standing.oldest.error)}"
+    return Verdict(word="failing", text=text)
+
+
+def _stalled(standing: Standing) -> Verdict:
+    there = f"{_count(standing.consumers, 'consumer')} {'is' if standing.consumers == 1 else 'are'} there"
+    text = f"{_left(standing)}, {there}, and nothing was acked for {duration(standing.quiet_seconds)}"
+    if standing.oldest is not None and standing.oldest.consumer is not None:
+        text += f"; {standing.oldest.consumer} has {standing.oldest.id}"
+    return Verdict(word="stalled", text=text)
+
+
+# Words.
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _messages(count: int) -> str:
+    return _count(count, "message")
+
+
+def _wait(count: int, noun: str = "message", which: str = "") -> str:
+    return f"{_count(count, noun)}{which} {'waits' if count == 1 else 'wait'}"
+
+
+def _left(standing: Standing) -> str:
+    """What is not settled: 7 messages wait, 3 are in hand."""
+    in_hand = min(standing.in_flight, standing.lag)
+    waiting = standing.lag - in_hand
+    if not in_hand:
+        return _wait(waiting)
+    are = f"{'is' if in_hand == 1 else 'are'} in hand"
+    return f"{_wait(waiting)}, {in_hand:,} {are}" if waiting else f"{_messages(in_hand)} {are}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _flow(rates: GroupRates) -> str:
+    return f"{_rate(rates.published)} come, {_rate(rates.acked)} are acked"
+
+
+def _rate(rate: float) -> str:
+    """Three digits say enough: 0.4/s, 12.5/s, 480/s, 12,000/s."""
+    if rate >= 100 or rate == 0:
+        return f"{rate:,.0f}/s"
+    return f"{rate:.1f}/s" if rate >= 0.1 else "under 0.1/s"
+
+
+def _short(error: str) -> str:
+    line = error.partition("\n")[0]
+    return line if len(line) <= ERROR_LENGTH else line[: ERROR_LENGTH - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """As a person says it, rounded: 800 ms, 12 s, 5 min, 3 h, 4 d."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

@@ -1,0 +1,1 @@
+"""Append-only logs of decisions: deliveries, staged publishes and transactions."""

@@ -1,0 +1,1 @@
+"""State that only Kafka's protocol needs: group coordination, transactions, group configuration."""

@@ -1,0 +1,352 @@
+"""Kafka's groups: who is in, and what each of them may commit.
+
+    join, sync          wait for the others       ──> ClassicGroup (groups/classic.py), one for each group
+    heartbeat, leave    are answered at once      ──'
+    beat                the broker assigns        ──> ConsumerGroup (groups/consumers.py), the newer kind
+    commit              is it a member, of this generation?  ──> Commits
+
+A Kafka group spans topics.  Its members are known here, and only while there are
+any; where it has come is kept by the stream group of its name on each topic, and
+outlives them.  So ``group describe`` shows a Kafka group like any other.
+
+A name is of one kind on a topic.  Where it is a queue group, whose consumers are lent message by
+message, nobody joins who would read the same messages by position; and the other way round
+(``Groups.ensure``).  Kafka's answer to mixed types is ``INCONSISTENT_GROUP_PROTOCOL``.
+
+Generations rise over restarts, too: groups begin behind all that any group had before, so that a commit
+from an earlier life is never taken for one of the present.  They are reserved on disk by the block.
+
+Every group has one alarm, for its sessions and for its meetings.  Who waits in a
+meeting waits for an answer of its own, so a member that comes wakes nobody else.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+from uuid import UUID
+
+from penstock.broker.matching import TOO_LONG, Matching
+from penstock.broker.state import Group, MemberGroup, State
+from penstock.broker.steps import Arrival, Steps
+from penstock.broker.stream.commits import Commits, check_group_id, protocol_of
+from penstock.broker.topic.catalogue import Catalogue
+from penstock.broker.topic.subscribers import joins_for, readers
+from penstock.config.broker import Kind
+from penstock.errors import Closed, LimitReached
+from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
+from penstock.groups.classic import ClassicGroup
+from penstock.groups.commits import Commit
+from penstock.groups.consumers import BEAT_MS, SESSION_MS, ConsumerGroup
+from penstock.groups.patterns import NOTHING_TRIED, Tried, problem_of
+from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
+from penstock.wire.kafka.codes import Code
+
+T = TypeVar("T")
+
+ENDED_MAX: Final = 100_000  # Groups without members whose generation is remembered.
+LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
+
+
+class Coordination:
+    """The members of all Kafka groups."""
+
+    def __init__(self, state: State, catalogue: Catalogue, commits: Commits, matching: Matching) -> None:
+        self._state = state
+        self._matching = matching
+        self._catalogue = catalogue
+        self._commits = commits
+        self._floor = -1  # The generation behind which groups begin; -1: none has yet.
+        self._latest = 0  # Of all groups.
+        self._ended: dict[str, int] = {}  # Where groups were that nobody is in any more.
+        self._known: Topics = {}  # As they were at the stamp.
+        self._stamp = (-1, -1)
+
+    # What members say.
+
+    def join(self, name: str, told: Joining) -> Steps[Joined]:
+        """Be in the next generation of a group; waits until all its members are there."""
+        wanted = joins_for(told)
+        if self._is_lent(name, lambda topic: topic in wanted):
+            return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
+        group = self._open(name, ClassicGroup)
+        if not isinstance(group.machine, ClassicGroup):
+            return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
+        told = replace(told, new_member=f"{told.instance or told.client_id}-{self._new_id()}")
+        ticket = group.machine.join(told, self._now())
+        self._look_again(group)
+        return (yield from self._answer(ticket))
+
+    def sync(self, name: str, told: Syncing) -> Steps[Synced]:
+        """Get the assignment; waits until the leader has brought it."""
+        group = self._state.member_groups.get(name)
+        if group is None or not isinstance(group.machine, ClassicGroup):
+            return Synced(Code.UNKNOWN_MEMBER_ID)
+        ticket = group.machine.sync(told, self._now())
+        self._look_again(group)
+        return (yield from self._answer(ticket))
+
+    def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
+        """Be alive."""
+        group = self._state.member_groups.get(name)
+        if group is None or not isinstance(group.machine, ClassicGroup):
+            return Code.UNKNOWN_MEMBER_ID
+        return group.machine.heartbeat(member, instance, generation, self._now())
+
+    def beat(self, name: str, told: Beat) -> Steps[Beaten]:
+        """Join, stay in or leave a group in which the broker assigns; waits only while topics are matched."""
+        work = self._unmatched(name, told)
+        tried = (yield from self._matching.match(work)) if work else NOTHING_TRIED
+        if tried is None:
+            return Beaten(Code.INVALID_REGULAR_EXPRESSION, told.member, why=TOO_LONG)
+        return self._beat(name, told, tried)
+
+    def _unmatched(self, name: str, told: Beat) -> dict[str, list[str]]:
+        """By pattern: the names of topics that have to be matched for a heartbeat."""
+        group = self._state.member_groups.get(name)
+        if group is not None and isinstance(group.machine, ConsumerGroup):
+            return group.machine.unmatched(told.pattern, self._topics())
+        if not told.pattern or problem_of(told.pattern):
+            return {}
+        return {told.pattern: list(self._topics())}
+
+    def _beat(self, name: str, told: Beat, tried: Tried) -> Beaten:
+        if told.epoch == JOIN and not told.member:
+            told = replace(told, member=str(self._new_id()))  # An old client, which has none of its own.
+        if told.epoch != JOIN and name not in self._state.member_groups:
+            return Beaten(Code.UNKNOWN_MEMBER_ID, told.member, why="join again")
+        if self._beats_for_lent(name, told, tried):
+            why = "there is a queue group, or a share group, of that name; take another"
+            return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+        group = self._open(name, ConsumerGroup)
+        if not isinstance(group.machine, ConsumerGroup):
+            why = "the group has members of the classic protocol"
+            return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+        said = self._state.group_configs.get(name)
+        group.machine.session_ms = (said and said.consumer_session_ms) or SESSION_MS
+        group.machine.beat_ms = (said and said.consumer_heartbeat_ms) or BEAT_MS
+        answer = group.machine.heartbeat(told, self._topics(), self._now(), tried)
+        self._look_again(group)
+        return answer
+
+    def leave(self, name: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
+        """Go; each is a member, or a static one by its name."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return [Code.UNKNOWN_MEMBER_ID] * len(leavers)
+        answers = [group.machine.leave(member, instance, self._now()) for member, instance in leavers]
+        self._look_again(group)
+        return answers
+
+    def commit(self, topic: str, name: str, commits: Mapping[int, Commit], by: Committer) -> Steps[Code]:
+        """Say where the group has come on a topic, if whoever says it may."""
+        error = self.check(name, by)
+        if not error:
+            yield from self._commits.commit(topic, name, commits)
+        return error
+
+    def check(self, name: str, by: Committer) -> Code:
+        """Whether somebody may commit for a group now."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return Code.ILLEGAL_GENERATION if by.generation >= 0 else Code.NONE
+        return group.machine.check_commit(by, self._now())
+
+    def check_reader(self, name: str, member: str, epoch: int) -> Code:
+        """Whether whoever asks where a group has come is in it, at that epoch."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return Code.UNKNOWN_MEMBER_ID
+        if isinstance(group.machine, ClassicGroup):
+            return Code.NONE  # Its members do not say.
+        return group.machine.check_commit(Committer(member=member, generation=epoch), self._now())
+
+    # Groups of another kind.
+
+    def _is_lent(self, name: str, wanted: Callable[[str], bool]) -> bool:
+        """Whether messages of a topic that is wanted are lent to a queue group of that name.
+
+        The first member is also refused while that group is at work elsewhere: a share group of Kafka's
+        has one name for all its topics.
+        """
+        if any(wanted(topic) for topic in self.topics(name, "queue")):
+            return True
+        return name not in self._state.member_groups and self._is_at_work(name)
+
+    def _beats_for_lent(self, name: str, told: Beat, tried: Tried) -> bool:
+        """The same for a heartbeat, if it says what is read."""
+        if told.topics is None and told.pattern is None:
+            return False
+        named, matches = told.topics or frozenset(), self._matches(name, told.pattern, tried)
+        return self._is_lent(name, lambda topic: topic in named or matches(topic))
+
+    def _matches(self, name: str, pattern: str | None, tried: Tried) -> Callable[[str], bool]:
+        """Tells whether topics match a heartbeat's pattern, which is matched already, as a rule."""
+        if not pattern or problem_of(pattern):  # The latter is refused by the group.
+            return lambda _: False
+        group = self._state.member_groups.get(name)
+        known = group.machine.matched(pattern) if group and isinstance(group.machine, ConsumerGroup) else None
+        if known is not None:
+            return frozenset(known).__contains__
+        return lambda topic: tried.matches(pattern, topic)
+
+    def _is_at_work(self, name: str) -> bool:
+        return any(self._state.topics[topic].groups[name].consumers for topic in self.topics(name, "queue"))
+
+    # What operators ask.
+
+    def groups(self) -> list[GroupState]:
+        """All groups, with their members or without; also those that only have a place."""
+        placed: dict[str, list[Group]] = {name: [] for name in self._state.member_groups}
+        for topic in self._state.topics.values():
+            for group in topic.groups.values():
+                if not group.name.startswith("__"):
+                    placed.setdefault(group.name, []).append(group)
+        found = [self._describe(name, placed[name]) for name in sorted(placed)]
+        return [state for state in found if state is not None]
+
+    def describe(self, name: str) -> GroupState | None:
+        """One group; None if there is none of that name."""
+        return self._describe(
+            name, [topic.groups[name] for topic in self._state.topics.values() if name in topic.groups]
+        )
+
+    def _describe(self, name: str, groups: list[Group]) -> GroupState | None:
+        """The same, given the groups of that name on all topics."""
+        group = self._state.member_groups.get(name)
+        if group is None:
+            return _memberless(name, groups)
+        machine = group.machine
+        if isinstance(machine, ConsumerGroup):
+            return GroupState(name, "consumer", machine.state, machine.protocol_type, machine.assignor)
+        protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
+        members = tuple(machine.describe())
+        return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
+
+    def check_share(self, name: str) -> Code:
+        """Whether a group of that name may be a share group."""
+        check_group_id(name)
+        other = name in self._state.member_groups or self.topics(name)
+        return Code.INCONSISTENT_GROUP_PROTOCOL if other else Code.NONE
+
+    def consumers(self, name: str) -> ConsumersState | None:
+        """A group in which the broker assigns, with its members; None if there is none."""
+        group = self._state.member_groups.get(name)
+        if group is None or not isinstance(group.machine, ConsumerGroup):
+            return None
+        machine = group.machine
+        return ConsumersState(
+            group=name,
+            state=machine.state,
+            epoch=machine.epoch,
+            assignor=machine.assignor,
+            members=tuple(machine.describe()),
+        )
+
+    def topics(self, name: str, kind: Kind = "stream") -> list[str]:
+        """The topics on which the group has a place, or might have; or is a queue group."""
+        return [
+            topic.name
+            for topic in self._state.topics.values()
+            if name in topic.groups and topic.groups[name].settings.kind == kind
+        ]
+
+    def check_delete(self, name: str) -> Code:
+        """Whether a group may be deleted: nobody is in it, and there is something to delete."""
+        if name in self._state.member_groups:
+            return Code.NON_EMPTY_GROUP
+        state = self.describe(name)
+        if state is None:
+            return Code.GROUP_ID_NOT_FOUND
+        return Code.NON_EMPTY_GROUP if state.kind == "share" and state.state != "Empty" else Code.NONE
+
+    def forget(self, topic: str, name: str, numbers: list[int]) -> Steps[Code]:
+        """The group has no place any more on partitions of a topic that no member reads."""
+        group = self._state.member_groups.get(name)
+        if group is not None and topic in readers(group):
+            return Code.GROUP_SUBSCRIBED_TO_TOPIC
+        if topic in self.topics(name):
+            yield from self._commits.forget(topic, name, numbers)
+        return Code.NONE
+
+    # Time.
+
+    def look(self, group: MemberGroup) -> None:
+        """Its alarm rang: somebody is silent, or a meeting is over."""
+        if self._state.member_groups.get(group.name) is group:
+            group.machine.tick(self._now())
+            self._look_again(group)
+
+    def _now(self) -> int:
+        return self._state.clock.steady_ms()
+
+    def _new_id(self) -> UUID:
+        return UUID(int=self._state.random.getrandbits(128), version=4)
+
+    def _topics(self) -> Topics:
+        """All topics in numbers: another object whenever they have changed."""
+        stamp = (self._state.versions, len(self._state.topics))
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._known = {
+                topic.name: (topic.id, len(topic.partitions))
+                for topic in self._state.topics.values()
+                if not topic.name.startswith("__")
+            }
+        return self._known
+
+    def _open(self, name: str, kind: type[ClassicGroup] | type[ConsumerGroup]) -> MemberGroup:
+        group = self._state.member_groups.get(name)
+        if group is None:
+            check_group_id(name)
+            config = self._state.config
+            if len(self._state.member_groups) >= config.groups_max:
+                raise LimitReached(what="groups with members", limit=config.groups_max, setting="groups_max")
+            begun = kind(self._generation_before(name))
+            begun.members_max = config.group_members_max
+            group = self._state.member_groups[name] = MemberGroup(name, begun)
+        return group
+
+    def _generation_before(self, name: str) -> int:
+        if self._floor < 0:
+            self._floor = self._latest = self._catalogue.generations
+        self._catalogue.reserve_generations(self._latest)
+        if len(self._ended) > ENDED_MAX:
+            self._floor = self._latest
+            self._ended.clear()
+        return max(self._floor, self._ended.pop(name, 0))
+
+    def _note_generation(self, group: MemberGroup) -> None:
+        """It may have come to another one, which was reserved long before."""
+        self._latest = max(self._latest, group.machine.generation)
+        self._catalogue.reserve_generations(self._latest)
+
+    def _look_again(self, group: MemberGroup) -> None:
+        """Be woken when it is time; a group that nobody is in is not kept."""
+        self._note_generation(group)
+        if group.machine.idle:
+            self._state.member_groups.pop(group.name, None)
+            self._ended[group.name] = group.machine.generation
+        else:
+            self._state.alarms.set(group, group.machine.next_deadline_ms())
+
+    def _answer(self, ticket: Ticket[T]) -> Steps[T]:
+        self._state.awaited.add(ticket)
+        try:
+            while ticket.answer is None:
+                if self._state.closed:
+                    raise Closed(what="broker")
+                yield Arrival(ticket, self._now() + LOOK_MS)
+        finally:
+            self._state.awaited.discard(ticket)
+        return ticket.answer
+
+
+def _memberless(name: str, groups: list[Group]) -> GroupState | None:
+    """A group that has no members of Kafka's: what it is on topics, whoever consumes."""
+    streams = [group for group in groups if group.settings.kind == "stream"]
+    if streams:
+        return GroupState(name, "classic", "Empty", next(filter(None, map(protocol_of, streams)), ""))
+    if not groups:
+        return None
+    busy = any(group.consumers for group in groups)
+    return GroupState(name, "share", "Stable" if busy else "Empty", "share")

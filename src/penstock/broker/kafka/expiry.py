@@ -1,0 +1,101 @@
+"""Places that Kafka's groups left behind: forgotten when nobody has stood for them for long, as in Kafka.
+
+    a commit of a Kafka client ──> told_ms
+    a group with members       ──> renewed, once an hour
+    nobody for ``offsets_retention`` (and up to an hour) ──> forgotten; a group without any place is deleted
+
+So it is the time since the last member left that counts, and for a reader without a group protocol
+the time since its own last commit.  Nothing is forgotten in the first hour of a broker: while it was away
+nobody could stand for anything, and whoever is alive comes back within that.
+
+Only what Kafka's clients told expires.  Places that were committed otherwise (by Spark's queries, by
+Penstock's own consumers, by ``commit_offsets``) or set by an operator (``seek``) stay until they are deleted.
+
+Cost: once an hour a look at every group on every partition; one note in the journal for each place that
+is renewed.
+"""
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from penstock.broker.state import Group, Partition, State
+from penstock.broker.steps import GiveWay, Steps
+from penstock.broker.storage.recovery import open_journal
+from penstock.broker.stream.commits import RENEWAL_MS, Commits, committed
+from penstock.broker.topic.groups import Groups
+from penstock.config.broker import GroupSettings
+from penstock.errors import PenstockError
+from penstock.groups.commits import Commit
+
+logger = logging.getLogger("penstock")
+
+FLUSH_MS: Final = 1000
+MADE: Final = GroupSettings(kind="stream")  # What a group is like that was made by a commit.
+
+Places = list[tuple[Partition, Commit]]
+
+
+class Expiry:
+    """Forgets what Kafka's groups left behind."""
+
+    def __init__(self, state: State, groups: Groups, commits: Commits) -> None:
+        self._state = state
+        self._groups = groups
+        self._commits = commits
+        self._due_ms = -1  # Steady time of the next look; -1: the broker was opened just now.
+
+    def look(self) -> Steps[None]:
+        """Renew and forget, if an hour has passed."""
+        now_ms = self._state.clock.steady_ms()
+        if 0 <= self._due_ms <= now_ms:
+            for topic in list(self._state.topics.values()):
+                for group in list(topic.groups.values()):
+                    if group.settings.kind == "stream" and not topic.deleted:
+                        yield from self._look_at(group)
+                yield GiveWay()
+        elif self._due_ms >= 0:
+            return
+        self._due_ms = now_ms + RENEWAL_MS
+
+    def _look_at(self, group: Group) -> Steps[None]:
+        told = _told(group)
+        try:
+            if group.name in self._state.member_groups:
+                self._renew(group, told)
+            elif told and not group.consumers:
+                yield from self._forget(group, told)
+        except PenstockError as error:  # A full disk, most likely; the others have their turn all the same.
+            logger.warning("places of group %s on %s: %s", group.name, group.topic.name, error)
+
+    def _renew(self, group: Group, told: Places) -> None:
+        wall_ms, now_ms = self._state.clock.wall_ms(), self._state.clock.steady_ms()
+        for partition, commit in told:
+            if wall_ms - commit.told_ms >= RENEWAL_MS:
+                member = partition.groups[group.name]
+                member.commit = replace(commit, told_ms=wall_ms)
+                open_journal(self._state, partition).note(committed(member, member.commit), now_ms)
+                self._state.alarms.set(self._state.flush, now_ms + FLUSH_MS)
+
+    def _forget(self, group: Group, told: Places) -> Steps[None]:
+        topic = group.topic
+        horizon_ms = self._state.aging_ms() - self._state.config.offsets_retention_ms - RENEWAL_MS
+        old = [
+            partition.number
+            for partition, commit in told
+            if commit.told_ms <= horizon_ms
+            and not self._commits.unsettled(topic.name, group.name, partition.number)
+        ]
+        if not old:
+            return
+        logger.info("group %s has left %d places on %s; they are forgotten", group.name, len(old), topic.name)
+        yield from self._commits.forget(topic.name, group.name, old)
+        unplaced = all(partition.groups[group.name].commit is None for partition in topic.partitions)
+        if unplaced and group.settings == MADE and not group.consumers:
+            yield from self._groups.delete(topic.name, group.name)
+
+
+def _told(group: Group) -> Places:
+    """The places that Kafka's clients have told."""
+    places = [(partition, partition.groups[group.name].commit) for partition in group.topic.partitions]
+    return [(partition, commit) for partition, commit in places if commit is not None and commit.told_ms >= 0]

@@ -1,0 +1,121 @@
+"""What operators have said about Kafka's groups.
+
+    data/groups.json     by group, as far as something was said
+
+A Kafka group may have settings before it has members or topics, so they are not those of a group of a topic.
+What is said about members counts for whoever comes next.  What is said about messages is handed on to the
+queue groups of that name: at once to those that are there, and to others when Kafka's clients make them.
+Whoever changes a queue group by Penstock's own means changes that one only, and ``counting`` tells of it.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.broker.state import State, Topic
+from penstock.broker.steps import Steps
+from penstock.broker.storage.checked_json import sealed, unsealed
+from penstock.broker.stream.commits import check_group_id
+from penstock.broker.topic.groups import Groups
+from penstock.config.broker import READ_COMMITTED, READ_UNCOMMITTED, GroupOptions, Isolation
+from penstock.errors import DirectoryUnusable, InvalidValue, Overloaded
+from penstock.groups.configs import SHARE_LOCKS, GroupConfig, GroupRules, with_usual
+
+GROUPS_MAX: Final = 10_000  # They are one file, which is written as a whole.
+NOTHING: Final = GroupConfig()
+
+
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of groups.json."""
+
+    groups: dict[str, GroupConfig] = {}
+
+
+class GroupConfigs:
+    """The settings of all Kafka groups that have any."""
+
+    def __init__(self, state: State, groups: Groups) -> None:
+        self._state = state
+        self._groups = groups
+        self._path = f"{state.directory}/groups.json"
+        self._error: DirectoryUnusable | None = None  # The file is damaged.
+
+    def open(self) -> None:
+        """Read what there is."""
+        files = self._state.files
+        if not files.exists(self._path):
+            return
+        try:
+            self._state.group_configs = unsealed(files.read_file(self._path), Book).groups
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
+            why = f"groups.json is damaged ({error}); restore it from a copy, or delete it"
+            self._error = DirectoryUnusable(directory=self._state.directory, why=why)
+            message = f"{why}: until then Kafka groups have the usual settings"
+            self._state.problems.report("groups.json", "file_damaged", message)
+
+    def said(self, name: str) -> GroupConfig:
+        """What was said about a group."""
+        return self._state.group_configs.get(name, NOTHING)
+
+    def counting(self, name: str) -> GroupRules:
+        """What counts for a group."""
+        counts = with_usual(self.said(name), self._state.config.group)
+        settings = [topic.groups[name].settings for topic in self._queued(name)]
+        if not settings:
+            return counts
+        return msgspec.structs.replace(
+            counts,
+            share_lock_ms=min(each.visibility_timeout_ms for each in settings),
+            share_attempts=min(each.max_attempts for each in settings),
+            share_isolation=_strictest([each.isolation for each in settings]),
+        )
+
+    def locks_max(self, name: str) -> int:
+        """How many messages of a partition share consumers of a group may hold together."""
+        said = self.said(name).share_locks
+        return SHARE_LOCKS if said is None else said
+
+    def names(self) -> list[str]:
+        """The groups about which something was said."""
+        return sorted(self._state.group_configs)
+
+    def alter(self, name: str, said: GroupConfig) -> Steps[None]:
+        """From now on this is said, and nothing else."""
+        check_group_id(name)
+        before = self.said(name)
+        others = {one: config for one, config in self._state.group_configs.items() if one != name}
+        if len(others) >= GROUPS_MAX:
+            raise Overloaded(what="groups with settings", limit=GROUPS_MAX)
+        self._save(others if said == NOTHING else others | {name: said})
+        options = self._options(before, said)
+        for topic in self._queued(name) if options else ():
+            yield from self._groups.ensure(topic, name, options)
+
+    def _options(self, before: GroupConfig, said: GroupConfig) -> GroupOptions:
+        """What changes for the queue groups that are there."""
+        counts = with_usual(said, self._state.config.group)
+        options: GroupOptions = {}
+        if said.share_lock_ms != before.share_lock_ms:
+            options["visibility_timeout"] = f"{counts.share_lock_ms}ms"
+        if said.share_attempts != before.share_attempts:
+            options["max_attempts"] = counts.share_attempts
+        if said.share_isolation != before.share_isolation:
+            options["isolation"] = counts.share_isolation
+        return options
+
+    def _queued(self, name: str) -> list[Topic]:
+        return [
+            topic
+            for topic in self._state.topics.values()
+            if name in topic.groups and topic.groups[name].settings.kind == "queue"
+        ]
+
+    def _save(self, groups: dict[str, GroupConfig]) -> None:
+        if self._error is not None:
+            raise self._error
+        self._state.files.write_file(self._path, sealed(Book(groups=groups)))
+        self._state.group_configs = groups  # Only now: what is not on disk did not happen.
+
+
+def _strictest(levels: list[Isolation]) -> Isolation:
+    return READ_COMMITTED if READ_COMMITTED in levels else READ_UNCOMMITTED

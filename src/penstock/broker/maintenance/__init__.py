@@ -1,0 +1,1 @@
+"""Background work: retention, compaction, snapshots, disk checks and restored ranges."""

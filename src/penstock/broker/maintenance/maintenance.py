@@ -1,0 +1,213 @@
+"""What a broker does when nobody asks: flush, forget, clean up, snapshot.
+
+    every second, if something is pending    write noted events, flush logs of durability "os"
+    every minute                             retention, compaction, snapshots, expired producers
+
+A group that retention has overtaken is moved to the log's new start, and what
+it lost is counted and written to its journal.  The journal of a partition is
+kept as long as the messages it speaks of.
+"""
+
+import logging
+
+from penstock.broker.maintenance.restoring import forget_idle, held_from
+from penstock.broker.publish.staging import Staging
+from penstock.broker.state import GroupPartition, Partition, State, Topic
+from penstock.broker.steps import GiveWay, Steps
+from penstock.broker.storage.recovery import behind, skip_deleted
+from penstock.broker.storage.replay import snapshot_state
+from penstock.config.broker import ARCHIVE_GROUP
+from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.log.maintenance.compaction import compact_steps
+from penstock.log.maintenance.retention import retention_cut
+from penstock.wire.records import APPEND_TIME
+from penstock.wire.staged import STAGING
+
+logger = logging.getLogger("penstock")
+
+FLUSH_MS = 1000
+REPLAYED_MAX = 1000  # So many decisions are replayed in some milliseconds.
+
+
+class Maintenance:
+    """Upkeep of all partitions."""
+
+    def __init__(self, state: State, staging: Staging) -> None:
+        self._state = state
+        self._staging = staging
+
+    def flush(self) -> None:
+        """Write what was only noted; sync logs that promise to be flushed every second."""
+        for topic in self._state.topics.values():
+            for partition in topic.partitions:
+                self._flush_partition(topic, partition)
+
+    def _flush_partition(self, topic: Topic, partition: Partition) -> None:
+        journal = partition.journal
+        if journal is not None and journal.pending:
+            try:
+                journal.flush()
+            except PenstockError:
+                # A full disk, most likely: what was noted stays noted, and is tried again.
+                self._state.alarms.set(self._state.flush, self._state.clock.steady_ms() + FLUSH_MS)
+        if topic.settings.durability == "os":
+            for log in (partition.log, journal.log if journal else None):
+                if log is not None and log.durable < log.written:
+                    self._state.commit.mark(log)
+            self._state.commit.kick()
+
+    def upkeep(self) -> Steps[None]:
+        """Retention, compaction and snapshots, one partition after the other."""
+        self._state.alarms.set(
+            self._state.upkeep, self._state.clock.steady_ms() + self._state.config.maintenance_ms
+        )
+        for topic in list(self._state.topics.values()):
+            for partition in topic.partitions:
+                if topic.deleted:
+                    break
+                try:
+                    self.retain(topic, partition)
+                    yield from self.compact(topic, partition)
+                    yield from self._tidy(partition)
+                    self.maybe_snapshot(partition)
+                except PenstockError as error:  # The other partitions are looked after all the same.
+                    if not self._state.problems.trouble(error):
+                        logger.warning("upkeep of %s: %s", partition.directory, error)
+
+    def retain(self, topic: Topic, partition: Partition) -> None:
+        """Delete what is older or larger than the topic keeps."""
+        log = partition.log
+        settings = topic.settings
+        aging_ms = self._state.aging_ms()
+        keep_from = min(held_from(partition, aging_ms), log.unstable)
+        if settings.retain_until_settled and partition.groups:
+            keep_from = min(keep_from, *(behind(member) for member in partition.groups.values()))
+        if topic.name == STAGING:
+            keep_from = min(keep_from, self._staging.needed_from(log.end))
+        if settings.retention_waits_for_archive:
+            keep_from = min(keep_from, archived(partition))
+        cut = retention_cut(log.segments(), aging_ms, settings.kept_ms, settings.kept_bytes, keep_from)
+        if cut <= log.start:
+            return
+        if cut >= log.end and log.end > log.start:
+            log.roll()  # The active segment has outlived its time too: seal it, so that it can go.
+        log.delete_before(cut)
+        self._overtake(partition)
+        self._trim_journal(partition)
+
+    def delete_records(self, topic: Topic, partition: Partition, offset: int | None) -> int:
+        """Delete what lies below an offset, whatever retention says; None is all there is."""
+        log = partition.log
+        wanted = log.safe if offset is None else offset
+        if not 0 <= wanted <= log.safe:
+            raise OffsetOutOfRange(offset=wanted, start=log.start, end=log.safe)
+        if wanted > log.start:
+            log.begin_at(wanted)
+            self._overtake(partition)
+            self._trim_journal(partition)
+            topic.wake()
+        return log.start
+
+    def _overtake(self, partition: Partition) -> None:
+        now_ms = self._state.clock.steady_ms()
+        for member in partition.groups.values():
+            if behind(member) < partition.log.start:
+                self._free_consumers(partition, member)
+                skip_deleted(partition, member, now_ms)
+
+    def _free_consumers(self, partition: Partition, member: GroupPartition) -> None:
+        """What consumers hold of deleted messages does not count against them any more."""
+        consumers = partition.topic.groups[member.group].consumers
+        start = partition.log.start
+        for lease in member.engine.leases.values():
+            if lease.consumer in consumers:
+                held = sum(max(min(end, start) - first, 0) for first, end in lease.unsettled())
+                consumers[lease.consumer].in_flight -= held
+
+    def _trim_journal(self, partition: Partition) -> None:
+        """Forget the decisions about messages that are gone, as far as a snapshot stands for them."""
+        journal = partition.journal
+        if journal is None:
+            return
+        if not self.snapshot(partition):
+            return
+        since_ms = self._first_ms(partition)
+        journal.log.delete_before(journal.log.offset_at(since_ms))
+
+    def _first_ms(self, partition: Partition) -> int:
+        """The time of the first batch, whether or not anybody sees it; now, if there is none."""
+        first = next(partition.log.headers(partition.log.start), None)
+        if first is None:
+            return self._state.clock.wall_ms()
+        return first.max_timestamp if first.attributes & APPEND_TIME else first.base_timestamp
+
+    def compact(self, topic: Topic, partition: Partition) -> Steps[None]:
+        """Keep the last value of each key, once no group waits for all that was put back for it."""
+        aging_ms = self._state.aging_ms()
+        if topic.settings.compact and held_from(partition, aging_ms) == partition.log.end:
+            for _ in compact_steps(partition.log, aging_ms, topic.settings.tombstone_retention_ms):
+                yield GiveWay()
+
+    def _tidy(self, partition: Partition) -> Steps[None]:
+        forget_idle(partition, self._state.clock.steady_ms())
+        topic = partition.topic
+        if topic.intents_error is not None or (topic.intents is not None and topic.intents.pending):
+            return  # What it has begun is known by the numbers that are there.
+        partition.producers.expire(self._state.aging_ms())
+        if partition.schedule is not None:
+            for _ in partition.schedule.maintain_steps(self._state.clock.wall_ms()):
+                yield GiveWay()
+
+    def maybe_snapshot(self, partition: Partition) -> None:
+        """Take a snapshot if replaying the journal has become long, or would redo an outbox that is done.
+
+        Redoing is harmless only as long as the targets remember this
+        partition's producer id, which is a day.
+        """
+        journal = partition.journal
+        if journal is not None:
+            grown = journal.log.written - journal.snapshot_written
+            if grown >= self._state.config.snapshot_bytes or partition.outbox_targets:
+                self.snapshot(partition)
+
+    def close_journal(self, partition: Partition) -> None:
+        """Before the end: write what was noted, and a snapshot if the next open would have much to replay.
+
+        It costs two syncs, and thousands of partitions that did little must not keep a server from ending.
+        """
+        journal = partition.journal
+        if journal is not None:
+            journal.flush()
+            replayed = journal.log.end - max(journal.snapshot_end, journal.log.start)
+            if replayed >= REPLAYED_MAX or partition.outbox_targets:
+                self.snapshot(partition)
+
+    def snapshot(self, partition: Partition) -> bool:
+        """Write the partition's delivery state down whole, unless it is; False if something is on its way."""
+        journal = partition.journal
+        if journal is None or partition.outbox:
+            return False
+        journal.flush()
+        if not journal.log.end:
+            return True
+        if journal.snapshot_end == journal.log.end and not partition.outbox_targets:
+            return True
+        self._sync_targets(partition)
+        journal.save_snapshot(snapshot_state(partition))
+        partition.outbox_targets.clear()
+        return True
+
+    def _sync_targets(self, partition: Partition) -> None:
+        """A snapshot forgets what the outbox has published, so that must not be lost any more."""
+        for name, number in partition.outbox_targets:
+            topic = self._state.topics.get(name)
+            if topic is not None and number < len(topic.partitions):
+                topic.partitions[number].log.sync()
+
+
+def archived(partition: Partition) -> int:
+    """Everything below is in the lake; nothing is while nobody archives."""
+    member = partition.groups.get(ARCHIVE_GROUP)
+    if member is None or member.settings.kind != "stream":
+        return partition.log.start
+    return member.committed

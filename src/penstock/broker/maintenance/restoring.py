@@ -1,0 +1,190 @@
+"""Giving a group what retention has deleted: put back, held, and the group moved there.
+
+    begin     how far down; retention rests on this partition from now on
+    add       record batches with their old offsets, rising, as many calls as it takes
+    finish    the segments move into the log, the group is moved to where they begin, and held
+
+What comes back is there for everybody: it is read, traced and delivered like
+anything else in the log.  Groups that are not named stay where they are.
+
+The hold.  Retention would delete at its next round what was put back.  So it
+waits for the group, until the group is past everything that the log had when
+it was moved, or the time of the hold is over.  That covers the live messages,
+too: a group that works through a year of the past does not lose the present
+meanwhile.  The hold is in the journal, in one decision with the move.
+
+Why the rest of the state stays right when a log's start moves back:
+
+    lanes        the ranges of what comes back are put before the others
+    groups       were moved up to the start when retention took it away from them, and stay there
+    consumers    of stream groups: a place below the old start, never read from, is moved up likewise
+    producers    are known by what they wrote last, which is above; the digest holds up to the end
+    dedup ids    that are young enough are remembered again
+    schedule     everything below the last message that fired is accounted for, as before
+    journal      is trimmed by the age of the first message: no earlier than before
+    compaction   a compacted topic is not restored: a key whose deletion was cleaned away would live again;
+                 one that is compacted later is not until the hold is over, and then from the start
+
+Bounds: one restoration for each partition; the last who begins has it.  It is
+given up after ``IDLE_MS`` without a word, and when the broker is closed.
+"""
+
+import logging
+from typing import Final
+
+from penstock.broker.publish.publishing import Publishing
+from penstock.broker.state import Partition, State
+from penstock.broker.steps import Durable, GiveWay, Steps
+from penstock.broker.storage.producer_snapshot import load_dedup_ids
+from penstock.broker.storage.recovery import behind, log_config
+from penstock.broker.topic.groups import Groups, journal_durable
+from penstock.config.broker import MESSAGE_BYTES_MAX
+from penstock.errors import InvalidValue, PenstockError, RestoreRefused
+from penstock.log.maintenance.restoring import Restoration
+from penstock.model.info import Restore
+from penstock.types import Duration, duration_ms, whole_number
+from penstock.wire.records import OFFSET_MAX, check_batch
+from penstock.wire.validation import Limits
+
+logger = logging.getLogger("penstock")
+
+# As large as any topic takes them, since its limit may have been another; and some may be missing in between.
+LIMITS: Final = Limits(MESSAGE_BYTES_MAX, dense=False)
+IDLE_MS: Final = 10 * 60 * 1000  # Longer than any wait for the lake between two calls.
+
+
+class Restoring:
+    """Puts deleted messages back for a group."""
+
+    def __init__(self, state: State, groups: Groups, publishing: Publishing) -> None:
+        self._state = state
+        self._groups = groups
+        self._publishing = publishing
+
+    def begin(self, name: str, number: int, start: int) -> Restore:
+        """Be ready for the messages from ``start`` up to where the log begins; what was begun is dropped."""
+        partition = self._state.topic(name).partition(number)
+        log = partition.log
+        whole_number("start", start, 0, OFFSET_MAX)
+        why = _why_not(partition)
+        if why:
+            raise RestoreRefused(start=start, end=log.start, why=why)
+        if partition.restoration is not None:
+            partition.restoration.discard()
+            partition.restoration = None
+        topic = partition.topic
+        made = Restoration(log, topic.files, log_config(topic.settings), min(start, log.start))
+        made.goal = min(start, log.end)
+        made.number = self._state.new_version()
+        made.used_ms = self._state.clock.steady_ms()
+        partition.restoration = made
+        return Restore(restore=made.number, start=made.start, end=made.end)
+
+    def add(self, name: str, number: int, restore: int, batches: bytes) -> Steps[int]:
+        """Take record batches; answers with the offset after the last when they are on disk."""
+        partition = self._state.topic(name).partition(number)
+        restoration = self._current(partition, restore)
+        if type(batches) is not bytes:
+            raise InvalidValue(name="batches", value=batches, why="record batches are bytes")
+        at = 0
+        while at < len(batches):
+            header = check_batch(batches, at)
+            batch = batches[at : at + header.size]
+            yield from self._publishing.check_batch(partition.topic, batch, header, LIMITS)
+            at += header.size
+        restoration = self._current(partition, restore)
+        restoration.add(batches)
+        self._state.commit.mark(restoration.staged)
+        yield Durable(restoration.staged)
+        return self._current(partition, restore).next_offset
+
+    def finish(self, name: str, number: int, restore: int, group_name: str, hold: Duration) -> Steps[None]:
+        """Move the messages into the log and the group to the first of them, and hold them for it."""
+        topic = self._state.topic(name)
+        partition = topic.partition(number)
+        topic.group(group_name)
+        hold_ms = duration_ms("hold", hold)
+        restoration = self._current(partition, restore)
+        restoration.complete()
+        self._state.commit.mark(restoration.staged)
+        yield Durable(restoration.staged)
+        restoration = self._current(partition, restore)
+        self._move_up(partition)
+        try:
+            for _ in restoration.install():
+                yield GiveWay()
+        finally:
+            _drop(partition)
+        self._state.check_alive(topic)
+        partition.holes = [*restoration.holes, *partition.holes]
+        self._remember_ids(partition, restoration)
+        until_ms = self._state.clock.wall_ms() + hold_ms
+        self._groups.move(
+            partition, topic.group(group_name), restoration.goal, self._state.clock.steady_ms(), until_ms
+        )
+        topic.wake()
+        yield from journal_durable(partition)
+
+    def _current(self, partition: Partition, number: int) -> Restoration:
+        """The restoration of that number, if it is still the one."""
+        restoration = partition.restoration
+        self._state.check_alive(partition.topic)
+        if restoration is None or restoration.number != number or restoration.installing:
+            start = partition.log.start
+            why = "it took too long, is done, or somebody else has begun it anew; begin again"
+            raise RestoreRefused(start=start, end=start, why=why)
+        restoration.used_ms = self._state.clock.steady_ms()
+        return restoration
+
+    def _move_up(self, partition: Partition) -> None:
+        """Consumers that had not noticed yet that retention overtook them do so now."""
+        for group in partition.topic.groups.values():
+            for consumer in group.consumers.values():
+                place = consumer.positions.get(partition.number)
+                if place is not None:
+                    consumer.positions[partition.number] = max(place, partition.log.start)
+
+    def _remember_ids(self, partition: Partition, restoration: Restoration) -> None:
+        since_ms = self._state.clock.wall_ms() - partition.topic.settings.dedup_window_ms
+        if restoration.dedup_last > partition.dedup_last:
+            partition.dedup_last = restoration.dedup_last
+            partition.digest_end = -1  # It does not say so, although the log ends where it did.
+        if restoration.dedup_last >= 0 and restoration.staged.last_timestamp > since_ms:
+            load_dedup_ids(self._state, partition)
+
+
+def _why_not(partition: Partition) -> str:
+    if partition.topic.settings.compact:
+        return "the topic is compacted, and keys that were deleted would live again"
+    if partition.restoration is not None and partition.restoration.installing:
+        return "others are just being put back; try again"
+    return ""
+
+
+def held_from(partition: Partition, wall_ms: int) -> int:
+    """The first offset that retention must leave for a group, or for what is being put back below it."""
+    if partition.restoration is not None:
+        return partition.log.start
+    held = [
+        behind(member)
+        for member in partition.groups.values()
+        if wall_ms < member.held_until_ms and behind(member) < member.held_end
+    ]
+    return min(held, default=partition.log.end)
+
+
+def forget_idle(partition: Partition, now_ms: int) -> None:
+    """Give up a restoration that nobody goes on with."""
+    restoration = partition.restoration
+    if restoration is not None and not restoration.installing and now_ms - restoration.used_ms >= IDLE_MS:
+        logger.warning("restoring %s was given up: nobody goes on with it", partition.directory)
+        _drop(partition)
+
+
+def _drop(partition: Partition) -> None:
+    restoration, partition.restoration = partition.restoration, None
+    if restoration is not None:
+        try:
+            restoration.discard()
+        except PenstockError as error:  # The next open removes it.
+            logger.warning("restoring %s: %s", partition.directory, error)

@@ -1,0 +1,1 @@
+"""Read-only views of a broker: browsing, traces, metrics, progress and overviews."""

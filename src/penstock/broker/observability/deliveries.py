@@ -1,0 +1,181 @@
+"""What became of a range of messages in a group: a state and a count of attempts for each.
+
+    engine     truth: settled or not, in whose hands, waiting for a retry
+    journal    detail: how it was settled, after how many attempts
+
+The journal of a partition is kept as long as its messages, so the detail is
+there; where it is not (the group began later, or was moved), a settled message
+is just that.  The answer is in ranges: what is next to each other and alike is one.
+
+Cost: three bytes a message, and a scan of the journal from the first message's
+time on, about a million events a second where compiled.  It gives way between
+steps, so that others do not wait.  Much is better asked for at once than in parts.
+"""
+
+from array import array
+from typing import Final
+
+from penstock.broker.observability.tracing import CLOCK_STEP_MS
+from penstock.broker.state import Group, GroupPartition, Partition, State
+from penstock.broker.steps import GiveWay, Steps
+from penstock.delivery import events
+from penstock.errors import InvalidValue
+from penstock.model.info import DeliveryState
+from penstock.types import whole_number
+
+SPAN_MAX: Final = 1_000_000  # Offsets in one question.
+STEP_EVENTS: Final = 5000  # Looked at in one go: some milliseconds.
+STEP_OFFSETS: Final = 20_000  # Likewise.
+
+# The states by number; those from ACKED on are settled.
+STATES: Final = (
+    "waiting", "in flight", "retrying", "acked", "dead-lettered", "expired", "skipped", "settled",
+)  # fmt: skip
+WAITING: Final = 0
+IN_FLIGHT: Final = 1
+RETRYING: Final = 2
+ACKED: Final = 3
+SKIPPED: Final = 6
+SETTLED: Final = 7
+ALL: Final = range(256)
+# How a slice of states changes where only some of them do.
+IF_OPEN_SKIPPED: Final = bytes(SKIPPED if number < ACKED else number for number in ALL)
+IF_OPEN_SETTLED: Final = bytes(SETTLED if number < ACKED else number for number in ALL)
+
+
+class Deliveries:
+    """Tells what became of messages."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def states(
+        self, name: str, group_name: str, number: int, start: int, end: int
+    ) -> Steps[list[DeliveryState]]:
+        """Of the offsets from ``start`` up to ``end`` that the log keeps, in ranges."""
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        partition = topic.partition(number)
+        whole_number("start", start, 0)
+        whole_number("end", end, 0)
+        if end - start > SPAN_MAX:
+            raise InvalidValue(name="end", value=end, why=f"ask for at most {SPAN_MAX:,} offsets at once")
+        member = partition.groups[group_name]
+        start, end = max(start, partition.log.start), min(end, member.high)
+        if start >= end:
+            return []
+        if group.settings.kind == "stream":
+            return _of_stream(group, member, start, end)
+        span = Span(start, end)
+        yield from self._tell(partition, member, span)
+        span.check(member)
+        return (yield from span.ranges())
+
+    def _tell(self, partition: Partition, member: GroupPartition, span: "Span") -> Steps[None]:
+        """What the journal says of the span."""
+        journal = partition.journal
+        assert journal is not None, "there is a group"
+        journal.flush()
+        first = member.records(span.start, min(span.start + 1000, span.end))
+        since_ms = first[0].timestamp - CLOCK_STEP_MS if first else 0
+        if since_ms > self._state.clock.wall_ms():  # The wall clock was set back: look at everything.
+            since_ms = 0
+        for count, (_, _, event) in enumerate(journal.events(journal.log.offset_at(since_ms)), 1):
+            if event.group == member.number:
+                span.tell(event)
+            if count % STEP_EVENTS == 0:
+                yield GiveWay()
+
+
+class Span:
+    """A range of offsets, with a state and the attempts so far for each."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+        self.states = bytearray(end - start)
+        self.attempts = array("H", bytes(2 * (end - start)))
+
+    def tell(self, event: events.AnyEvent) -> None:
+        """A decision about some of these offsets, perhaps."""
+        match event:
+            case events.Leased():
+                self._put(event.start, event.end, IN_FLIGHT, event.attempt)
+            case events.GivenBack():
+                # One that was given back unused does not count; one that was rejected skips the others.
+                counted = event.attempt - 1
+                attempts = min(counted, event.failed_attempt or counted)
+                self._put(event.start, event.end, RETRYING if attempts else WAITING, attempts)
+            case events.Settled():
+                self._put(event.start, event.end, ACKED + event.how)
+                if event.how == events.EXPIRED and event.lease >= 0:
+                    self._take_back(event.start, event.end)
+            case events.Sought():
+                self._put(event.offset, self.end, WAITING, 0)
+                self._change(self.start, event.offset, IF_OPEN_SKIPPED)
+            case _:
+                pass  # Of groups and leases as such; stream groups do without.
+
+    def check(self, member: GroupPartition) -> None:
+        """The engine has the last word."""
+        engine = member.engine
+        for start, end in engine.done.runs(self.start, self.end):
+            self._change(start, end, IF_OPEN_SETTLED)
+        for start, end in engine.done.gaps(self.start, self.end):
+            self._put(start, end, WAITING)
+        for start, end, _ in engine.waiting_ranges():
+            self._put(start, end, RETRYING)
+        for start, end, _ in engine.exhausted:
+            self._put(start, end, RETRYING)
+        for lease in engine.leases.values():
+            for start, end in lease.unsettled():
+                self._put(start, end, IN_FLIGHT, lease.attempt)
+
+    def ranges(self) -> Steps[list[DeliveryState]]:
+        """What is alike and next to each other, as one."""
+        found: list[DeliveryState] = []
+        states, attempts = self.states, self.attempts
+        begin, state, count = 0, states[0], attempts[0]
+        for at in range(1, len(states)):
+            if states[at] != state or attempts[at] != count:
+                found.append(self._range(begin, at))
+                begin, state, count = at, states[at], attempts[at]
+            if at % STEP_OFFSETS == 0:
+                yield GiveWay()
+        found.append(self._range(begin, len(states)))
+        return found
+
+    def _range(self, begin: int, end: int) -> DeliveryState:
+        return DeliveryState(
+            self.start + begin, self.start + end, STATES[self.states[begin]], self.attempts[begin]
+        )
+
+    def _put(self, start: int, end: int, state: int, attempts: int = -1) -> None:
+        begin, stop = max(start, self.start) - self.start, min(end, self.end) - self.start
+        if begin < stop:
+            self.states[begin:stop] = bytes((state,)) * (stop - begin)
+            if attempts >= 0:
+                self.attempts[begin:stop] = array("H", (attempts,)) * (stop - begin)
+
+    def _take_back(self, start: int, end: int) -> None:
+        """The lease in which they were found expired was no delivery."""
+        for at in range(max(start, self.start) - self.start, min(end, self.end) - self.start):
+            self.attempts[at] -= 1 if self.attempts[at] else 0
+
+    def _change(self, start: int, end: int, table: bytes) -> None:
+        begin, stop = max(start, self.start) - self.start, min(end, self.end) - self.start
+        if begin < stop:
+            self.states[begin:stop] = self.states[begin:stop].translate(table)
+
+
+def _of_stream(group: Group, member: GroupPartition, start: int, end: int) -> list[DeliveryState]:
+    """Committed, read and not committed, not read."""
+    number = member.partition.number
+    read = max((each.positions.get(number, 0) for each in group.consumers.values()), default=0)
+    found = []
+    for upto, state, attempts in ((member.committed, ACKED, 1), (read, IN_FLIGHT, 1), (end, WAITING, 0)):
+        stop = min(upto, end)
+        if start < stop:
+            found.append(DeliveryState(start, stop, STATES[state], attempts))
+            start = stop
+    return found

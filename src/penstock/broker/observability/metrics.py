@@ -1,0 +1,335 @@
+"""Every metric of a broker, defined once: its name, its kind, what it means, and where it comes from.
+
+    SECTIONS ──> Measuring: the broker, each topic, each group ──> /metrics
+        └──> docs/metrics.md  (scripts/metrics_page.py)
+
+Nothing is kept for it that the broker does not keep anyway, except three
+histograms, to which a sync or a delivery adds one note (``histogram.py``), and two
+counts.  All else is read from the state when somebody asks (``measuring.py``).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from penstock.broker.state import Group, State, Topic
+from penstock.broker.topic.depth import topic_depth
+from penstock.config.broker import MEMORY
+from penstock.delivery import events
+from penstock.model.histogram import Histogram
+from penstock.model.info import GroupInfo, ProblemKind
+from penstock.version import __version__, compiled
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labelled = dict[tuple[str, ...], float]  # A value for each combination of the metric's own labels.
+Read = Callable[[Any], float | Labelled | Histogram]
+
+# What may befall a message last.  Their counts are there from the start: what appears with a 1 has not grown.
+DEADLY: Final = (
+    events.NACKED, events.TIMED_OUT, events.RESTARTED, events.REJECTED, events.OUTLIVED, events.DISCONNECTED,
+)  # fmt: skip
+
+
+class Metric(NamedTuple):
+    """What is measured.  Names end in their unit; counters, which count from the start, in ``_total``."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    read: Read  # From what its section is about.
+    labels: tuple[str, ...] = ()  # Its own, beside those of the section.
+    scale: int = 1  # Histograms: how many of theirs are one of the metric's unit.
+
+
+def counter(name: str, meaning: str, read: Read, labels: tuple[str, ...] = ()) -> Metric:
+    """What only grows."""
+    return Metric(name, "counter", meaning, read, labels)
+
+
+def gauge(name: str, meaning: str, read: Read, labels: tuple[str, ...] = ()) -> Metric:
+    """What rises and falls."""
+    return Metric(name, "gauge", meaning, read, labels)
+
+
+def histogram(name: str, meaning: str, read: Read, scale: int = 1) -> Metric:
+    """How often it was how much."""
+    return Metric(name, "histogram", meaning, read, scale=scale)
+
+
+class Section(NamedTuple):
+    """Metrics of the same thing."""
+
+    title: str
+    labels: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+
+
+class BrokerFacts(NamedTuple):
+    """What the metrics of the whole broker are read from."""
+
+    state: State
+    topics: list[Topic]  # Without the broker's own, as the groups.
+    groups: list[Group]
+    connections: int
+    tasks: int
+    left_out: Labelled
+
+
+class GroupFacts(NamedTuple):
+    """What the metrics of a group are read from."""
+
+    group: Group
+    info: GroupInfo
+
+
+def _logs_failed(facts: BrokerFacts) -> int:
+    partitions = [each for topic in facts.state.topics.values() for each in topic.partitions]
+    logs = [partition.log for partition in partitions]
+    logs += [partition.journal.log for partition in partitions if partition.journal is not None]
+    logs += [partition.schedule.log for partition in partitions if partition.schedule is not None]
+    return sum(log.failed is not None for log in logs)
+
+
+def _problems(facts: BrokerFacts) -> Labelled:
+    return {(kind,): facts.state.problems.count(kind) for kind in get_args(ProblemKind)}
+
+
+def _damaged_offsets(facts: BrokerFacts) -> int:
+    partitions = [each for topic in facts.state.topics.values() for each in topic.partitions]
+    return sum(found.offsets for partition in partitions for found in partition.log.damage.ranges)
+
+
+def _disk_free_bytes(facts: BrokerFacts) -> int:
+    state = facts.state
+    return -1 if state.directory == MEMORY else state.files.free_bytes(state.directory)
+
+
+def _writes_refused(facts: BrokerFacts) -> Labelled:
+    refused = dict.fromkeys(("DISK_FULL", "STORAGE_FAILED"), 0) | facts.state.problems.refused
+    return {(code,): count for code, count in refused.items()}
+
+
+def _build(_: BrokerFacts) -> Labelled:
+    return {(__version__, str(compiled()).lower()): 1}
+
+
+def _uptime(facts: BrokerFacts) -> float:
+    return (facts.state.clock.steady_ms() - facts.state.opened_ms) / 1000
+
+
+def _partitions(facts: BrokerFacts) -> int:
+    return sum(len(topic.partitions) for topic in facts.topics)
+
+
+def _consumers(facts: BrokerFacts) -> int:
+    return sum(len(group.consumers) for group in facts.groups)
+
+
+def _messages(topic: Topic) -> int:
+    return sum(partition.log.high - partition.log.start for partition in topic.partitions)
+
+
+def _bytes(topic: Topic) -> int:
+    return sum(partition.log.size_bytes for partition in topic.partitions)
+
+
+def _published_bytes(topic: Topic) -> int:
+    return sum(partition.log.written for partition in topic.partitions)
+
+
+def _scheduled(topic: Topic) -> int:
+    return sum(partition.schedule.count for partition in topic.partitions if partition.schedule)
+
+
+def _dead_lettered(facts: GroupFacts) -> Labelled:
+    buried = dict.fromkeys(DEADLY, 0) | facts.group.buried
+    return {(events.WHY[why],): count for why, count in buried.items()}
+
+
+def _verdict(facts: GroupFacts) -> Labelled:
+    return {(facts.info.verdict.word,): 1}
+
+
+def _elsewhere(_: object) -> float:
+    raise AssertionError("prometheus-client reads it")
+
+
+OF_BROKER: Final = Section(
+    "The broker",
+    (),
+    (
+        gauge("penstock_build_info", "1; what runs.", _build, ("version", "compiled")),
+        gauge("penstock_uptime_seconds", "Since the broker was opened.", _uptime),
+        gauge("penstock_topics", "Topics.", lambda of: len(of.topics)),
+        gauge("penstock_partitions", "Partitions of all topics.", _partitions),
+        gauge("penstock_groups", "Groups of all topics.", lambda of: len(of.groups)),
+        gauge("penstock_consumers", "Consumers of all groups.", _consumers),
+        gauge("penstock_connections", "Open connections of all listeners.", lambda of: of.connections),
+        gauge("penstock_tasks", "Tasks on the event loop of the server.", lambda of: of.tasks),
+        counter(
+            "penstock_event_loop_stalls_total",
+            "Times that the event loop of the server was late by more than 50 ms, and nobody was served.",
+            lambda of: of.state.lag.stalls,
+        ),
+        gauge(
+            "penstock_event_loop_lag_max_seconds",
+            "How late the event loop of the server was at most, in the last one or two minutes.",
+            lambda of: of.state.lag.longest_ms / 1000,
+        ),
+        gauge(
+            "penstock_logs_failed",
+            "Logs that take no more messages, because the disk refused to write or to sync.",
+            _logs_failed,
+        ),
+        gauge(
+            "penstock_problems",
+            "Problems with the storage, by kind: damaged, cut, file_damaged, topic_offline, storage_failed, "
+            "directory_gone, disk_full.",
+            _problems,
+            ("kind",),
+        ),
+        gauge(
+            "penstock_damaged_offsets",
+            "Offsets of messages in damaged ranges, of those that were found since the broker was opened.",
+            _damaged_offsets,
+        ),
+        gauge(
+            "penstock_disk_free_bytes",
+            "Room on the file system of the data directory; -1 if all is in memory.",
+            _disk_free_bytes,
+        ),
+        counter(
+            "penstock_writes_refused_total",
+            "Writes to logs that failed, by the code of the error: DISK_FULL or STORAGE_FAILED.",
+            _writes_refused,
+            ("code",),
+        ),
+        histogram(
+            "penstock_fsync_seconds",
+            "How long it took to sync a log.",
+            lambda of: of.state.commit.sync_us,
+            scale=1_000_000,
+        ),
+        gauge(
+            "penstock_fsync_max_seconds",
+            "The longest sync since the broker was opened: a quantile of penstock_fsync_seconds above it is "
+            "an artefact of its buckets.",
+            lambda of: of.state.commit.sync_us.largest / 1_000_000,
+        ),
+        histogram(
+            "penstock_commit_waiters",
+            "Operations that were answered by the same round of syncs: the size of a commit group.",
+            lambda of: of.state.commit.answered,
+        ),
+        gauge(
+            "penstock_left_out",
+            "Topics and groups that have no metrics of their own, because there are too many "
+            "(broker.metrics_names_max), or because they could not be read.",
+            lambda of: of.left_out,
+            ("what",),
+        ),
+    ),
+)
+OF_TOPIC: Final = Section(
+    "Topics",
+    ("topic",),
+    (
+        counter("penstock_topic_published_total", "Messages published.", lambda of: of.published),
+        counter(
+            "penstock_topic_published_bytes_total", "Bytes of them, as they are stored.", _published_bytes
+        ),
+        counter(
+            "penstock_topic_duplicates_total",
+            "Messages that were there already, and not published again.",
+            lambda of: of.duplicates,
+        ),
+        gauge("penstock_topic_messages", "Messages stored.", _messages),
+        gauge("penstock_topic_bytes", "Bytes of them, as they are stored.", _bytes),
+        gauge(
+            "penstock_topic_depth",
+            "Messages that wait for the slowest group, or all if there is no group.",
+            topic_depth,
+        ),
+        gauge("penstock_topic_scheduled", "Messages that are not yet due.", _scheduled),
+    ),
+)
+OF_GROUP: Final = Section(
+    "Groups",
+    ("topic", "group"),
+    (
+        counter("penstock_group_delivered_total", "Messages delivered.", lambda of: of.info.delivered),
+        counter(
+            "penstock_group_redelivered_total",
+            "Those of them that had been delivered before.",
+            lambda of: of.group.redelivered,
+        ),
+        counter(
+            "penstock_group_acked_total",
+            "Messages acked; of a stream group: committed.",
+            lambda of: of.info.acked,
+        ),
+        counter("penstock_group_nacked_total", "Deliveries that failed.", lambda of: of.info.nacked),
+        counter(
+            "penstock_group_timed_out_total",
+            "Deliveries that were not answered in time.",
+            lambda of: of.info.timed_out,
+        ),
+        counter(
+            "penstock_group_dead_lettered_total",
+            "Messages that were given up, by what befell them last.",
+            _dead_lettered,
+            ("reason",),
+        ),
+        counter("penstock_group_expired_total", "Messages that came too late.", lambda of: of.info.expired),
+        counter(
+            "penstock_group_lost_total",
+            "Messages that retention deleted before the group had settled them.",
+            lambda of: of.info.lost,
+        ),
+        gauge("penstock_group_lag", "Messages that are not settled.", lambda of: of.info.lag),
+        gauge("penstock_group_lag_seconds", "Age of the oldest of them.", lambda of: of.info.lag_seconds),
+        gauge("penstock_group_in_flight", "Messages on loan to consumers.", lambda of: of.info.in_flight),
+        gauge(
+            "penstock_group_waiting_retry",
+            "Messages that failed and wait for their next attempt.",
+            lambda of: of.info.waiting_retry,
+        ),
+        gauge("penstock_group_consumers", "Consumers.", lambda of: len(of.info.consumers)),
+        gauge(
+            "penstock_group_verdict",
+            "1 for the word that says how the group is getting on; the others are absent.",
+            _verdict,
+            ("verdict",),
+        ),
+        histogram(
+            "penstock_queue_latency_seconds",
+            "How long messages waited from publish, or from when they were due, to their first delivery. "
+            "Messages that are delivered together count as the oldest of them.",
+            lambda of: of.group.waited_ms,
+            scale=1000,
+        ),
+        gauge(
+            "penstock_queue_latency_max_seconds",
+            "The longest of these waits since the broker was opened: a quantile of "
+            "penstock_queue_latency_seconds above it is an artefact of its buckets.",
+            lambda of: of.group.waited_ms.largest / 1000,
+        ),
+    ),
+)
+# The names that all programs with a Prometheus client have; on Linux.
+OF_PROCESS: Final = Section(
+    "The process",
+    (),
+    (
+        gauge("process_resident_memory_bytes", "Resident memory size in bytes.", _elsewhere),
+        gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", _elsewhere),
+        counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", _elsewhere),
+        gauge(
+            "process_start_time_seconds",
+            "Start time of the process since unix epoch in seconds.",
+            _elsewhere,
+        ),
+        gauge("process_open_fds", "Number of open file descriptors.", _elsewhere),
+        gauge("process_max_fds", "Maximum number of open file descriptors.", _elsewhere),
+    ),
+)
+SECTIONS: Final = (OF_BROKER, OF_TOPIC, OF_GROUP, OF_PROCESS)

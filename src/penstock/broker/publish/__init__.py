@@ -1,0 +1,1 @@
+"""Accepting messages: validation, partitioning, appending, schedules and staged publishes."""

@@ -1,0 +1,72 @@
+"""What the headers of a record ask for, where its producer has no other way to say it: Kafka's clients.
+
+    x-delay-ms     deliver after so many milliseconds
+    x-deliver-at   deliver at that time, in milliseconds since 1970
+    x-priority     the lane, by name or number
+    x-ttl-ms       not after so many milliseconds
+    x-dedup-id     write it once
+
+Only on topics whose setting ``kafka_headers`` is on: elsewhere nobody looks into records.  A record that
+wishes nothing stays as it is, and so does a batch of such records; the others are published like messages
+of Penstock's own clients."""
+
+from typing import Any, Final
+
+from penstock.errors import InvalidValue
+from penstock.model.message import Message, RawHeaders
+from penstock.wire.records import SEQUENCES, Header, Record
+
+DELAY: Final = "x-delay-ms"
+DELIVER_AT: Final = "x-deliver-at"
+PRIORITY: Final = "x-priority"
+TTL: Final = "x-ttl-ms"
+DEDUP_ID: Final = "x-dedup-id"
+NAMES: Final = frozenset({DELAY, DELIVER_AT, PRIORITY, TTL, DEDUP_ID})
+
+Wish = tuple[Message, RawHeaders]  # A message, and the headers that are its own.
+
+
+def wishes_of(records: list[Record], partition: int) -> list[Wish] | None:
+    """The records as messages; None if none of them wishes anything."""
+    if not any(name in NAMES for record in records for name, _ in record.headers):
+        return None
+    return [_wish(record, partition) for record in records]
+
+
+def part_id(told: Header, partition: int, index: int) -> str:
+    """A dedup id for one record of a producer's batch: the same whenever it is sent."""
+    sequence = (told.base_sequence + index) % SEQUENCES
+    return f"kafka:{told.producer_id}:{told.producer_epoch}:{partition}:{sequence}"
+
+
+def _wish(record: Record, partition: int) -> Wish:
+    told = {name: _text(name, value) for name, value in record.headers if name in NAMES}
+    own: RawHeaders = [header for header in record.headers if header[0] not in NAMES]
+    message = Message(record.value, key=record.key, partition=partition)
+    if DELAY in told:
+        message.delay = _number(DELAY, told[DELAY]) / 1000
+    if DELIVER_AT in told:
+        message.deliver_at = _number(DELIVER_AT, told[DELIVER_AT]) / 1000
+    if TTL in told:
+        message.ttl = _number(TTL, told[TTL]) / 1000
+    if PRIORITY in told:
+        message.priority = _priority(told[PRIORITY])
+    message.dedup_id = told.get(DEDUP_ID)
+    return message, own
+
+
+def _text(name: str, value: bytes | None) -> str:
+    try:
+        return (value or b"").decode()
+    except UnicodeDecodeError:
+        raise InvalidValue(name=name, value=value, why="it is text") from None
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise InvalidValue(name=name, value=text[:40], why="it is a number of milliseconds")
+    return int(text)
+
+
+def _priority(text: str) -> Any:
+    return int(text) if text.removeprefix("-").isdecimal() else text

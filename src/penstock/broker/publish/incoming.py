@@ -1,0 +1,141 @@
+"""Batches that somebody else encoded: what is looked at before they are written.
+
+    checked        the header: whole, of one batch, with its checksum, for this topic
+    looked_at      that, and all records if it is small (``wire/validation.py``); else that is a thread's work
+    check_repeat   whether a batch that has the numbers of an earlier one is that one
+
+Nothing here writes or waits; ``publishing.py`` does.
+"""
+
+from typing import Any
+
+from penstock.broker.publish.header_options import wishes_of
+from penstock.broker.state import Partition, Topic
+from penstock.errors import (
+    CorruptionError,
+    InvalidBatch,
+    InvalidValue,
+    KeyMissing,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    PenstockError,
+    SequenceReused,
+)
+from penstock.log.transactions import IN_TRANSACTION
+from penstock.wire.records import CONTROL, TRANSACTIONAL, Header, check_batch, decode_batch, read_header
+from penstock.wire.repeats import is_repeat_of
+from penstock.wire.validation import EVERYTHING, INLINE_BYTES, Limits, check_records
+
+
+class Look:
+    """What a look at a batch from outside has shown."""
+
+    __slots__ = ("header", "is_large", "refusal")
+
+    def __init__(self, header: Header | None, is_large: bool, refusal: PenstockError | None) -> None:
+        self.header = header
+        self.is_large = is_large  # Its records were not looked at yet: that takes a thread.
+        self.refusal = refusal
+
+
+def looked_at(topic: Topic, number: Any, data: Any) -> Look:
+    header: Header | None = None
+    try:
+        topic.partition(number)
+        header = checked(topic, data)
+        return Look(header, not check_small(topic, data, header, limits_of(topic)), None)
+    except PenstockError as refusal:
+        return Look(header, False, refusal)
+
+
+def any_large(looks: list[Look]) -> bool:
+    """Whether there is one whose records were not looked at yet."""
+    for look in looks:  # noqa: SIM110 - compiled, it is quicker than any() over a generator.
+        if look.is_large:
+            return True
+    return False
+
+
+def check_small(topic: Topic, data: bytes, header: Header, limits: Limits) -> bool:
+    """Look at all records of a batch, unless that would take too long here; returns whether it is done."""
+    keyless = check_records(data, header, limits, INLINE_BYTES)
+    if keyless:
+        raise key_missing(topic, keyless)
+    return keyless is not None
+
+
+def key_missing(topic: Topic, records: list[int]) -> KeyMissing:
+    error = KeyMissing(topic=topic.name)
+    error.records += records
+    return error
+
+
+def look_closely(data: bytes, header: Header, limits: Limits) -> list[int] | PenstockError | None:
+    """What a look at all records shows; what a thread raises would end the whole operation."""
+    try:
+        return check_records(data, header, limits, EVERYTHING)
+    except PenstockError as error:
+        return error
+
+
+def limits_of(topic: Topic) -> Limits:
+    """What the topic's settings allow the records of a batch to be."""
+    settings = topic.settings
+    limits = topic.limits
+    if limits.record_bytes_max != settings.message_bytes_max or limits.keyed != settings.compact:
+        topic.limits = limits = Limits(settings.message_bytes_max, keyed=settings.compact)
+    return limits
+
+
+def check_repeat(partition: Partition, header: Header, first: int, data: bytes) -> None:
+    """Refuse a batch that only has the numbers of an earlier one: as a repeat its messages would be lost.
+
+    That happens: librdkafka drops what waits for its second try when a transaction is aborted, and gives
+    the numbers to the next transaction.
+    """
+    why = ""
+    opened = partition.log.transactions.open.get(header.producer_id, -1)
+    if header.attributes & TRANSACTIONAL and not 0 <= opened <= first:
+        why = "the transaction that had it has ended"
+    elif not _was_in_parts(partition, data):
+        why = _difference(partition, first, data)
+    if why:
+        raise SequenceReused(producer_id=header.producer_id, sequence=header.base_sequence, why=why)
+
+
+def _was_in_parts(partition: Partition, data: bytes) -> bool:
+    """Whether a batch was not written as it is, but as the messages that its headers describe."""
+    if not partition.topic.settings.kafka_headers:
+        return False
+    return wishes_of(decode_batch(data), partition.number) is not None
+
+
+def _difference(partition: Partition, first: int, data: bytes) -> str:
+    """Why the batch at ``first`` is not what was sent again; empty if it is."""
+    try:
+        stored, _ = partition.log.fetch_all(first, len(data), partition.log.end)
+        if read_header(stored).base_offset != first:  # It is damaged, and passed over.
+            return "the batch that had it is gone"
+        return "" if is_repeat_of(stored, data) else "the batch that had it has other records"
+    except (OffsetOutOfRange, CorruptionError, InvalidBatch):
+        return "the batch that had it is gone"
+
+
+def check_bytes(data: Any) -> None:
+    """Refuse what cannot be a batch by its type."""
+    if type(data) is not bytes:
+        raise InvalidValue(name="batch", value=data, why="a record batch is bytes")
+
+
+def checked(topic: Topic, data: Any) -> Header:
+    """The header of a batch that the topic may take."""
+    check_bytes(data)
+    header = check_batch(data)
+    if header.size != len(data):
+        why = f"it holds one batch of {header.size} bytes and more"
+        raise InvalidValue(name="batch", value=len(data), why=why)
+    if header.attributes & IN_TRANSACTION and (header.attributes & CONTROL or header.producer_id < 0):
+        raise InvalidBatch(why="markers are the broker's, and a transaction is a producer's")
+    if header.size > topic.settings.message_bytes_max + 1024 * header.count:
+        raise MessageTooLarge(size_bytes=header.size, limit_bytes=topic.settings.message_bytes_max)
+    return header

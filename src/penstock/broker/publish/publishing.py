@@ -1,0 +1,734 @@
+"""Taking messages in: check, choose the partition, append, wait until durable, answer.
+
+    publish        one message
+    publish_batch  many; those for the same partition and lane become one record batch
+    append         a record batch that somebody else encoded (a producer, a front end)
+    drain_outbox   what the journal says must be published: dead letters, redrives, outputs of an atomic ack
+
+A message that is not due goes to the partition's schedule instead of its log.
+A message whose dedup id was seen within the window is not written; the answer
+is where the first one is.  Nothing of a batch is written unless all of it is
+acceptable; a disk that fills up in the middle may leave the partitions that
+were already written.
+
+A producer's batch whose headers wish something is written in parts: to the schedule, and a
+batch for each lane.  The last of them has the producer's numbers, so they are in the log only if all
+parts are; and the parts have dedup ids, so what a crash has left of them is not written again.
+
+A batch that somebody else encoded is appended as it is, after a look at all its records
+(``wire/validation.py``): small ones at once, large ones in a thread, while others go on.  Those for the same
+partition wait for it, and keep their order (``lines.py``).
+
+System headers, which the broker adds to the caller's own:
+``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from penstock.broker.health.rates import SAMPLE_MS
+from penstock.broker.publish.append_order import Standing, forget_empty, lines_of
+from penstock.broker.publish.delivery_time import due_ms as due_ms
+from penstock.broker.publish.header_options import Wish, part_id, wishes_of
+from penstock.broker.publish.incoming import (
+    Look,
+    any_large,
+    check_bytes,
+    check_repeat,
+    check_small,
+    key_missing,
+    limits_of,
+    look_closely,
+    looked_at,
+)
+from penstock.broker.state import Partition, State, Topic
+from penstock.broker.steps import Arrival, Durable, Steps, aside
+from penstock.broker.storage.producer_snapshot import DEDUP_ID, save_digest
+from penstock.broker.storage.recovery import open_schedule
+from penstock.broker.topic.depth import topic_depth
+from penstock.broker.topic.missing import MissingTopics
+from penstock.delivery import dedup
+from penstock.errors import (
+    InvalidValue,
+    KeyMissing,
+    MetadataStale,
+    PenstockError,
+    QueueFull,
+)
+from penstock.groups.transactions import check_write
+from penstock.log.log import Log
+from penstock.model.message import EXPIRES_AT, Message, RawHeaders, Receipt, bare_values, receipts_from
+from penstock.model.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
+from penstock.schedule.schedule import Schedule
+from penstock.types import duration_ms
+from penstock.wire.records import (
+    APPEND_TIME,
+    DEDUP,
+    EXPIRES,
+    REDRIVEN,
+    SCHEDULED,
+    SEQUENCES,
+    TRANSACTIONAL,
+    BatchBuilder,
+    Header,
+    check_batch,
+    decode_batch,
+    encode_values,
+    read_header,
+    seal_batch,
+    stamp_batch,
+)
+from penstock.wire.validation import Limits
+
+# What a batch says about headers that only the broker adds: nobody else may say it.
+OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
+OUTBOX_RETRY_MS: Final = 1000
+
+
+class Prepared:
+    """One message, checked and placed, not yet written."""
+
+    __slots__ = ("attributes", "dedup_id", "due_ms", "headers", "key", "partition", "value")
+
+    def __init__(self, partition: Partition, key: bytes | None, value: bytes | None) -> None:
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.headers: RawHeaders = NO_HEADERS
+        self.attributes = 0
+        self.due_ms = -1
+        self.dedup_id: str | None = None
+
+
+class Appended(Receipt):
+    """What clients of another protocol are told of a batch."""
+
+    def __init__(self, receipt: Receipt, log_start: int, append_ms: int) -> None:
+        super().__init__(
+            receipt.topic,
+            receipt.partition,
+            receipt.offset,
+            receipt.timestamp,
+            receipt.schedule_id,
+            receipt.duplicate,
+        )
+        self.log_start = log_start  # The first offset that the partition has.
+        self.append_ms = append_ms  # The time that all its records got from the log; -1: they have their own.
+
+
+class Publishing:
+    """The way in."""
+
+    def __init__(self, state: State, missing: MissingTopics) -> None:
+        self._state = state
+        self._missing = missing
+
+    def publish(self, name: Any, message: Message) -> Steps[Receipt]:
+        """Take one message; the receipt comes when it is as durable as the topic promises."""
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name, message.partition)
+        if topic.settings.depth_max is not None:
+            yield from self.wait_for_room(topic, 1)
+        now_ms = self._state.clock.wall_ms()
+        prepared = self.prepare(topic, message, now_ms)
+        if prepared.dedup_id is not None:
+            duplicate = self._duplicate(topic, prepared.dedup_id, now_ms)
+            if duplicate is not None:
+                yield from self._until_durable(topic, duplicate)
+                return duplicate
+        if prepared.due_ms >= 0:
+            receipt = self._schedule(topic, prepared, now_ms)
+        else:
+            receipt = self._append_one(topic, prepared, now_ms)
+        yield from self._until_durable(topic, receipt)
+        return receipt
+
+    def publish_batch(self, name: Any, messages: Iterable[Any]) -> Steps[list[Receipt]]:
+        """Take many messages; one receipt each, in their order."""
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name)
+        batch = list(messages)
+        if topic.settings.depth_max is not None:
+            yield from self.wait_for_room(topic, len(batch))
+        now_ms = self._state.clock.wall_ms()
+        anywhere = self._any_partition(topic)
+        values = bare_values(batch, topic.settings.message_bytes_max)
+        if values and not topic.settings.compact:
+            receipts = self._append_values(topic, anywhere, values, now_ms)
+            yield from self._partition_durable(anywhere)
+            return receipts
+        prepared = [
+            self._prepare(
+                topic, message if isinstance(message, Message) else Message(message), now_ms, anywhere
+            )
+            for message in batch
+        ]
+        receipts = self._write(topic, prepared, now_ms)
+        if topic.settings.durability == "fsync":
+            for partition in {item.partition.number: item.partition for item in prepared}.values():
+                yield from self._partition_durable(partition)
+        return receipts
+
+    def append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
+        """Take a record batch as it is; a producer's repeat is answered with the first one's place."""
+        topic = self._state.find(name)
+        if topic is None:
+            topic = yield from self._missing.create(name, number)
+        topic.partition(number)
+        check_bytes(data)
+        [answer] = yield from self._append_all(topic, [(number, data)], True, False)
+        if not isinstance(answer, Receipt):
+            raise answer
+        return answer
+
+    def append_batches(
+        self, name: Any, version: int, batches: list[tuple[int, bytes]], wait: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Take batches that were encoded for one version of the topic's settings, each for a partition.
+
+        One answer each; a batch that is refused does not keep the others out.
+        With ``wait`` they come when what was written is as durable as the topic promises.
+        """
+        topic = self._state.find(name)
+        if topic is None:  # Deleted since the client asked for its settings.
+            topic = yield from self._missing.create(name)
+        if topic.version != version:
+            raise MetadataStale(topic=topic.name, version=version)
+        return (yield from self._append_all(topic, batches, wait, False))
+
+    def append_records(
+        self, name: Any, batches: list[tuple[int, bytes]], wait: bool, after: Log | None = None
+    ) -> Steps[list[Appended | PenstockError]]:
+        """The same for whoever knows nothing of the topic's settings.
+
+        The records keep their times, unless the topic gives them its own.  Nothing is written before
+        ``after`` is durable.
+        """
+        topic = self._state.topic(name)
+        answers = yield from self._append_all(topic, batches, wait, True, after)
+        return [
+            _appended(topic.partitions[answer.partition], answer) if isinstance(answer, Receipt) else answer
+            for answer in answers
+        ]
+
+    def _append_all(
+        self,
+        topic: Topic,
+        batches: list[tuple[int, bytes]],
+        wait: bool,
+        own_times: bool,
+        after: Log | None = None,
+    ) -> Steps[list[Receipt | PenstockError]]:
+        looks = [looked_at(topic, number, data) for number, data in batches]
+        if after is None and topic.settings.depth_max is None and not topic.lines and not any_large(looks):
+            answers = self._append_now(topic, batches, looks, own_times)
+        else:
+            standing = Standing(lines_of(topic, [number for number, _ in batches]))
+            try:
+                if after is not None:
+                    yield Durable(after)
+                for (_, data), look in zip(batches, looks, strict=True):
+                    if look.is_large:
+                        look.refusal = yield from self._refusal_of(topic, data, look.header)
+                yield from standing.wait(self._state)
+                self._state.check_alive(topic)
+                answers = yield from self._append_each(topic, batches, looks, own_times)
+            finally:
+                standing.leave()
+                forget_empty(topic)
+        if wait:
+            yield from self._answers_durable(topic, looks, answers)
+        return answers
+
+    def _append_each(
+        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
+    ) -> Steps[list[Receipt | PenstockError]]:
+        """Append one batch after the other, each when there is room for it."""
+        answers: list[Receipt | PenstockError] = []
+        for batch, look in zip(batches, looks, strict=True):
+            header = look.header
+            if topic.settings.depth_max is not None and header is not None and look.refusal is None:
+                try:
+                    if not _is_repeat(topic.partitions[batch[0]], header):
+                        yield from self.wait_for_room(topic, header.count)
+                except PenstockError as refusal:
+                    look.refusal = refusal
+            answers += self._append_now(topic, [batch], [look], own_times)
+        return answers
+
+    def _append_now(
+        self, topic: Topic, batches: list[tuple[int, bytes]], looks: list[Look], own_times: bool
+    ) -> list[Receipt | PenstockError]:
+        answers: list[Receipt | PenstockError] = []
+        for (number, data), look in zip(batches, looks, strict=True):
+            header = look.header
+            if look.refusal is not None:
+                answers.append(look.refusal)
+                continue
+            assert header is not None, "it was looked at"
+            try:
+                answers.append(self._append_checked(topic.partitions[number], header, data, own_times))
+            except PenstockError as refusal:
+                answers.append(refusal)
+        return answers
+
+    def check_batch(self, topic: Topic, data: bytes, header: Header, limits: Limits) -> Steps[None]:
+        """Look at all records of a batch from outside: here, or in a thread if that would take too long."""
+        if not check_small(topic, data, header, limits):
+            yield from self._check_large(topic, data, header, limits)
+
+    def _check_large(self, topic: Topic, data: bytes, header: Header, limits: Limits) -> Steps[None]:
+        """In a thread, one batch at a time: each may unpack to a lot."""
+        standing = Standing([self._state.unpacking])
+        try:
+            yield from standing.wait(self._state)
+            found = yield from aside(lambda: look_closely(data, header, limits))
+        finally:
+            standing.leave()
+        if isinstance(found, PenstockError):
+            raise found
+        if found:
+            raise key_missing(topic, found)
+
+    def _refusal_of(self, topic: Topic, data: bytes, header: Header | None) -> Steps[PenstockError | None]:
+        assert header is not None, "it was looked at"
+        try:
+            yield from self._check_large(topic, data, header, limits_of(topic))
+        except PenstockError as error:
+            return error
+        return None
+
+    def _answers_durable(
+        self, topic: Topic, looks: list[Look], answers: list[Receipt | PenstockError]
+    ) -> Steps[None]:
+        synced = topic.settings.durability == "fsync"
+        for look, answer in zip(looks, answers, strict=True):
+            transactional = look.header is not None and look.header.attributes & TRANSACTIONAL != 0
+            if isinstance(answer, Receipt) and (synced or transactional):
+                yield from self._partition_durable(topic.partitions[answer.partition], transactional)
+
+    def _append_checked(
+        self, partition: Partition, header: Header, data: bytes, own_times: bool = False
+    ) -> Receipt:
+        """Append a batch, unless its producer has sent it before."""
+        topic = partition.topic
+        if header.producer_id >= 0:
+            verdict, first = partition.producers.check(
+                header.producer_id, header.producer_epoch, header.base_sequence, header.count
+            )
+            if verdict == dedup.DUPLICATE:
+                check_repeat(partition, header, first, data)
+                topic.duplicates += 1
+                first_ms = _stored_ms(partition, first) if first >= 0 else -1
+                if first_ms < 0:
+                    first_ms = header.max_timestamp
+                return Receipt(topic.name, partition.number, first, first_ms, None, True)
+            if header.attributes & TRANSACTIONAL:
+                self._check_transaction(partition, header)
+        if own_times and topic.settings.kafka_headers:
+            wishes = wishes_of(decode_batch(data), partition.number)
+            if wishes is not None:
+                return self._append_wishes(partition, header, wishes)
+        batch = bytearray(data)
+        own_times = own_times and not topic.settings.append_time
+        if not own_times or header.max_timestamp < 0 or header.attributes & OURS:
+            self._stamp(partition, batch, OURS)
+        offset, timestamp = self._append_foreign(partition, header, batch)
+        return Receipt(topic.name, partition.number, offset, timestamp)
+
+    def _append_wishes(self, partition: Partition, header: Header, wishes: list[Wish]) -> Receipt:
+        """Write the records of a batch as the messages that their headers describe; answers with one."""
+        if header.attributes & TRANSACTIONAL:
+            why = "messages of a transaction are not delayed, sorted or dropped"
+            raise InvalidValue(name="headers", value="x-...", why=why)
+        topic, now_ms = partition.topic, self._state.clock.wall_ms()
+        prepared: list[Prepared] = []
+        for message, own in wishes:
+            item = self.prepare(topic, message, now_ms)
+            item.headers = [*own, *item.headers]
+            check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
+            prepared.append(item)
+        if header.producer_id >= 0:
+            _name_parts(prepared, header)
+        receipts = self._write(topic, prepared, now_ms, header if header.producer_id >= 0 else None)
+        offsets = [receipt.offset for receipt in receipts if receipt.offset is not None]
+        first = min(offsets, default=-1)
+        return Receipt(topic.name, partition.number, first, now_ms)
+
+    def _check_transaction(self, partition: Partition, header: Header) -> None:
+        """Only what belongs to an open transaction is written as part of one."""
+        ledger = self._state.ledger
+        known = None if ledger is None else ledger.of_producer(header.producer_id)
+        place = (partition.topic.name, partition.number)
+        check_write(known, header.producer_id, header.producer_epoch, place)
+
+    # Preparing.
+
+    def prepare(self, topic: Topic, message: Message, now_ms: int) -> Prepared:
+        """Check and place one message without writing it."""
+        return self._prepare(topic, message, now_ms, self._any_partition(topic))
+
+    def _any_partition(self, topic: Topic) -> Partition:
+        """Where messages without a key of this call go; the next call goes to the next one."""
+        topic.turn += 1
+        return topic.partitions[topic.turn % len(topic.partitions)]
+
+    def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: Partition) -> Prepared:
+        item = placed(topic.name, message, len(topic.partitions))
+        if item.key is None and topic.settings.compact:
+            raise KeyMissing(topic=topic.name)
+        partition = anywhere if item.partition == ANYWHERE else topic.partitions[item.partition]
+        prepared = Prepared(partition, item.key, item.value)
+        prepared.headers = item.headers
+        prepared.attributes = item.attributes
+        if message.delay is not None or message.deliver_at is not None:
+            prepared.due_ms = due_ms(topic, message.delay, message.deliver_at, now_ms)
+        if message.ttl is not None or message.dedup_id is not None:
+            self._add_system_headers(prepared, message, max(now_ms, prepared.due_ms))
+        check_size(prepared.key, prepared.value, prepared.headers, topic.settings.message_bytes_max)
+        return prepared
+
+    def _add_system_headers(self, prepared: Prepared, message: Message, visible_ms: int) -> None:
+        headers = list(prepared.headers)
+        if message.ttl is not None:
+            # The time to live begins when the message can be seen.
+            expires_ms = visible_ms + duration_ms("ttl", message.ttl)
+            headers.append((EXPIRES_AT, str(expires_ms).encode()))
+            prepared.attributes |= EXPIRES
+        if message.dedup_id is not None:
+            headers.append((DEDUP_ID, dedup_bytes(message.dedup_id)))
+            prepared.attributes |= DEDUP
+            prepared.dedup_id = message.dedup_id
+        prepared.headers = headers
+
+    # Writing.
+
+    def _write(
+        self, topic: Topic, prepared: list[Prepared], now_ms: int, told: Header | None = None
+    ) -> list[Receipt]:
+        """Write what is new, one record batch for each partition and lane; answer in the given order.
+
+        ``told``: what a producer sent all of it in, to one partition; the last that is written says so.
+        """
+        receipts: list[Receipt | None] = [None] * len(prepared)
+        batches: dict[tuple[int, int], list[int]] = {}
+        first: dict[str, int] = {}  # Dedup ids that repeat within the call.
+        for index, item in enumerate(prepared):
+            if item.dedup_id is not None:
+                receipts[index] = self._duplicate(topic, item.dedup_id, now_ms)
+                if receipts[index] is not None or first.setdefault(item.dedup_id, index) != index:
+                    continue
+            if item.due_ms >= 0:
+                receipts[index] = self._schedule(topic, item, now_ms)
+            else:
+                batches.setdefault((item.partition.number, item.attributes & ~(EXPIRES | DEDUP)), []).append(
+                    index
+                )
+        if told is not None:
+            self._before_the_last(prepared, told, batches, now_ms)
+        left = len(batches)
+        for (number, _), indexes in batches.items():
+            partition = topic.partitions[number]
+            left -= 1
+            items = [prepared[index] for index in indexes]
+            offset, timestamp = self._append_many(partition, items, now_ms, None if left else told)
+            for index in indexes:
+                receipts[index] = Receipt(topic.name, number, offset, timestamp)
+                offset += 1
+        return [
+            receipt if receipt is not None else self._repeat(topic, receipts[first[item.dedup_id or ""]])
+            for item, receipt in zip(prepared, receipts, strict=True)
+        ]
+
+    def _before_the_last(
+        self, prepared: list[Prepared], told: Header, batches: dict[tuple[int, int], list[int]], now_ms: int
+    ) -> None:
+        """The numbers come to the disk after the schedule; without records, if none goes to the log."""
+        partition = prepared[0].partition
+        delayed = any(item.due_ms >= 0 for item in prepared)
+        if delayed and partition.schedule is not None and partition.topic.settings.durability == "fsync":
+            # At once: who waits for it would let the producer's next batch in between.
+            partition.schedule.log.sync()
+        if not batches:
+            timestamp = max(now_ms, partition.log.last_timestamp)
+            partition.log.append(BatchBuilder().build(timestamp, timestamp, 0, *_numbers(told, 1), 0))
+            self._record(partition, told, -1)
+            self.appended(partition, 0)
+
+    def _repeat(self, topic: Topic, twin: Receipt | None) -> Receipt:
+        """The answer for a dedup id that came twice in one call."""
+        assert twin is not None, "it was written just now"
+        topic.duplicates += 1
+        return Receipt(twin.topic, twin.partition, twin.offset, twin.timestamp, twin.schedule_id, True)
+
+    def _append_one(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
+        partition = item.partition
+        log = partition.log
+        timestamp = max(log.last_timestamp, now_ms)
+        builder = BatchBuilder()
+        builder.add(item.key, item.value, item.headers)
+        offset = log.append(builder.build(timestamp, timestamp, item.attributes | batch_attributes(topic)))
+        if item.dedup_id is not None:
+            partition.dedup_last = offset
+            topic.dedup.add(item.dedup_id, partition.number, offset, timestamp, False)
+        self.appended(partition, 1)
+        return Receipt(topic.name, partition.number, offset, timestamp)
+
+    def _append_values(
+        self, topic: Topic, partition: Partition, values: list[bytes], now_ms: int
+    ) -> list[Receipt]:
+        """Values that want nothing special: most of what is published in batches, and the quick way."""
+        timestamp = max(now_ms, partition.log.last_timestamp)
+        attributes = batch_attributes(topic)
+        offset = partition.log.append(encode_values(values, timestamp, attributes))
+        self.appended(partition, len(values))
+        return receipts_from(topic.name, partition.number, offset, timestamp, len(values))
+
+    def _append_many(
+        self, partition: Partition, items: list[Prepared], now_ms: int, told: Header | None = None
+    ) -> tuple[int, int]:
+        topic, log = partition.topic, partition.log
+        timestamp = max(now_ms, log.last_timestamp)
+        builder = BatchBuilder()
+        attributes = batch_attributes(topic)
+        for item in items:
+            builder.add(item.key, item.value, item.headers)
+            attributes |= item.attributes
+        if told is None:
+            offset = log.append(builder.build(timestamp, timestamp, attributes))
+        else:
+            offset = log.append(builder.build(timestamp, timestamp, attributes, *_numbers(told, len(items))))
+            self._record(partition, told, offset)
+        if attributes & DEDUP:
+            partition.dedup_last = offset + len(items) - 1
+            for index, item in enumerate(items):
+                if item.dedup_id is not None:
+                    topic.dedup.add(item.dedup_id, partition.number, offset + index, timestamp, False)
+        self.appended(partition, len(items))
+        return offset, timestamp
+
+    def _stamp(self, partition: Partition, batch: bytearray, cleared: int = 0) -> None:
+        """Give a batch that was encoded elsewhere the log's own time, which does not fall."""
+        stamp_batch(batch, max(self._state.clock.wall_ms(), partition.log.last_timestamp), cleared)
+
+    def _append_foreign(self, partition: Partition, header: Header, batch: bytearray) -> tuple[int, int]:
+        """Append a batch that was encoded elsewhere and has the time it is to have."""
+        log = partition.log
+        offset = log.append(batch)
+        if header.producer_id >= 0:
+            self._record(partition, header, offset)
+        self.appended(partition, header.count)
+        return offset, log.last_timestamp
+
+    def _record(self, partition: Partition, told: Header, offset: int) -> None:
+        """The producer's batch is written.  Before ``appended``, whose digest says what the log has."""
+        partition.producers.record(
+            told.producer_id,
+            told.producer_epoch,
+            told.base_sequence,
+            told.count,
+            offset,
+            self._state.clock.wall_ms(),  # Not the records' time, which may be long past.
+        )
+
+    def append_staged(self, partition: Partition, batch: bytearray, own_times: bool) -> None:
+        """Append a batch that was numbered by its intent, under the times it has or the log's."""
+        if own_times and not partition.topic.settings.append_time:
+            seal_batch(batch)
+        else:
+            self._stamp(partition, batch)
+        self._append_foreign(partition, read_header(batch), batch)
+
+    def appended(self, partition: Partition, count: int) -> None:
+        """The partition's log has grown: see that it becomes durable, and that readers hear of it."""
+        topic = partition.topic
+        self._maybe_sample(topic, partition.log.last_timestamp)
+        topic.published += count
+        if partition.log.segment_count != partition.digest_segments:
+            save_digest(partition)
+        if topic.settings.durability == "fsync":
+            self._state.commit.mark(partition.log)
+            self._state.unheard.add(topic)  # Readers hear of it when it is durable.
+            return
+        if topic.settings.durability == "os":
+            self._state.alarms.set(self._state.flush, self._state.clock.steady_ms() + 1000)
+        if topic.waiters:
+            topic.wake()
+
+    def _maybe_sample(self, topic: Topic, timestamp: int) -> None:
+        """The count is about to change: note it, if it is time.
+
+        That is told by the records' timestamps, which are at hand; asking the clock would cost more.
+        """
+        if timestamp >= topic.sample_ms:
+            topic.sample_ms = timestamp + SAMPLE_MS
+            topic.meter.sample(self._state.clock.steady_ms(), (topic.published,))
+
+    def _schedule(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
+        partition = item.partition
+        schedule = open_schedule(self._state, partition)
+        check_schedule_room(partition, schedule)
+        number = schedule.add(item.due_ms, item.key, item.value, item.headers, item.attributes, now_ms)
+        self._state.commit.mark(schedule.log)
+        set_schedule_alarm(self._state, partition)
+        if item.dedup_id is not None:
+            topic.dedup.add(item.dedup_id, partition.number, number, schedule.log.last_timestamp, True)
+        return Receipt(
+            topic.name, partition.number, None, now_ms, schedule_id(topic.name, partition.number, number)
+        )
+
+    # Dedup, depth, durability.
+
+    def _duplicate(self, topic: Topic, dedup_id: str, now_ms: int) -> Receipt | None:
+        seen = topic.dedup.seen(dedup_id, now_ms)
+        if seen is None:
+            return None
+        topic.duplicates += 1
+        number, offset, scheduled = seen
+        first_ms = topic.dedup.time_ms(dedup_id)
+        if scheduled:
+            return Receipt(topic.name, number, None, first_ms, schedule_id(topic.name, number, offset), True)
+        return Receipt(topic.name, number, offset, first_ms, None, True)
+
+    def wait_for_room(self, topic: Topic, count: int) -> Steps[None]:
+        """Refuse, or wait, while the slowest group has too much before it."""
+        settings = topic.settings
+        assert settings.depth_max is not None
+        deadline_ms = self._state.clock.steady_ms() + settings.depth_wait_ms
+        while topic_depth(topic) + count > settings.depth_max:
+            if settings.depth_policy == "reject" or self._state.clock.steady_ms() >= deadline_ms:
+                raise QueueFull(what=f"topic {topic.name!r}", limit=settings.depth_max)
+            yield Arrival(topic, deadline_ms)
+            self._state.check_alive(topic)
+
+    def _until_durable(self, topic: Topic, receipt: Receipt) -> Steps[None]:
+        partition = topic.partitions[receipt.partition]
+        log = partition.log
+        if receipt.schedule_id is not None and partition.schedule is not None:
+            log = partition.schedule.log
+        if log.config.durability == "fsync" and log.durable < log.written:
+            yield Durable(log)
+
+    def _partition_durable(self, partition: Partition, transactional: bool = False) -> Steps[None]:
+        """Until what was written is as durable as the topic promises.
+
+        What is of a transaction is synced in any case, unless it is in memory: else a power cut could take
+        it, and its producer, which was answered, commits the rest.
+        """
+        for log in (partition.log, partition.schedule.log if partition.schedule else None):
+            if log is None or log.durable >= log.written:
+                continue
+            if log.config.durability == "fsync" or (transactional and log.config.durability == "os"):
+                yield Durable(log)
+
+    # The outbox.
+
+    def drain_outbox(self, partition: Partition) -> Steps[None]:
+        """Publish what the journal promised; repeats after a crash are recognised and dropped."""
+        assert partition.journal is not None
+        if partition.journal.log.config.durability == "fsync":
+            yield Durable(partition.journal.log)
+        targets: dict[int, Partition] = {}
+        while partition.outbox:
+            output = partition.outbox[0]
+            topic = self._state.topics.get(output.topic)
+            if topic is None and output.topic in self._state.offline:
+                self._state.alarms.set(partition, self._state.clock.steady_ms() + OUTBOX_RETRY_MS)
+                raise self._state.offline[output.topic]
+            if topic is not None and output.partition < len(topic.partitions):
+                target = topic.partitions[output.partition]
+                try:
+                    self._append_output(target, output.batch)
+                except PenstockError:
+                    self._state.alarms.set(partition, self._state.clock.steady_ms() + OUTBOX_RETRY_MS)
+                    raise
+                targets[id(target)] = target
+            partition.outbox.popleft()
+        for target in targets.values():
+            yield from self._partition_durable(target)
+
+    def _append_output(self, target: Partition, batch: bytes) -> None:
+        header = check_batch(batch)
+        if (
+            target.producers.check_internal(header.producer_id, header.base_sequence, header.count)
+            == dedup.NEW
+        ):
+            stamped = bytearray(batch)
+            self._stamp(target, stamped)
+            self._append_foreign(target, header, stamped)
+
+
+def batch_attributes(topic: Topic) -> int:
+    """What a batch says that is made here for a topic: its codec, and whose time its records have."""
+    codec = CODECS[topic.settings.compression]
+    return codec | APPEND_TIME if topic.settings.append_time else codec
+
+
+def _appended(partition: Partition, receipt: Receipt) -> Appended:
+    append_ms = -1
+    if partition.topic.settings.append_time and receipt.offset is not None:
+        append_ms = _stored_ms(partition, receipt.offset) if receipt.duplicate else receipt.timestamp
+    return Appended(receipt, partition.log.start, append_ms)
+
+
+def _stored_ms(partition: Partition, offset: int) -> int:
+    """The time of a batch that was written before; -1 if it cannot be read any more."""
+    try:
+        stored, _ = partition.log.fetch_all(offset, 1, partition.log.end)
+        return read_header(stored).max_timestamp
+    except PenstockError:
+        return -1
+
+
+def _is_repeat(partition: Partition, header: Header) -> bool:
+    """Whether a batch is there already: then it needs no room, and a full topic is no answer."""
+    if header.producer_id < 0:
+        return False
+    verdict, _ = partition.producers.check(
+        header.producer_id, header.producer_epoch, header.base_sequence, header.count
+    )
+    return verdict == dedup.DUPLICATE
+
+
+def _numbers(told: Header, span: int) -> tuple[int, int, int]:
+    """Producer, epoch, and the number with which a batch of that length ends like the producer's own."""
+    return told.producer_id, told.producer_epoch, (told.base_sequence + told.count - span) % SEQUENCES
+
+
+def _name_parts(prepared: list[Prepared], told: Header) -> None:
+    """Give the messages of a batch that is written in parts ids, if they have none."""
+    lanes = {item.attributes & ~(EXPIRES | DEDUP) for item in prepared}
+    if len(lanes) == 1 and all(item.due_ms < 0 for item in prepared):
+        return  # It is one batch, with its numbers: there whole, or not at all.
+    for index, item in enumerate(prepared):
+        if item.dedup_id is None:
+            item.dedup_id = part_id(told, item.partition.number, index)
+            item.headers = [*item.headers, (DEDUP_ID, item.dedup_id.encode())]
+            item.attributes |= DEDUP
+
+
+def schedule_id(topic: str, partition: int, number: int) -> str:
+    """The name of a schedule entry: like a message id, with an ``s`` before the number."""
+    return f"{topic}:{partition}:s{number}"
+
+
+def check_schedule_room(partition: Partition, schedule: Schedule) -> None:
+    """Refuse an entry more than the topic allows."""
+    limit = partition.topic.settings.scheduled_max
+    if schedule.count >= limit:
+        raise QueueFull(what=f"the schedule of {partition.topic.name!r}", limit=limit)
+
+
+def set_schedule_alarm(state: State, partition: Partition) -> None:
+    """Look at the partition's schedule when its next entry is due, and every now and then before.
+
+    Due times are wall time, and the wall clock may jump; the look in between
+    is what notices.
+    """
+    assert partition.schedule is not None
+    due = partition.schedule.next_due_ms()
+    if due >= 0:
+        wait_ms = min(max(due - state.clock.wall_ms(), 0), state.config.clock_check_ms)
+        state.alarms.set(partition, state.clock.steady_ms() + wait_ms)

@@ -1,0 +1,204 @@
+"""One staged batch: read from staging, checked for its topic, and put where it belongs.
+
+    plain             to the log as it is, under the time of its arrival
+    with own times    to the log under them, as far as time does not go back: what is older than the
+                      log's last record is as old as that, and nothing is newer than the broker's clock
+    EXPIRES           to the log, with the time at which each record expires
+    SCHEDULED         to the schedule
+
+All of these are numbered (``intents.py``), so each knows whether it was done
+before: a log by its table of producers, a schedule by looking through its log.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.broker.journal.intents import Intent, Ranges
+from penstock.broker.publish.incoming import checked
+from penstock.broker.publish.publishing import Publishing, set_schedule_alarm
+from penstock.broker.state import Partition, State, Topic
+from penstock.broker.storage.recovery import open_schedule
+from penstock.delivery import dedup
+from penstock.errors import (
+    DelayOutOfRange,
+    InvalidBatch,
+    InvalidValue,
+    OffsetOutOfRange,
+    QueueFull,
+    StagedMissing,
+)
+from penstock.log.log import Log
+from penstock.model.message import EXPIRES_AT
+from penstock.types import duration_text
+from penstock.wire.records import (
+    APPEND_TIME,
+    CONTROL,
+    DEDUP,
+    EXPIRES,
+    LANE_MASK,
+    REDRIVEN,
+    SCHEDULED,
+    TRANSACTIONAL,
+    BatchBuilder,
+    Header,
+    check_batch,
+    decode_batch,
+)
+from penstock.wire.rewriting import number_batch
+from penstock.wire.staged import decode_staged, relative
+
+READ_BYTES: Final = 1 << 20  # Of staging at a time: one batch, as a rule.
+FOREIGN: Final = DEDUP | REDRIVEN | CONTROL | TRANSACTIONAL  # What a staged batch may not say of itself.
+
+
+def read_staged(log: Log, staged: dict[str, Ranges]) -> Iterator[tuple[int, bytes]]:
+    """Partition and batch of everything in these ranges, in their order; ``StagedMissing`` if it is gone."""
+    for token, ranges in staged.items():
+        for start, end in ranges:
+            try:
+                yield from _read_range(log, token, start, end)
+            except (OffsetOutOfRange, InvalidBatch) as error:
+                raise StagedMissing(token=token, start=start, end=end, why=str(error)) from None
+
+
+def _read_range(log: Log, token: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    if end > log.high:
+        raise OffsetOutOfRange(offset=end, start=log.start, end=log.high)
+    while start < end:
+        data = log.read(start, READ_BYTES)
+        position = 0
+        while start < end and (position < len(data) or not data):
+            header = check_batch(data, position)
+            if header.base_offset > start:
+                raise InvalidBatch(why=f"what was staged at offset {start} is damaged")
+            for record in decode_batch(data, position, start, end):
+                yield decode_staged(record, token)
+            position += header.size
+            start = header.next_offset
+
+
+def has_times(header: Header) -> bool:
+    """Whether a batch brings timestamps of its own."""
+    return header.max_timestamp > 0 and not header.attributes & APPEND_TIME
+
+
+class Checking:
+    """Looks at the batches for one topic: what it lets pass can be published whatever happens."""
+
+    def __init__(self, topic: Topic, wall_ms: int) -> None:
+        self._topic = topic
+        self._wall_ms = wall_ms
+        self._scheduled: dict[int, int] = {}  # Messages that wait, by partition, these included.
+        self.count = 0  # Records so far.
+
+    def header_of(self, number: int, batch: bytes) -> Header:
+        """Raise if the batch is not one for that partition, as far as its header says."""
+        self._topic.partition(number)
+        header = checked(self._topic, batch)
+        if header.attributes & FOREIGN or not header.count:
+            raise InvalidBatch(why=f"attributes {header.attributes:#x}, {header.count} records")
+        return header
+
+    def check(self, number: int, batch: bytes, header: Header) -> None:
+        """Raise if the batch, whose records can be read, cannot be published."""
+        partition = self._topic.partition(number)
+        if header.attributes & (SCHEDULED | EXPIRES) or has_times(header):
+            self._check_records(batch)
+        if header.attributes & SCHEDULED:
+            self._check_room(partition, header.count)
+        elif has_times(header) and not self._topic.settings.append_time:
+            self._check_age(partition, header)
+        self.count += header.count
+
+    def _check_records(self, batch: bytes) -> None:
+        limit_ms = self._topic.settings.delay_max_ms
+        for record in decode_batch(batch):
+            _, delay_ms, _ = relative(record)
+            if delay_ms > limit_ms:
+                raise DelayOutOfRange(delay_ms=delay_ms, limit_ms=limit_ms)
+
+    def _check_room(self, partition: Partition, count: int) -> None:
+        waiting = 0 if partition.schedule is None else partition.schedule.count
+        waiting = self._scheduled.get(partition.number, waiting) + count
+        limit = self._topic.settings.scheduled_max
+        if waiting > limit:
+            raise QueueFull(what=f"the schedule of {self._topic.name!r}", limit=limit)
+        self._scheduled[partition.number] = waiting
+
+    def _check_age(self, partition: Partition, header: Header) -> None:
+        """Retention goes by the times of messages: it would delete these within a minute."""
+        kept_ms = self._topic.settings.kept_ms
+        newest_ms = max(header.max_timestamp, partition.log.last_timestamp)
+        if kept_ms is not None and newest_ms < self._wall_ms - kept_ms:
+            kept = f"topic {self._topic.name!r} keeps messages for {duration_text(kept_ms)}"
+            why = f"{kept}, and would delete this one at once; lengthen its retention, or leave the time out"
+            raise InvalidValue(name="timestamp", value=header.max_timestamp / 1000, why=why)
+
+
+class Placing:
+    """Puts the batches of one intent where they belong, those that are not there yet."""
+
+    def __init__(self, state: State, publishing: Publishing, intent: Intent, *, resumed: bool) -> None:
+        self._state = state
+        self._publishing = publishing
+        self._intent = intent
+        self._resumed = resumed  # Some of it may be done.
+        self._sequence = intent.sequence
+        self._scheduled: dict[int, int] = {}  # By partition: the last number in its schedule.
+        self.logs: dict[Log, None] = {}  # What must be durable when all is done.
+
+    def put(self, partition: Partition, batch: bytes) -> None:
+        """The next batch of the intent."""
+        header = check_batch(batch)
+        if header.attributes & SCHEDULED:
+            self._schedule(partition, batch, header)
+        else:
+            self._append(partition, batch, header)
+        self._sequence += header.count
+
+    def _append(self, partition: Partition, batch: bytes, header: Header) -> None:
+        self.logs[partition.log] = None
+        producer_id = self._intent.producer_id
+        if partition.producers.check_internal(producer_id, self._sequence, header.count) == dedup.DUPLICATE:
+            return
+        ready = self._ready(partition.log.last_timestamp, batch, header)
+        number_batch(ready, producer_id, self._sequence)
+        self._publishing.append_staged(partition, ready, has_times(header))
+
+    def _ready(self, last_ms: int, batch: bytes, header: Header) -> bytearray:
+        """The batch as the log may have it: decoded and encoded again only where that is needed."""
+        wall_ms = self._state.clock.wall_ms()
+        own = has_times(header)
+        in_time = not own or last_ms <= header.base_timestamp <= header.max_timestamp <= wall_ms
+        if in_time and not header.attributes & EXPIRES:
+            return bytearray(batch)
+        builder = BatchBuilder()
+        first_ms = -1
+        for record in decode_batch(batch):
+            headers, _, ttl_ms = relative(record)
+            if ttl_ms >= 0:
+                headers.append((EXPIRES_AT, b"%d" % (self._intent.time_ms + ttl_ms)))
+            last_ms = max(last_ms, min(record.timestamp, wall_ms)) if own else 0
+            first_ms = last_ms if first_ms < 0 else first_ms
+            builder.add(record.key, record.value, headers, last_ms - first_ms)
+        return builder.build(first_ms, last_ms, header.attributes)
+
+    def _schedule(self, partition: Partition, batch: bytes, header: Header) -> None:
+        schedule = open_schedule(self._state, partition)
+        self.logs[schedule.log] = None
+        if self._resumed and partition.number not in self._scheduled:
+            self._scheduled[partition.number] = schedule.last_sequence(self._intent.producer_id)
+        if self._sequence <= self._scheduled.get(partition.number, -1):
+            return
+        attributes = header.attributes & (LANE_MASK | EXPIRES)
+        messages = []
+        for record in decode_batch(batch):
+            headers, delay_ms, ttl_ms = relative(record)
+            due_ms = self._intent.time_ms + delay_ms
+            if ttl_ms >= 0:
+                headers.append((EXPIRES_AT, b"%d" % (due_ms + ttl_ms)))
+            messages.append((due_ms, record.key, record.value, headers, attributes))
+        now_ms = self._state.clock.wall_ms()
+        schedule.add_many(messages, now_ms, self._intent.producer_id, self._sequence)
+        self._state.commit.mark(schedule.log)
+        set_schedule_alarm(self._state, partition)

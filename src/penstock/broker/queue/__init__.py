@@ -1,0 +1,1 @@
+"""Queue groups: leases, acknowledgements and dead letters."""

@@ -1,0 +1,407 @@
+"""Dead letters: what used up its attempts, was rejected, or outlived its time to live.
+
+A dead letter is an ordinary message in ``<topic>.dlq``: key, value and headers
+as they were, plus headers that say why it is there.  Burying is one decision
+in the journal of the partition it came from (settled here, published there);
+the publishing is redone after a crash and recognised if it had happened, so a
+message is buried exactly once.
+
+Redriving is the same in the other direction: one decision in the journal of
+the dead-letter partition, kept by the internal group ``__redrive``.  A dead
+letter that group has settled has gone back, and is not listed any more.  The
+message that goes back is meant for the group it failed in; other groups of
+the topic have had it, and skip it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import Final
+
+from penstock.broker.publish.publishing import Prepared, Publishing
+from penstock.broker.state import Failure, GroupPartition, Partition, State, Topic
+from penstock.broker.steps import Arrival, GiveWay, Steps
+from penstock.broker.storage.recovery import open_journal
+from penstock.broker.storage.replay import finish
+from penstock.broker.topic.catalogue import Catalogue
+from penstock.broker.topic.groups import Groups
+from penstock.broker.topic.topics import Topics
+from penstock.config.broker import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
+from penstock.delivery import events
+from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError, TopicExists
+from penstock.model.info import DeadLetter, Redrive
+from penstock.model.message import Message, RawHeaders, StoredMessage, own_headers
+from penstock.model.placing import stored_bytes
+from penstock.types import whole_number
+from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
+
+REDRIVE: Final = "__redrive"
+RETENTION_MS: Final = 14 * DAY_MS  # Longer than a topic's week: there must be time to look.
+RANGE_MAX: Final = 100  # Messages buried by one decision, which bounds the size of a journal batch.
+RETRY_MS: Final = 1000  # Burying that failed (a full disk) is tried again after this.
+SCAN_RECORDS: Final = 200  # Dead letters read at a time, in some milliseconds.
+
+# The headers a dead letter has beyond the message's own.
+ADDED: Final = (
+    "x-error", "x-error-class", "x-error-message", "x-error-fingerprint", "x-death-reason", "x-source-topic",
+    "x-source-partition", "x-source-offset", "x-group", "x-attempts", "x-first-failed-at", "x-last-failed-at",
+)  # fmt: skip
+NUMBERS: Final = (
+    "x-source-partition", "x-source-offset", "x-attempts", "x-first-failed-at", "x-last-failed-at",
+)  # fmt: skip
+REDRIVEN_FROM: Final = "x-redriven-from"
+REDRIVE_GROUP: Final = "x-redrive-group"
+
+
+class DeadLetters:
+    """Burying and redriving."""
+
+    def __init__(
+        self, state: State, catalogue: Catalogue, topics: Topics, publishing: Publishing, groups: Groups
+    ) -> None:
+        self._state = state
+        self._catalogue = catalogue
+        self._topics = topics
+        self._publishing = publishing
+        self._groups = groups
+
+    # Burying.
+
+    def bury_soon(self, member: GroupPartition) -> None:
+        """Queue the burial of everything the member's engine has given up on."""
+        self._state.jobs.append(self._bury(member))
+
+    def _bury(self, member: GroupPartition) -> Steps[None]:
+        engine = member.engine
+        while True:
+            target = yield from self._target(member)
+            exhausted = engine.take_exhausted()
+            if exhausted is None:
+                break
+            start, end, _ = exhausted
+            while start < end:
+                upto = min(end, start + RANGE_MAX)
+                try:
+                    self._bury_range(member, start, upto, target)
+                except PenstockError:
+                    engine.return_exhausted()
+                    self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
+                    raise
+                start = upto
+        partition = member.partition
+        yield from self._publishing.drain_outbox(partition)
+        if partition.topic.settings.depth_max is not None:
+            partition.topic.wake()
+
+    def _bury_range(self, member: GroupPartition, start: int, end: int, target: Topic | None) -> None:
+        partition = member.partition
+        settled: list[events.AnyEvent] = [events.Settled(member.number, -1, start, end, events.DEAD)]
+        if target is not None:
+            items = [self._letter(partition, member, target, record) for record in member.records(start, end)]
+            self._write(partition, member.number, settled, items, start, end, f"to {target.name}")
+        else:
+            self._write(partition, member.number, settled, [], start, end, "")
+        group = partition.topic.groups[member.group]
+        group.maybe_sample(self._state.clock.steady_ms())
+        group.dead_lettered += end - start
+        for offset in range(start, end):
+            failure = member.failures.get(offset)
+            why = events.TIMED_OUT if failure is None else failure.why
+            group.buried[why] = group.buried.get(why, 0) + 1
+        member.engine.settle_free(start, end)
+        finish(member, start, end)
+
+    def _target(self, member: GroupPartition) -> Steps[Topic | None]:
+        """Where the member's dead letters go, made if it is not there; None if they go nowhere."""
+        topic = member.partition.topic
+        if not member.settings.dead_letter or topic.name.endswith(DEAD_LETTER_SUFFIX):
+            return None
+        name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX
+        settings = TopicSettings(
+            partitions=topic.settings.partitions,
+            durability=topic.settings.durability,
+            retention_ms=RETENTION_MS,
+            message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, MESSAGE_BYTES_MAX),
+        )
+        while name not in self._state.topics and member.engine.exhausted:
+            try:
+                yield from self._topics.make(name, settings, limited=False)
+            except TopicExists:
+                continue  # Somebody was quicker.
+            except PenstockError:
+                self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
+                raise
+            if topic.deleted or member.partition.groups.get(member.group) is not member:
+                member.engine.exhausted.clear()  # Nobody wants to hear of them any more.
+        return self._state.topics.get(name)
+
+    def _letter(
+        self, partition: Partition, member: GroupPartition, target: Topic, record: Record
+    ) -> tuple[Topic, Prepared]:
+        failure = member.failures.get(record.offset) or Failure(self._state.clock.wall_ms(), events.TIMED_OUT)
+        error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
+        reason = events.WHY[failure.why]
+        added = {
+            "x-error": error or reason,
+            "x-error-class": failure.error_class,
+            "x-error-message": failure.error_message,
+            "x-error-fingerprint": failure.fingerprint or reason.replace(" ", "-"),
+            "x-death-reason": reason,
+            "x-source-topic": partition.topic.name,
+            "x-source-partition": str(partition.number),
+            "x-source-offset": str(record.offset),
+            "x-group": member.group,
+            "x-attempts": str(failure.attempts),
+            "x-first-failed-at": str(failure.first_ms),
+            "x-last-failed-at": str(failure.last_ms),
+        }
+        own = own_headers(record.headers, record.attributes)
+        headers: RawHeaders = [*own, *((name, value.encode()) for name, value in added.items())]
+        letter = Prepared(
+            target.partitions[partition.number % len(target.partitions)], record.key, record.value
+        )
+        letter.headers = headers
+        letter.attributes = record.attributes & LANE_MASK  # It keeps its lane; its time to live is over.
+        return target, letter
+
+    # One decision: settle here, publish there.
+
+    def send(
+        self, partition: Partition, group: int, settled: list[events.AnyEvent],
+        outputs: list[tuple[str, Message]], start: int, end: int,
+    ) -> None:  # fmt: skip
+        """Write settlements and the messages that follow from them as one decision; publish them by a job."""
+        wall_ms = self._state.clock.wall_ms()
+        items = []
+        for output in outputs:
+            name, message = _checked_output(output)
+            if message.delay is not None or message.deliver_at is not None or message.dedup_id is not None:
+                why = "an output that is published with an ack has no delay, deliver_at or dedup_id"
+                raise InvalidValue(name="publish", value=message, why=why)
+            topic = self._state.topic(name)
+            items.append((topic, self._publishing.prepare(topic, message, wall_ms)))
+        targets = ", ".join(sorted({name for name, _ in outputs}))
+        self._write(partition, group, settled, items, start, end, f"to {targets}")
+        self._state.jobs.append(self._publishing.drain_outbox(partition))
+
+    def _write(
+        self, partition: Partition, group: int, settled: list[events.AnyEvent],
+        items: list[tuple[Topic, Prepared]], start: int, end: int, note: str,
+    ) -> None:  # fmt: skip
+        outputs = self._outputs(partition, items)
+        decisions = [*settled, events.Outbox(group, outputs, note, start, end)] if outputs else settled
+        journal = open_journal(self._state, partition)
+        journal.commit(decisions, self._state.clock.steady_ms())
+        self._state.commit.mark(journal.log)
+        partition.outbox.extend(outputs)
+        for output in outputs:
+            target = (output.topic, output.partition)
+            partition.outbox_targets.add(target)
+            partition.outbox_sequences[target] = partition.outbox_sequences.get(target, 0) + 1
+
+    def _outputs(self, partition: Partition, items: list[tuple[Topic, Prepared]]) -> list[events.Output]:
+        """One batch for each message, numbered in line for its target."""
+        if items and partition.producer_id < 0:
+            partition.producer_id = self._catalogue.new_producer_id()
+        sequences = dict(partition.outbox_sequences)
+        wall_ms = self._state.clock.wall_ms()
+        outputs = []
+        for topic, item in items:
+            target = (topic.name, item.partition.number)
+            sequence = sequences.get(target, 0)
+            sequences[target] = sequence + 1
+            builder = BatchBuilder()
+            builder.add(item.key, item.value, item.headers)
+            batch = builder.build(wall_ms, wall_ms, item.attributes, partition.producer_id, 0, sequence)
+            outputs.append(events.Output(*target, bytes(batch)))
+        return outputs
+
+    # Looking and redriving.
+
+    def find(self, name: str, place: tuple[str, int, int]) -> DeadLetter:
+        """One dead letter of a topic, by its own topic, partition and offset; also one that was redriven."""
+        topic = self._topic_of_letters(name)
+        letters_of, number, offset = place
+        if topic is not None and topic.name == letters_of and number < len(topic.partitions):
+            partition = topic.partitions[number]
+            within = partition.log.start <= offset < partition.log.high
+            for record in partition.log.records(offset, offset + 1) if within else ():
+                letter = dead_letter(topic, partition, record) if is_letter(record) else None
+                if letter is not None and _source_topic(letter) == name:
+                    return letter
+        raise DeadLetterNotFound(topic=name, dead_letter=f"{letters_of}:{number}:{offset}")
+
+    def _topic_of_letters(self, name: str) -> Topic | None:
+        settings = self._state.topic(name).settings
+        return self._state.topics.get(settings.dead_letter_topic or name + DEAD_LETTER_SUFFIX)
+
+    def list(self, name: str, limit: int) -> Iterator[DeadLetter]:
+        """The dead letters of a topic that were not redriven, oldest first in each partition."""
+        whole_number("limit", limit, 1)
+        bytes_left = self._state.config.receive_bytes_max
+        for letter in islice(chain.from_iterable(self._letters(name)), limit):
+            if bytes_left <= 0:
+                return
+            record = letter.message.record
+            bytes_left -= stored_bytes(record.key, record.value, record.headers)
+            yield letter
+
+    def _letters(self, name: str) -> Iterator[Sequence[DeadLetter]]:
+        """All of them, some at a time."""
+        topic = self._topic_of_letters(name)
+        for partition in topic.partitions if topic is not None else ():
+            for records in self.unredriven(partition):
+                letters = [dead_letter(partition.topic, partition, record) for record in records]
+                # A dead-letter topic may serve several topics.
+                yield [letter for letter in letters if _source_topic(letter) == name]
+
+    def unredriven(self, partition: Partition) -> Iterator[Sequence[Record]]:
+        """The dead letters of a partition that did not go back, some at a time."""
+        member = partition.groups.get(REDRIVE)
+        position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
+        end = partition.log.high  # What dies meanwhile, perhaps again, is for the next time.
+        while position < end:
+            position = max(position, partition.log.start)  # Retention goes on meanwhile.
+            fitting = max(self._state.config.receive_bytes_max // partition.log.average_bytes, 1)
+            upto = min(position + min(SCAN_RECORDS, fitting), max(end, position))
+            records = partition.log.records(position, upto)
+            done = None if member is None else member.engine.done
+            yield [
+                record
+                for record in records
+                if is_letter(record) and (done is None or not done.contains(record.offset))
+            ]
+            position = upto
+
+    def redrive(
+        self,
+        name: str,
+        *,
+        limit: int,
+        per_second: float | None,
+        dry_run: bool,
+        error: str | None,
+        group: str | None,
+    ) -> Steps[Redrive]:
+        """Publish dead letters to their topic again: all, or those of one error fingerprint or group."""
+        whole_number("limit", limit, 1)
+        _check_rate(per_second)
+        source = self._state.topic(name)
+        count = 0
+        for letter in self._matching(name, error, group):  # Read as it goes on: they may be a million.
+            if letter is None:
+                yield GiveWay()
+                self._state.check_alive(source)
+                continue
+            if count == limit:
+                break
+            if dry_run:
+                count += 1
+                continue
+            dead_topic = self._state.topic(letter.message.topic)
+            if count == 0:
+                yield from self._groups.ensure(dead_topic, REDRIVE, {"start": "earliest"}, internal=True)
+            elif per_second is not None:
+                yield from self._pause(source, 1000 / per_second)
+            if self._redrive_one(source, dead_topic, letter):
+                count += 1
+                # Now, not with the jobs when all is done: a rate means that they come one by one.
+                yield from self._publishing.drain_outbox(dead_topic.partitions[letter.message.partition])
+        return Redrive(matched=count, redriven=0 if dry_run else count, dry_run=dry_run)
+
+    def _matching(self, name: str, error: str | None, group: str | None) -> Iterator[DeadLetter | None]:
+        """Those that are meant; None now and then, when others should have a turn."""
+        for letters in self._letters(name):
+            for letter in letters:
+                error_class = letter.message.headers.get("x-error-class")
+                known = (None, letter.fingerprint, error_class, letter.source, letter.message.id)
+                if error in known and group in (None, letter.group):
+                    yield letter
+            yield None
+
+    def _pause(self, topic: Topic, pause_ms: float) -> Steps[None]:
+        until_ms = self._state.clock.steady_ms() + max(round(pause_ms), 1)
+        while self._state.clock.steady_ms() < until_ms:
+            yield Arrival(topic, until_ms)
+            self._state.check_alive(topic)
+
+    def _redrive_one(self, source: Topic, dead_topic: Topic, letter: DeadLetter) -> bool:
+        """Send one letter back; False if another redrive was quicker."""
+        message = letter.message
+        partition = dead_topic.partitions[message.partition]
+        member = partition.groups[REDRIVE]
+        if member.engine.done.contains(message.offset):
+            return False
+        _, source_partition, source_offset = letter.source.rsplit(":", 2)
+        home = source.partitions[int(source_partition) % len(source.partitions)]
+        item = Prepared(home, message.key, None if message.is_tombstone else message.value)
+        own = _without(message.raw_headers, ADDED)
+        # What an earlier redrive has added; letters that are older have the group, too.
+        own = _without(_without(own, (REDRIVEN_FROM, REDRIVE_GROUP)), (REDRIVEN_FROM,))
+        item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
+        item.attributes = REDRIVEN | message.attributes & LANE_MASK
+        offset = message.offset
+        settled: list[events.AnyEvent] = [events.Settled(member.number, -1, offset, offset + 1, events.ACKED)]
+        self._write(
+            partition, member.number, settled, [(source, item)], offset, offset + 1, f"to {source.name}"
+        )
+        member.engine.settle_free(offset, offset + 1)
+        self._state.jobs.append(self._publishing.drain_outbox(partition))
+        if home.journal is not None:
+            failed = home.groups.get(letter.group)
+            if failed is not None:
+                now_ms = self._state.clock.steady_ms()
+                home.journal.note(events.Redriven(failed.number, int(source_offset), source.name), now_ms)
+        return True
+
+
+def _source_topic(letter: DeadLetter) -> str:
+    return letter.source.rsplit(":", 2)[0]
+
+
+def _checked_output(output: object) -> tuple[str, Message]:
+    match output:
+        case (str() as name, Message() as message):
+            return name, message
+        case _:
+            raise InvalidValue(name="publish", value=output, why="give pairs of a topic's name and a Message")
+
+
+def _check_rate(per_second: float | None) -> None:
+    if per_second is None:
+        return
+    number = isinstance(per_second, int | float) and not isinstance(per_second, bool)
+    if not number or not 0 < per_second < math.inf:
+        raise InvalidValue(name="rate", value=per_second, why="it is messages a second, more than 0")
+
+
+def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:
+    """The headers as they were before ``added`` came to their end; the message's own may have such names."""
+    cut = len(headers) - len(added)
+    return headers[:cut] if tuple(name for name, _ in headers[cut:]) == added and cut >= 0 else headers
+
+
+def is_letter(record: Record) -> bool:
+    """Whether the broker has put it there: anybody may publish to a dead-letter topic."""
+    if tuple(name for name, _ in record.headers[-len(ADDED) :]) != ADDED:
+        return False
+    values = dict(record.headers[-len(ADDED) :])
+    return all((values[name] or b"").isdigit() and len(values[name] or b"") < 19 for name in NUMBERS)
+
+
+def dead_letter(topic: Topic, partition: Partition, record: Record) -> DeadLetter:
+    """A record of a dead-letter topic with its headers read."""
+    message = StoredMessage(topic.name, partition.number, record)
+    headers = message.headers
+    source = ":".join(headers.get(f"x-source-{part}", "0") for part in ("topic", "partition", "offset"))
+    return DeadLetter(
+        message=message,
+        source=source,
+        group=headers.get("x-group", ""),
+        attempts=int(headers.get("x-attempts", "0")),
+        reason=headers.get("x-death-reason", ""),
+        error=headers.get("x-error", ""),
+        fingerprint=headers.get("x-error-fingerprint", ""),
+        first_failed_ms=int(headers.get("x-first-failed-at", "0")),
+        last_failed_ms=int(headers.get("x-last-failed-at", "0")),
+    )

@@ -1,0 +1,585 @@
+"""Queue groups: handing messages out by leases and taking the answers.
+
+    receive ──> lease ──> ack                      settled
+                  │  └──> reject                   dead letter
+                  │
+                  ├──> nack(delay, error) ──┐
+                  ├──> visibility timeout ──┤
+                  └──> connection lost ─────┴──> due again ──> receive ...
+                                            └──> attempts used up ──> dead letter
+
+The rules are the engine's (``delivery/engine.py``); what goes out is found by
+``leases.py``.  This module waits for it, and takes the answers: each is written
+to the journal before the engine hears of it.  What used up its attempts is
+buried by a job of ``dead_letters.py``, which is queued here.
+
+Consumers that wait share what comes.  Those that have waited longest look first; one
+that holds more than another that waits lets that one go first; and one that asks for
+many gets its share.  So a consumer that takes ahead of its work (prefetch, a
+subscription) does not keep messages from those that have nothing to do.  What a consumer
+works off in ``AHEAD_MS`` is not shared: small pieces cost more than they bring.  Where there
+is a backlog nobody waits, and everybody gets what he asks for.
+"""
+
+from collections.abc import Set as AbstractSet
+from itertools import islice, pairwise
+from typing import Any, Final
+
+from penstock.broker.queue.dead_letters import DeadLetters
+from penstock.broker.queue.leases import Leases, journal_of
+from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic
+from penstock.broker.steps import Arrival, GiveWay, Steps
+from penstock.broker.storage.replay import finish, remember_failure
+from penstock.broker.topic.groups import journal_durable
+from penstock.delivery import events
+from penstock.delivery.engine import HELD, LOST
+from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
+from penstock.model.failure import NO_FAILURE, Failure, describe_error
+from penstock.model.message import Delivery, LeaseRun, Message, check_held, lease_runs, refused, unanswer
+from penstock.types import Duration, duration_ms, extension_ms, whole_number
+
+NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
+AHEAD_MS: Final = 100  # What a consumer works off in this time is not worth sharing.
+PACE_MS: Final = 250  # How often it is looked at how quick a consumer is; long enough for some answers.
+GIVE_WAY_MAX: Final = 8  # Times in a row; then whoever has less to do seems not to want it.
+HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks at so many.
+CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
+
+Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
+HeldRun = tuple[GroupPartition, LeaseRun]
+
+
+class Queues:
+    """Delivery to the consumers of queue groups."""
+
+    def __init__(self, state: State, dead_letters: DeadLetters) -> None:
+        self._state = state
+        self._dead_letters = dead_letters
+        self._leases = Leases(state, dead_letters)
+
+    # Handing out.
+
+    def receive(self, consumer: Consumer, messages_max: Any, wait_ms: int) -> Steps[list[Any]]:
+        """Up to ``messages_max`` messages, as soon as there is one; none after ``wait_ms``."""
+        if type(messages_max) is not int or messages_max < 1:
+            whole_number("max_messages", messages_max, 1)  # Raises: the quick look has found something.
+        limit = min(messages_max, self._state.config.receive_messages_max)
+        topic = consumer.group.topic
+        hungry = consumer.group.hungry
+        deadline_ms = -1
+        waited = False
+        given_way = 0
+        while True:
+            self._check(consumer)
+            if hungry and given_way < GIVE_WAY_MAX and self._others_first(consumer, waited):
+                given_way += 1
+                topic.wake()
+                yield GiveWay()
+                continue
+            room = min(limit, consumer.in_flight_max - consumer.in_flight)
+            messages = self._leases.take(topic, consumer, self._share(consumer, room) if hungry else room)
+            if messages:
+                if consumer.group.settings.delivery == "at-most-once":
+                    yield from self._settle_first(topic, consumer, messages)
+                return messages
+            if self._leases.looks_left == 0:
+                yield GiveWay()  # There was much that nobody gets; go on after others had a turn.
+                continue
+            now_ms = self._state.clock.steady_ms()
+            if deadline_ms < 0:
+                deadline_ms = now_ms + wait_ms
+            if now_ms >= deadline_ms:
+                return messages
+            waited = True
+            given_way = 0
+            yield from _until_arrival(consumer, room, deadline_ms)
+
+    def _others_first(self, consumer: Consumer, waited: bool) -> bool:
+        """Whether there is something for somebody who has less to do, or as much and has waited longer."""
+        now_ms = self._state.clock.steady_ms()
+        if consumer.in_flight <= _ahead(consumer, now_ms):
+            return False  # It has nothing to do either, or will soon have nothing.
+        group = consumer.group
+        less = consumer.in_flight + (0 if waited else 1)
+        for other in islice(group.hungry.values(), HUNGRY_LOOKS_MAX):
+            if other.in_flight < less:
+                break
+        else:
+            return False
+        for partition in group.topic.partitions:
+            member = partition.groups[group.name]
+            if member.engine.has_ready(member.high, now_ms):
+                return True
+        return False
+
+    def _share(self, consumer: Consumer, room: int) -> int:
+        """How many messages the consumer may take, so that those who wait get as many."""
+        room_least = max(_ahead(consumer, self._state.clock.steady_ms()), 1)
+        if room <= room_least:
+            return room
+        group = consumer.group
+        sharers = len(group.hungry) + 1
+        ready = 0
+        for partition in group.topic.partitions:
+            if consumer.wanted is None or partition.number in consumer.wanted:
+                member = partition.groups[group.name]
+                engine = member.engine
+                ready += max(engine.lag(member.high) - engine.in_flight - engine.waiting_retry, 0)
+                if ready >= room * sharers:
+                    return room
+        return max(-(-ready // sharers), room_least)
+
+    def _check(self, consumer: Consumer) -> None:
+        if self._state.closed:
+            raise Closed(what="broker")
+        if consumer.closed:
+            raise Closed(what="consumer")
+
+    def _settle_first(self, topic: Topic, consumer: Consumer, messages: list[Any]) -> Steps[None]:
+        """At most once: settled, and durably so, before anyone sees the message."""
+        if consumer.takes_batches:
+            runs = [
+                self._run(consumer, lent.partition, lent.lease, lent.start, lent.end) for lent in messages
+            ]
+        else:
+            runs = lease_runs(messages, consumer.settler)
+        self._settle_runs(topic, consumer.group, runs)
+        for run in runs:
+            yield from journal_durable(topic.partitions[run.delivery.partition])
+        if consumer.takes_batches:
+            for lent in messages:
+                lent.lease = NO_LEASE
+
+    # Answers.
+
+    def ack(self, consumer: Consumer, messages: list[Any], outputs: list[tuple[str, Message]]) -> Steps[None]:
+        """Settle these messages, and publish ``outputs`` in the same breath."""
+        topic = self._open_topic(consumer, "ack")
+        runs = lease_runs(messages, consumer.settler)
+        missed: PenstockError | None = None
+        try:
+            missed = self._settle_all(topic, consumer, runs, outputs)
+        except PenstockError:
+            unanswer(messages)
+            raise
+        yield from self._until_settled(topic, runs, missed)
+
+    def ack_runs(
+        self, consumer: Consumer, runs: list[Run], outputs: list[tuple[str, Message]]
+    ) -> Steps[None]:
+        """The same for a consumer that takes batches, and names what it has done by lease and offsets."""
+        topic = self._open_topic(consumer, "ack")
+        _check_apart(runs)
+        leased = [self._run(consumer, run[0], run[1], run[2], run[3]) for run in runs]
+        missed = self._settle_all(topic, consumer, leased, outputs)
+        yield from self._until_settled(topic, leased, missed)
+
+    def _run(self, consumer: Consumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
+        """A run as the consumer names it; another consumer's lease is none of its own."""
+        group = consumer.group
+        member = group.topic.partition(number).groups[group.name]
+        held = member.engine.leases.get(lease)
+        if held is not None and held.consumer != consumer.number:
+            lease, held = NO_LEASE, None
+        delivery = Delivery(
+            group.topic.name, number, group.name, lease, start, end, held.attempt if held else 0,
+            consumer.settler,
+        )  # fmt: skip
+        return LeaseRun(delivery, start, end)
+
+    def _settle_all(
+        self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
+    ) -> PenstockError | None:
+        if not outputs:
+            return self._settle_runs(topic, consumer.group, runs)
+        self._settle_and_send(topic, consumer, runs, outputs)
+        return None
+
+    def _until_settled(self, topic: Topic, runs: list[LeaseRun], missed: PenstockError | None) -> Steps[None]:
+        if topic.settings.durability == "fsync":
+            for number in {run.delivery.partition for run in runs}:
+                yield from journal_durable(topic.partitions[number])
+        if missed is not None:
+            raise missed
+
+    def _settle_runs(self, topic: Topic, group: Group, runs: list[LeaseRun]) -> PenstockError | None:
+        """Settle what is still held; the gravest error of the rest is returned."""
+        if topic.settings.depth_max is not None:
+            topic.wake()  # There will be room when whoever waits for it gets the lock.
+        now_ms = self._state.clock.steady_ms()
+        group.maybe_sample(now_ms)
+        if len(runs) == 1:
+            return self._settle_on(topic.partitions[runs[0].delivery.partition], group, runs, now_ms)
+        numbers = {run.delivery.partition for run in runs}
+        missed: PenstockError | None = None
+        for number in numbers:
+            some = [run for run in runs if run.delivery.partition == number]
+            missed = _graver(missed, self._settle_on(topic.partitions[number], group, some, now_ms))
+        return missed
+
+    def _settle_on(
+        self, partition: Partition, group: Group, runs: list[LeaseRun], now_ms: int
+    ) -> PenstockError | None:
+        missed: PenstockError | None = None
+        member = partition.groups[group.name]
+        held: list[LeaseRun] = []
+        for run in runs:
+            error = _missing(member, run)
+            if error is None:
+                held.append(run)
+            else:
+                missed = _graver(missed, error)
+        decisions: list[events.AnyEvent] = [
+            events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+            for run in held
+        ]
+        self._decide(member, decisions, now_ms)
+        for run in held:
+            self._settle(member, group, run.delivery.lease, run.start, run.end)
+            group.acked += run.end - run.start
+        return missed
+
+    def _decide(self, member: GroupPartition, decisions: list[events.AnyEvent], now_ms: int) -> None:
+        journal = journal_of(member)
+        journal.commit(decisions, now_ms)
+        self._state.commit.mark(journal.log)
+
+    def _settle(self, member: GroupPartition, group: Group, number: int, start: int, end: int) -> None:
+        self._free_consumer(member, group, number, end - start)
+        member.engine.settle(number, start, end)
+        if member.failures or member.gate is not None:
+            finish(member, start, end)
+
+    def _free_consumer(self, member: GroupPartition, group: Group, number: int, count: int) -> None:
+        if member.full:
+            member.full = False
+            group.topic.wake()  # Somebody may be waiting for room below its ``locks_max``.
+        lease = member.engine.leases.get(number)
+        consumer = group.consumers.get(lease.consumer) if lease is not None else None
+        if consumer is not None:
+            if consumer.in_flight >= consumer.in_flight_max:
+                group.topic.wake()  # It may be waiting for room in its own hands.
+            consumer.in_flight -= count
+            consumer.answered += count
+
+    def _settle_and_send(
+        self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
+    ) -> None:
+        numbers = {run.delivery.partition for run in runs}
+        if len(numbers) != 1:
+            why = "messages acked together with outputs must come from one partition"
+            raise InvalidValue(name="messages", value=sorted(numbers), why=why)
+        partition = topic.partitions[numbers.pop()]
+        member = partition.groups[consumer.group.name]
+        missed: PenstockError | None = None
+        for run in runs:
+            missed = _graver(missed, _missing(member, run))
+        if missed is not None:
+            raise missed
+        settled: list[events.AnyEvent] = [
+            events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+            for run in runs
+        ]
+        self._dead_letters.send(partition, member.number, settled, outputs, runs[0].start, runs[-1].end)
+        consumer.group.maybe_sample(self._state.clock.steady_ms())
+        for run in runs:
+            self._settle(member, consumer.group, run.delivery.lease, run.start, run.end)
+            consumer.group.acked += run.end - run.start
+
+    def nack(
+        self,
+        consumer: Consumer,
+        message: Any,
+        delay: Duration | None,
+        error: BaseException | str | None,
+    ) -> Steps[None]:
+        """Deliver the message again later, or bury it if this was its last attempt."""
+        topic = self._open_topic(consumer, "nack")
+        member = self._held(topic, consumer, message)
+        delay_ms = -1 if delay is None else duration_ms("delay", delay)
+        run = LeaseRun(message.delivery, message.offset, message.offset + 1)
+        self._nack(member, consumer.group, run, delay_ms, describe_error(error))
+        message.mark_settled()
+        yield from journal_durable(member.partition)
+
+    def nack_runs(
+        self, consumer: Consumer, runs: list[Run], delay_ms: int | None, failure: Failure
+    ) -> Steps[None]:
+        """The same for runs; those that are not held any more are the error, after the others are done."""
+        self._open_topic(consumer, "nack")
+        wait_ms = -1 if delay_ms is None else duration_ms("delay", f"{delay_ms}ms")
+        held, missed = self._held_runs(consumer, runs)
+        for member, run in held:
+            self._nack(member, consumer.group, run, wait_ms, failure)
+        yield from self._until_given_back(held, missed)
+
+    def _nack(
+        self, member: GroupPartition, group: Group, run: LeaseRun, delay_ms: int, failure: Failure
+    ) -> None:
+        attempt = run.delivery.attempt
+        wait_ms = member.backoff.delay_ms(attempt, self._state.random.random()) if delay_ms < 0 else delay_ms
+        due_ms = self._state.clock.steady_ms() + wait_ms
+        self._give_back(member, run, attempt + 1, due_ms, events.NACKED, failure)
+        group.nacked += run.end - run.start
+
+    def _held_runs(self, consumer: Consumer, runs: list[Run]) -> tuple[list[HeldRun], PenstockError | None]:
+        """Those of the runs that are still held; and why the others are not."""
+        _check_apart(runs)
+        held: list[HeldRun] = []
+        missed: PenstockError | None = None
+        for named in runs:
+            run = self._run(consumer, named[0], named[1], named[2], named[3])
+            member = consumer.group.topic.partitions[named[0]].groups[consumer.group.name]
+            error = _missing(member, run)
+            if error is None:
+                held.append((member, run))
+            else:
+                missed = _graver(missed, error)
+        return held, missed
+
+    def _until_given_back(self, held: list[HeldRun], missed: PenstockError | None) -> Steps[None]:
+        for member, _ in held:
+            yield from journal_durable(member.partition)
+        if missed is not None:
+            raise missed
+
+    def reject(self, consumer: Consumer, message: Any, reason: Any) -> Steps[None]:
+        """Bury the message now, whatever attempts it has left."""
+        topic = self._open_topic(consumer, "reject")
+        failure = _failure_of(reason)
+        member = self._held(topic, consumer, message)
+        self._reject(member, LeaseRun(message.delivery, message.offset, message.offset + 1), failure)
+        message.mark_settled()
+        yield from journal_durable(member.partition)
+
+    def reject_runs(self, consumer: Consumer, runs: list[Run], reason: Any) -> Steps[None]:
+        """The same for runs."""
+        self._open_topic(consumer, "reject")
+        failure = _failure_of(reason)
+        held, missed = self._held_runs(consumer, runs)
+        for member, run in held:
+            self._reject(member, run, failure)
+        yield from self._until_given_back(held, missed)
+
+    def _reject(self, member: GroupPartition, run: LeaseRun, failure: Failure) -> None:
+        last = member.settings.max_attempts + 1
+        self._give_back(member, run, last, self._state.clock.steady_ms(), events.REJECTED, failure)
+
+    def _give_back(
+        self, member: GroupPartition, run: LeaseRun, attempt: int, due_ms: int, why: int, failure: Failure
+    ) -> None:
+        now_ms = self._state.clock.steady_ms()
+        lease = run.delivery.lease
+        event = events.GivenBack(
+            member.number, lease, run.start, run.end, attempt, due_ms, why,
+            failure.error_class, failure.message, failure.fingerprint, run.delivery.attempt,
+        )  # fmt: skip
+        topic = member.partition.topic
+        topic.groups[member.group].maybe_sample(now_ms)
+        self._decide(member, [event], now_ms)
+        self._free_consumer(member, topic.groups[member.group], lease, run.end - run.start)
+        member.engine.give_back(lease, run.start, run.end, attempt, due_ms)
+        remember_failure(member, event, self._state.clock.wall_ms())
+        if member.engine.exhausted:
+            self._dead_letters.bury_soon(member)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if due_ms <= now_ms:
+            topic.wake()
+
+    def extend(self, consumer: Consumer, message: Any, duration: Duration) -> Steps[None]:
+        """Give the message's lease a new deadline, counted from now."""
+        topic = self._open_topic(consumer, "extend")
+        member = self._held(topic, consumer, message)
+        self._extend(member, message.delivery.lease, extension_ms(duration))
+        yield from ()
+
+    def extend_leases(
+        self, consumer: Consumer, leases: list[tuple[int, int]], duration_ms: int
+    ) -> Steps[list[tuple[int, int]]]:
+        """Extend what the consumer still holds, each a partition and a lease; return those it does not."""
+        topic = self._open_topic(consumer, "extend")
+        kept_ms = extension_ms(f"{duration_ms}ms")
+        lost: list[tuple[int, int]] = []
+        for number, lease in leases:
+            member = topic.partition(number).groups[consumer.group.name]
+            held = member.engine.leases.get(lease)
+            if held is not None and held.consumer == consumer.number:
+                self._extend(member, lease, kept_ms)
+            else:
+                lost.append((number, lease))
+        yield from ()
+        return lost
+
+    def _extend(self, member: GroupPartition, lease: int, kept_ms: int) -> None:
+        now_ms = self._state.clock.steady_ms()
+        deadline_ms = now_ms + kept_ms
+        journal_of(member).note(events.Extended(member.number, lease, deadline_ms), now_ms)
+        member.engine.extend(lease, deadline_ms)
+        self._state.alarms.set(member, deadline_ms)
+
+    def _open_topic(self, consumer: Consumer, operation: str) -> Topic:
+        self._check(consumer)
+        if consumer.group.settings.kind != "queue":
+            raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
+        return consumer.group.topic
+
+    def _held(self, topic: Topic, consumer: Consumer, message: Any) -> GroupPartition:
+        check_held(message, consumer.settler, "message")
+        if message.settled:
+            raise refused(message)
+        partition = topic.partitions[message.partition]
+        member: GroupPartition = partition.groups[message.group]
+        error = _missing(member, LeaseRun(message.delivery, message.offset, message.offset + 1))
+        if error is not None:
+            raise error
+        return member
+
+    # Time.
+
+    def look(self, member: GroupPartition) -> None:
+        """The member's alarm rang: take back what is overdue, wake who can have it."""
+        partition = member.partition
+        now_ms = self._state.clock.steady_ms()
+        group = partition.topic.groups[member.group]
+        group.maybe_sample(now_ms)
+        for lease in member.engine.expired(now_ms):
+            consumer = group.consumers.get(lease.consumer)
+            for start, end in lease.unsettled():
+                if consumer is not None:
+                    consumer.in_flight -= end - start
+                group.timed_out += end - start
+                self._leases.take_back(
+                    member, lease, start, end, lease.attempt + 1, now_ms, events.TIMED_OUT, now_ms
+                )
+        if member.engine.exhausted:
+            self._dead_letters.bury_soon(member)
+        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if partition.journal is not None and partition.journal.pending:
+            self._state.alarms.set(self._state.flush, now_ms + 1000)
+        if member.engine.has_ready(member.high, now_ms):
+            partition.topic.wake()
+
+    def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:
+        """Give back what the consumer holds, at once.
+
+        The attempt counts only if the consumer was ``disconnected``: its process may have died of one of the
+        messages, which would go on to bring down one consumer after the other.
+        """
+        if consumer.closed:
+            return
+        consumer.closed = True
+        consumer.group.consumers.pop(consumer.number, None)
+        now_ms = self._state.clock.steady_ms()
+        for partition in consumer.group.topic.partitions:
+            member = partition.groups.get(consumer.group.name)
+            if member is not None:
+                self._release(member, consumer.number, now_ms, disconnected=disconnected)
+        consumer.group.topic.wake()
+
+    def unsettled(self, consumer: Consumer, number: int, leases: list[int]) -> list[Run]:
+        """What of these leases of a partition is still in the consumer's hands."""
+        if consumer.closed:
+            return []
+        engine = consumer.group.topic.partition(number).groups[consumer.group.name].engine
+        held = [lease for lease in map(engine.leases.get, leases) if lease is not None]
+        return [
+            (number, lease.number, start, end)
+            for lease in held
+            if lease.consumer == consumer.number
+            for start, end in lease.unsettled()
+        ]
+
+    def keep(
+        self, consumer: Consumer, leases: AbstractSet[tuple[int, int]], disconnected: bool = False
+    ) -> None:
+        """A consumer has only these (partition, lease): give back its others."""
+        now_ms = self._state.clock.steady_ms()
+        before = consumer.in_flight
+        for partition in consumer.group.topic.partitions:
+            member = partition.groups[consumer.group.name]
+            kept = {lease for number, lease in leases if number == partition.number}
+            consumer.in_flight -= self._release(member, consumer.number, now_ms, kept, disconnected)
+        if consumer.in_flight != before:
+            consumer.group.topic.wake()
+
+    def _release(
+        self,
+        member: GroupPartition,
+        number: int,
+        now_ms: int,
+        kept: AbstractSet[int] = frozenset(),
+        disconnected: bool = False,
+    ) -> int:
+        """Give back what a consumer holds, except ``kept``; return how many messages that are."""
+        released = 0
+        why, failure = (
+            (events.DISCONNECTED, CONNECTION_LOST) if disconnected else (events.RELEASED, NO_FAILURE)
+        )
+        for lease in [lease for lease in member.engine.leases.values() if lease.consumer == number]:
+            if lease.number in kept:
+                continue
+            for start, end in lease.unsettled():
+                released += end - start
+                attempt = lease.attempt + 1 if disconnected else lease.attempt
+                self._leases.take_back(member, lease, start, end, attempt, now_ms, why, now_ms, failure)
+        if member.engine.exhausted:
+            self._dead_letters.bury_soon(member)
+        self._state.alarms.set(self._state.flush, now_ms + 1000)
+        return released
+
+
+def _until_arrival(consumer: Consumer, room: int, until_ms: int) -> Steps[None]:
+    """Wait for something to happen on the topic."""
+    hungry = consumer.group.hungry
+    if room > 0:
+        hungry[consumer.number] = consumer
+    try:
+        yield Arrival(consumer.group.topic, until_ms)
+    finally:
+        hungry.pop(consumer.number, None)
+
+
+def _ahead(consumer: Consumer, now_ms: int) -> int:
+    """How many messages the consumer works off in ``AHEAD_MS``, by what it has done of late."""
+    elapsed_ms = now_ms - consumer.paced_ms
+    if elapsed_ms >= PACE_MS:
+        consumer.ahead = (consumer.answered - consumer.paced) * AHEAD_MS // elapsed_ms
+        consumer.paced_ms = now_ms
+        consumer.paced = consumer.answered
+    return consumer.ahead
+
+
+def _check_apart(runs: list[Run]) -> None:
+    """Refuse runs that overlap: a message has one answer."""
+    ordered = sorted(runs)
+    for before, after in pairwise(ordered):
+        if before[:2] == after[:2] and before[3] > after[2]:
+            raise InvalidValue(name="runs", value=after, why="it overlaps another run of the same lease")
+
+
+def _failure_of(reason: Any) -> Failure:
+    if not isinstance(reason, str):
+        raise InvalidValue(name="reason", value=reason, why="say in text why the message is no good")
+    return describe_error(reason)
+
+
+def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
+    """Why the run cannot be settled; None if it can.
+
+    "Settled before" means all of it: a client that repeats an ack takes that for the answer to its first.
+    """
+    answer = member.engine.held(run.delivery.lease, run.start, run.end)
+    if answer == HELD:
+        return None
+    if answer == LOST:
+        missing = member.engine.done.first_missing(run.start)
+        if missing < run.end:
+            return LeaseLost(topic=run.delivery.topic, partition=run.delivery.partition, offset=missing)
+    return AlreadySettled(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
+
+
+def _graver(one: PenstockError | None, other: PenstockError | None) -> PenstockError | None:
+    """Which of two errors to tell: what was lost may come again, what was settled does not."""
+    if one is None or isinstance(other, LeaseLost):
+        return one if isinstance(one, LeaseLost) else other
+    return one

@@ -1,0 +1,1 @@
+"""From files back to state: opening partitions, replaying journals, producer snapshots."""

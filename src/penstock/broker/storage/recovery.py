@@ -1,0 +1,267 @@
+"""Opening a partition: from the files back to the state the broker had.
+
+    data log        recovered by itself (log/), which cuts a torn tail
+    digest          idempotent producers, transactions, and the batches since it was written (digest.py)
+    snapshot        groups and outbox numbers as of some journal offset
+    journal         replayed from there through the same engine calls that made it
+    schedule        reconciled with the data log (schedule/)
+
+Leases of the earlier process are given back at once, with the attempt
+counted: whoever held them is gone, and may have begun the work.  If the log
+came back shorter than the journal remembers (durability "os" after a power
+cut), the groups forget what is not there any more.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from penstock.broker.journal.journal import Journal
+from penstock.broker.state import GroupPartition, Partition, State, Topic
+from penstock.broker.storage.producer_snapshot import load_digest
+from penstock.broker.storage.replay import (
+    apply,
+    lease_number,
+    load_snapshot,
+    remember_failure,
+    snapshot_state,
+)
+from penstock.config.broker import TopicSettings
+from penstock.delivery import events
+from penstock.delivery.engine import DeliveryEngine
+from penstock.delivery.retries import PARKED_MS
+from penstock.errors import PenstockError
+from penstock.log.log import Log, LogConfig
+from penstock.log.maintenance.restoring import holes_in
+from penstock.schedule.schedule import Schedule
+
+JOURNAL: Final = "journal"  # The folders in that of a partition.
+SCHEDULE: Final = "schedule"
+# More than a process lends that its journal does not know of: a second's leases.
+LEASES_FORGOTTEN_MAX: Final = 1 << 20
+
+
+def log_config(settings: TopicSettings) -> LogConfig:
+    """How the topic's data log is kept."""
+    return LogConfig(segment_bytes=settings.segment_bytes, durability=settings.durability)
+
+
+def open_partition(state: State, topic: Topic, number: int) -> Partition:
+    """Open one partition with everything that hangs on it, or begin it."""
+    directory = f"{topic.directory}/{number}"
+    partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
+    state.problems.watch(partition.log, "data", topic.name, number)
+    try:
+        load_digest(partition, state.clock.wall_ms())  # First: from then on the log hides what was aborted.
+        beside = topic.files.list(directory)
+        if JOURNAL in beside:
+            journal = open_journal(state, partition)
+            whole = _replay(partition)
+            _settle_in(state, partition, whole)
+            if not whole:
+                journal.save_snapshot(snapshot_state(partition))  # What is missing counts only once.
+        if SCHEDULE in beside:
+            open_schedule(state, partition)
+    except PenstockError:
+        partition.log.abandon()
+        if partition.journal is not None:
+            partition.journal.log.abandon()
+        raise
+    return partition
+
+
+def new_partition(state: State, topic: Topic, number: int) -> Partition:
+    """A partition that has nothing on disk: it costs no system call."""
+    log = Log(topic.files, f"{topic.directory}/{number}", log_config(topic.settings), new=True)
+    partition = Partition(topic, number, log)
+    partition.digest_segments = log.segment_count
+    state.problems.watch(log, "data", topic.name, number)
+    return partition
+
+
+def open_journal(state: State, partition: Partition) -> Journal:
+    """The partition's journal, begun if it has none."""
+    if partition.journal is None:
+        directory = f"{partition.directory}/{JOURNAL}"
+        files = partition.topic.files
+        partition.journal = Journal(files, directory, partition.topic.settings.durability, state.clock)
+        state.problems.watch(partition.journal.log, "journal", partition.topic.name, partition.number)
+    return partition.journal
+
+
+def open_schedule(state: State, partition: Partition) -> Schedule:
+    """The partition's schedule, begun if it has none."""
+    if partition.schedule is None:
+        directory = f"{partition.directory}/{SCHEDULE}"
+        files = partition.topic.files
+        files.make_directory(directory)
+        config = LogConfig(durability=partition.topic.settings.durability)
+        partition.schedule = Schedule.open(files, directory, config, partition.log, state.clock.wall_ms())
+        state.problems.watch(partition.schedule.log, "schedule", partition.topic.name, partition.number)
+    return partition.schedule
+
+
+def _replay(partition: Partition) -> bool:
+    """Do again what was decided; False if some of it cannot be read."""
+    journal = partition.journal
+    assert journal is not None
+    snapshot = journal.load_snapshot()
+    start = 0
+    if snapshot is None:
+        journal.check_whole()
+    else:
+        load_snapshot(partition, snapshot)
+        start = snapshot["journal_offset"]
+    numbers = {member.number: member for member in partition.groups.values()}
+    expected = max(start, journal.log.start)
+    whole = True
+    for offset, time_ms, event in journal.events(start):
+        whole = whole and offset == expected  # A journal is never compacted: a gap was damaged once.
+        expected = offset + 1
+        apply(partition, numbers, event, time_ms)
+        partition.group_numbers = max(partition.group_numbers, event.group)
+    if start > journal.log.end:
+        # The snapshot outlived the end of the journal; say where it holds from now on.
+        journal.save_snapshot(snapshot_state(partition))
+    return whole and expected >= journal.log.end
+
+
+def _settle_in(state: State, partition: Partition, whole: bool) -> None:
+    """Give back what the last process held, and forget what the log has lost.
+
+    If the journal is not ``whole``, a lease may be unknown, whose messages nobody would hand out any more.
+    Then only what is settled counts: everything else is delivered again, as if for the first time.
+    """
+    journal = partition.journal
+    assert journal is not None
+    now_ms = state.clock.steady_ms()
+    shorter = False
+    for member in partition.groups.values():
+        if not whole or max(member.engine.end(), member.committed) > partition.log.end:
+            told = _without_lost(state, member, partition.log.end, whole)
+            journal.commit(told, now_ms)
+            for event in told:
+                apply(partition, {member.number: member}, event, now_ms)
+            shorter = True
+        if behind(member) < partition.log.start:
+            skip_deleted(partition, member, now_ms)
+        _give_back_all(state, journal, member, now_ms)
+        rebuild_gate(member)
+        _number_on(member.engine, state.clock.wall_ms())
+    held_end = _held_end(partition, state.clock.wall_ms())
+    if held_end:
+        with suppress(PenstockError):  # A damaged batch is told of by whoever reads it.
+            partition.holes = holes_in(partition.log, held_end)
+    journal.flush()
+    if shorter:
+        # The log will grow over the offsets that were lost.  By then it must be written that the
+        # decisions about them are void, or they would swallow the new messages.
+        journal.log.sync()
+
+
+def _give_back_all(state: State, journal: Journal, member: GroupPartition, now_ms: int) -> None:
+    """What the last process had lent comes again."""
+    counted = _counted(state)
+    for lease in list(member.engine.leases.values()):
+        for start, end in lease.unsettled():
+            back = events.GivenBack(
+                member.number, lease.number, start, end, lease.attempt + counted, now_ms, events.RESTARTED,
+                failed_attempt=lease.attempt,
+            )  # fmt: skip
+            journal.note(back, now_ms)
+            member.engine.give_back(lease.number, start, end, lease.attempt + counted, now_ms)
+            if counted:
+                remember_failure(member, back, state.clock.wall_ms())
+
+
+def _counted(state: State) -> int:
+    """By how much the end of a process raises the attempt of what it had lent.
+
+    It counts if the consumer was in that process, and so ended with it: the message may be why.
+    """
+    return 0 if state.config.consumers_elsewhere else 1
+
+
+def _held_end(partition: Partition, wall_ms: int) -> int:
+    """Below it messages were put back for groups that still need them; 0 if there are none."""
+    held = (member for member in partition.groups.values() if wall_ms < member.held_until_ms)
+    return max((member.held_end for member in held if behind(member) < member.held_end), default=0)
+
+
+def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
+    """Give no number again that the last process gave, or who was lent it could answer for another.
+
+    One that ended suddenly has lent more than its journal knows of.  By the clock all of that is behind us.
+    """
+    number = lease_number(wall_ms)
+    set_back = number <= engine.next_number
+    engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
+
+
+def _without_lost(state: State, member: GroupPartition, end: int, whole: bool) -> list[events.AnyEvent]:
+    """What a group knows of the offsets up to ``end``, told anew; if not ``whole``, only what is settled."""
+    engine, group = member.engine, member.number
+    told: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
+    for start, stop in engine.done.ranges():
+        if start < end:
+            told.append(events.Settled(group, -1, start, min(stop, end), events.SKIPPED))
+    waiting = [
+        (start, stop, engine.waiting_attempt(start), due_ms)
+        for start, stop, due_ms in engine.waiting_ranges()
+    ]
+    waiting += [(start, stop, attempt, 0) for start, stop, attempt in engine.exhausted]
+    for lease in engine.leases.values():
+        attempt = lease.attempt + _counted(state)
+        waiting += [(start, stop, attempt, 0) for start, stop in lease.unsettled()]
+    # By rising offsets, as they were handed out: each lane's cursor follows.
+    waiting = sorted(waiting) if whole else []
+    for number, (start, stop, attempt, due_ms) in enumerate(waiting, engine.next_number):
+        if start < end:
+            stop = min(stop, end)
+            told.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
+            told.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
+    if member.settings.kind == "stream":
+        told += _place_kept(member, end)
+    return told
+
+
+def _place_kept(member: GroupPartition, end: int) -> list[events.AnyEvent]:
+    """The place of a stream group, which was told or not, within what is left of the log."""
+    commit = member.commit
+    if commit is None:
+        return [events.Forgotten(member.number, min(member.committed, end))]
+    place = min(commit.offset, end)
+    told = (commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol)
+    return [events.Committed(member.number, place, -1, *told)]
+
+
+def behind(member: GroupPartition) -> int:
+    """The first offset that the group is not done with."""
+    return member.committed if member.settings.kind == "stream" else member.engine.floor
+
+
+def skip_deleted(partition: Partition, member: GroupPartition, now_ms: int) -> None:
+    """Retention has overtaken the group: note what it lost."""
+    start = partition.log.start
+    count = member.engine.skip_to(start)
+    if member.settings.kind == "stream":
+        count = max(start - member.committed, 0)
+    member.committed = max(member.committed, start)
+    member.lost += count
+    forget = [offset for offset in member.failures if offset < start]
+    for offset in forget:
+        del member.failures[offset]
+    assert partition.journal is not None
+    partition.journal.note(events.Lost(member.number, start, count), now_ms)
+
+
+def rebuild_gate(member: GroupPartition) -> None:
+    """Ordered groups: let the keys of everything undelivered stand in line again, oldest first."""
+    if member.gate is None:
+        return
+    member.gate.clear()
+    member.unparked.clear()
+    for start, end, due_ms in member.engine.waiting_ranges():
+        for record in member.records(start, end):
+            admitted = record.key is None or member.gate.admit(record.offset, record.key)
+            if admitted and due_ms == PARKED_MS:
+                member.unparked.append(record.offset)

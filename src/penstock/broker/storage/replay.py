@@ -1,0 +1,262 @@
+"""Replaying the journal: doing again, to fresh state, what was decided before.
+
+Each event goes through the same engine call that it was written for, so the
+state after replay is the state before the crash.  An event may speak of a
+lease that replay does not know (its ``Leased`` was only noted, and lost); the
+settlement counts all the same.  A snapshot is that state written down whole.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.broker.state import Failure, GroupPartition, Partition
+from penstock.config.backoff import Backoff
+from penstock.config.broker import GroupSettings
+from penstock.delivery import events
+from penstock.delivery.engine import DeliveryEngine
+from penstock.groups.commits import Commit
+
+END = -1  # In the place of an offset, as Kafka's clients say it.
+LANE_WEIGHTS = {2: 50, 1: 25, 0: 15, -1: 7, -2: 3}  # Shares of the lanes in a weighted group.
+
+
+def lease_number(wall_ms: int) -> int:
+    """Above all that were given before this time, by any engine: none lends 256 ranges in a millisecond."""
+    return wall_ms << 8
+
+
+def new_engine(settings: GroupSettings, floor: int, partition: Partition, wall_ms: int) -> DeliveryEngine:
+    """An engine for a group that begins now, at ``floor``; another may have had its name before."""
+    weights = LANE_WEIGHTS if settings.lanes == "weighted" else None
+    engine = DeliveryEngine(floor, partition.log.lanes, settings.max_attempts, weights)
+    engine.next_number = lease_number(wall_ms)
+    return engine
+
+
+def apply(
+    partition: Partition, numbers: dict[int, GroupPartition], event: events.AnyEvent, time_ms: int
+) -> None:
+    """Do to the partition's groups what the event says was done."""
+    match event:
+        case events.GroupSet():
+            _apply_group(partition, numbers, event, time_ms)
+        case events.Outbox():
+            for output in event.outputs:
+                partition.outbox.append(output)
+                partition.outbox_targets.add((output.topic, output.partition))
+        case events.Redriven():
+            pass  # For trace only.
+        case events.GroupDeleted():
+            member = numbers.pop(event.group, None)
+            if member is not None:
+                del partition.groups[member.group]
+        case _:
+            _apply_to_group(numbers.get(event.group), event, time_ms)
+
+
+def _apply_to_group(member: GroupPartition | None, event: events.AnyEvent, time_ms: int) -> None:
+    if member is None:
+        return  # The group was deleted later, before the snapshot.
+    _APPLY[type(event)](member, event)
+    if isinstance(event, events.GivenBack):
+        remember_failure(member, event, time_ms)
+
+
+def _apply_group(
+    partition: Partition, numbers: dict[int, GroupPartition], event: events.GroupSet, time_ms: int
+) -> None:
+    settings = msgspec.json.decode(event.settings, type=GroupSettings)
+    known = partition.groups.get(event.name)
+    if known is None:
+        engine = new_engine(settings, event.floor, partition, time_ms)
+        member = GroupPartition(partition, event.name, event.group, settings, engine)
+        partition.groups[event.name] = numbers[event.group] = member
+        partition.group_numbers = max(partition.group_numbers, event.group)
+    else:
+        change_settings(known, settings)
+
+
+def change_settings(member: GroupPartition, settings: GroupSettings) -> None:
+    """Give a group new settings while it runs; its place and its leases stay."""
+    member.settings = settings
+    member.backoff = Backoff.decode(settings.backoff)
+    member.uncommitted = settings.uncommitted
+    member.engine.attempts_max = settings.max_attempts
+
+
+def _apply_leased(member: GroupPartition, event: events.Leased) -> None:
+    member.engine.restore_lease(event.lease, event.start, event.end, event.attempt, event.deadline_ms, 0)
+
+
+def _apply_settled(member: GroupPartition, event: events.Settled) -> None:
+    if event.lease not in member.engine.leases:
+        member.engine.settle_free(event.start, event.end)
+    else:
+        member.engine.settle(event.lease, event.start, event.end)
+    forget_failures(member, event.start, event.end)
+
+
+def _apply_given_back(member: GroupPartition, event: events.GivenBack) -> None:
+    if event.lease in member.engine.leases:
+        member.engine.give_back(event.lease, event.start, event.end, event.attempt, event.due_ms)
+
+
+def _apply_extended(member: GroupPartition, event: events.Extended) -> None:
+    member.engine.extend(event.lease, event.deadline_ms)
+
+
+def _apply_sought(member: GroupPartition, event: events.Sought) -> None:
+    member.engine.seek(event.offset)
+    member.failures.clear()
+    member.committed = event.offset
+    member.commit = moved(member.commit, event.offset)
+
+
+def moved(commit: Commit | None, offset: int) -> Commit:
+    """The place of a group that an operator has moved: it does not expire, and the group is what it was."""
+    return Commit(offset, protocol="" if commit is None else commit.protocol)
+
+
+def place(partition: Partition, offset: int) -> int:
+    """The place that a commit means; some of Kafka's clients commit -2 for the beginning, -1 for the end."""
+    if offset >= 0:
+        return offset
+    return partition.log.end if offset == END else partition.log.start
+
+
+def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
+    member.committed = place(member.partition, event.offset)
+    member.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms, event.protocol)
+
+
+def _apply_forgotten(member: GroupPartition, event: events.Forgotten) -> None:
+    member.committed = event.offset
+    member.commit = None
+
+
+def _apply_lost(member: GroupPartition, event: events.Lost) -> None:
+    member.engine.skip_to(event.offset)
+    member.committed = max(member.committed, event.offset)
+    member.lost += event.count
+
+
+def _apply_held(member: GroupPartition, event: events.Held) -> None:
+    member.held_end = event.end
+    member.held_until_ms = event.until_ms
+
+
+_APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
+    events.Leased: _apply_leased,
+    events.Settled: _apply_settled,
+    events.GivenBack: _apply_given_back,
+    events.Extended: _apply_extended,
+    events.Sought: _apply_sought,
+    events.Committed: _apply_committed,
+    events.Lost: _apply_lost,
+    events.Held: _apply_held,
+    events.Forgotten: _apply_forgotten,
+}
+
+# Given back without a failure: the consumer did nothing wrong.
+_NO_FAILURE = frozenset({events.RELEASED, events.DEFERRED})
+
+
+def remember_failure(member: GroupPartition, event: events.GivenBack, now_ms: int) -> None:
+    """Keep what a dead letter will want to say about this range."""
+    if event.why in _NO_FAILURE or (event.why == events.RESTARTED and event.attempt == event.failed_attempt):
+        return
+    for offset in range(event.start, event.end):
+        failure = member.failures.get(offset)
+        if failure is None:
+            failure = member.failures[offset] = Failure(now_ms, event.why)
+        failure.last_ms = now_ms
+        failure.why = event.why
+        failure.attempts = event.failed_attempt
+        if event.error_message or event.error_class:
+            failure.error_class = event.error_class
+            failure.error_message = event.error_message
+            failure.fingerprint = event.fingerprint
+
+
+def forget_failures(member: GroupPartition, start: int, end: int) -> None:
+    """The range is settled; its failures are in the journal if someone asks."""
+    if member.failures:
+        for offset in range(start, end):
+            member.failures.pop(offset, None)
+
+
+def finish(member: GroupPartition, start: int, end: int) -> None:
+    """The range is settled: its failures are history, and the next message of its key may go."""
+    forget_failures(member, start, end)
+    if member.gate is not None:
+        for offset in range(start, end):
+            follower = member.gate.done(offset)
+            if follower >= 0:
+                member.unparked.append(follower)
+                member.partition.topic.wake()
+
+
+def snapshot_state(partition: Partition) -> dict[str, Any]:
+    """Everything replay would otherwise have to work out again."""
+    return {
+        "groups": [
+            {
+                "name": member.group,
+                "number": member.number,
+                "settings": msgspec.json.encode(member.settings),
+                "engine": member.engine.snapshot(),
+                "committed": member.committed,
+                "commit": _told(member.commit),
+                "lost": member.lost,
+                "held": [member.held_end, member.held_until_ms],
+                "failures": [
+                    [
+                        offset,
+                        f.first_ms,
+                        f.last_ms,
+                        f.why,
+                        f.attempts,
+                        f.error_class,
+                        f.error_message,
+                        f.fingerprint,
+                    ]
+                    for offset, f in member.failures.items()
+                ],
+            }
+            for member in partition.groups.values()
+        ],
+        "group_numbers": partition.group_numbers,
+    }
+
+
+def _told(commit: Commit | None) -> list[Any] | None:
+    if commit is None:
+        return None
+    return [commit.offset, commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol]
+
+
+def _commit(stored: dict[str, Any], member: GroupPartition) -> Commit | None:
+    if "commit" in stored:
+        return None if stored["commit"] is None else Commit(*stored["commit"])
+    # A snapshot that does not say: whoever is past the beginning was told so.
+    return Commit(member.committed) if member.committed > member.engine.floor else None
+
+
+def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
+    for stored in snapshot["groups"]:
+        settings = msgspec.json.decode(stored["settings"], type=GroupSettings)
+        engine = DeliveryEngine.restore(stored["engine"], partition.log.lanes)
+        member = GroupPartition(partition, stored["name"], stored["number"], settings, engine)
+        member.committed = stored["committed"]
+        member.commit = _commit(stored, member)
+        member.lost = stored["lost"]
+        member.held_end, member.held_until_ms = stored.get("held", (0, 0))
+        for offset, first_ms, last_ms, why, attempts, *error in stored["failures"]:
+            failure = member.failures[offset] = Failure(first_ms, why)
+            failure.last_ms = last_ms
+            failure.attempts = attempts
+            failure.error_class, failure.error_message, failure.fingerprint = error
+        partition.groups[member.group] = member
+    partition.group_numbers = snapshot["group_numbers"]

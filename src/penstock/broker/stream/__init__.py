@@ -1,0 +1,1 @@
+"""Stream groups: assignments, committed offsets and reads by offset."""

@@ -1,0 +1,202 @@
+"""Where stream groups are: places told from outside, by readers that keep their own.
+
+    commit            a place for each partition, with its note; the group is made if it is not there
+    commit_offsets    the same without notes, within what the log has
+    read              the places as they were told
+    forget            there is no place any more
+
+A group that is committed to from outside is a stream group without members.  It has a
+place on a partition only if somebody has committed one, or moved it there (``seek``).
+The place stays as it was told, also if the log begins after it by now: its reader is
+to notice.  Those of Kafka's clients have the time at which they were told, and are
+forgotten long after (``expiry.py``).
+
+A place may be set back as well: who has lost what it read reads it again.  Places
+that a transaction is about to commit are *held*; ``unsettled`` says so to whoever
+must not go by the old one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from penstock.broker.observability.tracing import check_offset
+from penstock.broker.state import Group, GroupPartition, Partition, State, Topic
+from penstock.broker.steps import Steps
+from penstock.broker.storage.recovery import open_journal
+from penstock.broker.storage.replay import place
+from penstock.broker.topic.groups import Groups, journal_durable
+from penstock.delivery import events
+from penstock.errors import GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, OffsetOutOfRange
+from penstock.groups.commits import Commit
+from penstock.types import NAME_LENGTH_MAX
+
+NOBODY: Final = "a caller from outside"  # In the place of a member's name.
+METADATA_BYTES_MAX: Final = 4096  # As Kafka's.
+RENEWAL_MS: Final = 3600_000  # A place that is told again and again is written this often.
+
+
+class Commits:
+    """The places of stream groups."""
+
+    def __init__(self, state: State, groups: Groups) -> None:
+        self._state = state
+        self._groups = groups
+        self._held: Counter[tuple[str, str, int]] = Counter()  # By group, topic, partition.
+
+    def commit_offsets(self, name: str, group_name: str, offsets: dict[int, int]) -> Steps[None]:
+        """Set a stream group's place from outside; the group is made if it is not there."""
+        topic = self._state.topic(name)
+        _check_offsets(topic, offsets)
+        group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"})
+        yield from self._commit(group, {number: Commit(offset) for number, offset in offsets.items()})
+
+    def commit(self, name: str, group_name: str, commits: Mapping[int, Commit]) -> Steps[None]:
+        """The same for Kafka's clients: with notes, with any name, and wherever they like."""
+        topic = self._state.topic(name)
+        check_group_id(group_name)
+        for number, commit in commits.items():
+            topic.partition(number)
+            check_commit(commit)
+        group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
+        members = self._state.member_groups.get(group_name)
+        protocol = protocol_of(group) if members is None else members.machine.protocol_type or ""
+        wall_ms = self._state.clock.wall_ms()
+        told = {
+            number: replace(commit, told_ms=wall_ms, protocol=protocol) for number, commit in commits.items()
+        }
+        yield from self._commit(group, told)
+
+    def check_kind(self, name: str, group_name: str) -> None:
+        """Refuse places for a group that is a queue group on the topic."""
+        group = self._state.topic(name).groups.get(group_name)
+        if group is not None and group.settings.kind != "stream":
+            raise GroupKindMismatch(operation="commit", kind="queue", group=group_name)
+
+    def _commit(self, group: Group, commits: Mapping[int, Commit]) -> Steps[None]:
+        topic = group.topic
+        for number in commits:
+            if group.coordinator.owner(number) is not None:
+                raise NotAssigned(group=group.name, member=NOBODY, partition=number)
+        group.reader_ms = self._state.clock.steady_ms()
+        group.maybe_sample(group.reader_ms)
+        for number, commit in commits.items():
+            self._write(topic.partitions[number], group, commit)
+        for number in commits:
+            yield from journal_durable(topic.partitions[number])
+
+    def _write(self, partition: Partition, group: Group, commit: Commit) -> None:
+        member = partition.groups[group.name]
+        known = member.commit
+        if commit == known and commit.offset == member.committed and not is_stale(known, commit):
+            return
+        journal = open_journal(self._state, partition)
+        journal.commit([committed(member, commit)], self._state.clock.steady_ms())
+        self._state.commit.mark(journal.log)
+        reached = place(partition, commit.offset)
+        read = max(reached - member.committed, 0)
+        group.delivered += read
+        group.acked += read
+        member.committed, member.commit = reached, commit
+
+    # What was told.
+
+    def read(self, name: str, group_name: str) -> dict[int, Commit]:
+        """The places of a stream group, by partition; none if there is no such group."""
+        topic = self._state.topic(name)
+        group = topic.groups.get(group_name)
+        if group is None or group.settings.kind != "stream":
+            return {}
+        members = [(partition.number, partition.groups[group_name]) for partition in topic.partitions]
+        return {number: member.commit for number, member in members if member.commit is not None}
+
+    def forget(self, name: str, group_name: str, numbers: Iterable[int]) -> Steps[None]:
+        """The group has no place on these partitions any more; it begins anew there."""
+        topic = self._state.topic(name)
+        group = topic.group(group_name)
+        if group.settings.kind != "stream":
+            raise GroupKindMismatch(operation="forget", kind="queue", group=group_name)
+        partitions = [topic.partition(number) for number in numbers]
+        for partition in partitions:
+            member = partition.groups[group_name]
+            if member.commit is not None:
+                journal = open_journal(self._state, partition)
+                start = partition.log.start
+                journal.commit([events.Forgotten(member.number, start)], self._state.clock.steady_ms())
+                self._state.commit.mark(journal.log)
+                member.commit, member.committed = None, start
+        for partition in partitions:
+            yield from journal_durable(partition)
+
+    # Transactions.
+
+    def hold(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
+        """A transaction will commit these, or not."""
+        self._held.update((group_name, name, number) for number in numbers)
+
+    def release(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
+        """It has ended."""
+        self._held.subtract((group_name, name, number) for number in numbers)
+        self._held += Counter()  # Without those that nobody holds.
+
+    def unsettled(self, name: str, group_name: str, number: int) -> bool:
+        """Whether a transaction may move this place yet."""
+        return self._held[group_name, name, number] > 0
+
+
+def protocol_of(group: Group) -> str:
+    """What the members were that a Kafka group had on a topic; empty if it had none.
+
+    Kafka's admin clients tell by it whether an empty group is one of consumers.
+    """
+    for partition in group.topic.partitions:
+        commit = partition.groups[group.name].commit
+        if commit is not None and commit.protocol:
+            return commit.protocol
+    return ""
+
+
+def committed(member: GroupPartition, commit: Commit) -> events.Committed:
+    """The commit as the journal has it."""
+    return events.Committed(
+        member.number,
+        commit.offset,
+        member.committed,
+        commit.leader_epoch,
+        commit.metadata,
+        commit.told_ms,
+        commit.protocol,
+    )
+
+
+def is_stale(known: Commit, commit: Commit) -> bool:
+    """Whether the same place is worth writing down again, for the time at which it was told."""
+    if known.told_ms < 0 or commit.told_ms < 0:
+        return known.told_ms != commit.told_ms
+    return commit.told_ms - known.told_ms >= RENEWAL_MS
+
+
+def check_group_id(name: Any) -> None:
+    """Kafka's clients name their groups as they like; only the broker's own names are not theirs."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or name.startswith("__"):
+        why = "it is empty, too long, or begins like the broker's own"
+        raise InvalidName(kind="group", name=str(name)[:20], why=why)
+
+
+def check_commit(commit: Commit) -> None:
+    """Refuse a place that is none, and a note that is too long."""
+    if len(commit.metadata.encode()) > METADATA_BYTES_MAX:
+        why = f"it has more than {METADATA_BYTES_MAX} bytes"
+        raise InvalidValue(name="metadata", value=commit.metadata[:20], why=why)
+
+
+def _check_offsets(topic: Topic, offsets: dict[int, int]) -> None:
+    """Before anything is written: all of them, or none."""
+    if not isinstance(offsets, dict):
+        raise InvalidValue(name="offsets", value=offsets, why="it is a dict of partitions and offsets")
+    for number, offset in offsets.items():
+        log = topic.partition(number).log
+        check_offset(offset)
+        if not 0 <= offset <= log.high:
+            raise OffsetOutOfRange(offset=offset, start=log.start, end=log.high)

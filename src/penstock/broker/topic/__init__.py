@@ -1,0 +1,1 @@
+"""Topics and their groups: created, changed, grown and deleted."""

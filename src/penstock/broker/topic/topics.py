@@ -1,0 +1,265 @@
+"""Making, growing and deleting topics, in steps: thousands of partitions, and nobody else has to wait.
+
+    make      the partitions, in slices     ──> a folder beside the others ──> its name, by one rename
+    grow      new partitions with the groups' journals, in slices          ──> topic.json
+    delete    another name, by one rename   ──> the logs, in slices        ──> the folder's content
+
+What a caller sees is one moment: the rename, or the new topic.json, happens together with the change of the
+state, under the lock.  Whatever is cut off before or after it, by a crash or by a caller who gives up, leaves
+a complete topic or none, and at most a folder that the next open, growth or upkeep removes.
+
+The disk is waited for outside the lock (``Aside``), except for the one sync of topic.json when a topic grows.
+A rename that is visible and not yet synced does no harm: the first sync of every log in it includes the
+directories above.
+
+Changes of one topic wait for each other (``changing.py``); a deletion does not.
+
+The limits of ``BrokerConfig`` on topics and partitions are checked before the work and again at its end,
+since others may have been quicker.  The broker's own topics (dead letters, staging) are made regardless.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, TypeVar
+
+from penstock.broker.state import Group, Partition, State, Topic
+from penstock.broker.steps import GiveWay, Steps, aside
+from penstock.broker.storage.recovery import new_partition
+from penstock.broker.topic.catalogue import Catalogue
+from penstock.broker.topic.changing import begin_change, end_change
+from penstock.broker.topic.groups import SYNCED_SLICE, Groups, journal_durable
+from penstock.config.broker import MEMORY, GroupSettings, TopicOptions, TopicSettings, settings_with
+from penstock.errors import Closed, LimitReached, PenstockError, TopicExists
+from penstock.log.log import Log
+from penstock.types import check_name
+
+T = TypeVar("T")
+
+SLICE: Final = 100  # Partitions that are made or closed before others have a turn: some milliseconds.
+SWEEP_MS: Final = 10  # Between two slices of a folder that is removed.
+WRITTEN_SLICE: Final = 10  # The same where a journal is begun for each.
+
+
+class Topics:
+    """How topics come and go."""
+
+    def __init__(self, state: State, catalogue: Catalogue) -> None:
+        self._state = state
+        self._catalogue = catalogue
+
+    # Making.
+
+    def make(self, name: str, settings: TopicSettings, *, limited: bool = True) -> Steps[Topic]:
+        """A new topic; ``limited``: only if there may be another one."""
+        self._check(name, settings.partitions if limited else 0)
+        topic = self._catalogue.new(name, settings)
+        try:
+            yield from self._install(topic, limited)
+        except BaseException:  # Also if the caller gives up.
+            self._state.gone.append(topic)  # So that its memory is freed.
+            raise
+        try:
+            yield from self._aside(self._catalogue.sync)
+        except PenstockError:
+            self._take_back(topic)
+            raise
+        return topic
+
+    def _install(self, topic: Topic, limited: bool) -> Steps[None]:
+        """Make the partitions and the folder, and let everybody see the topic."""
+        count = topic.settings.partitions
+        for number in range(count):
+            topic.partitions.append(new_partition(self._state, topic, number))
+            if number % SLICE == SLICE - 1:
+                self._state.grow(SLICE)
+                yield GiveWay()
+        self._state.grow(count % SLICE)
+        made = yield from self._aside(partial(self._catalogue.prepare, topic))
+        try:
+            self._check(topic.name, count if limited else 0)
+            self._catalogue.install(topic, made)
+        except PenstockError:
+            self._catalogue.trash.append(made)
+            raise
+        self._state.topics[topic.name] = topic
+
+    def _check(self, name: str, partitions: int) -> None:
+        if self._state.closed:
+            raise Closed(what="broker")
+        check_name("topic", name)
+        if name in self._state.topics:
+            raise TopicExists(topic=name)
+        self._state.check_online(name)
+        if partitions:
+            config = self._state.config
+            if len(self._state.topics) >= config.topics_max:
+                raise LimitReached(what="topics", limit=config.topics_max, setting="topics_max")
+            self._check_partitions(partitions, partitions)
+
+    def _check_partitions(self, of_topic: int, more: int) -> None:
+        config = self._state.config
+        if of_topic > config.topic_partitions_max:
+            limit = config.topic_partitions_max
+            raise LimitReached(what="partitions of a topic", limit=limit, setting="topic_partitions_max")
+        if sum(len(topic.partitions) for topic in self._state.topics.values()) + more > config.partitions_max:
+            raise LimitReached(what="partitions", limit=config.partitions_max, setting="partitions_max")
+
+    def _take_back(self, topic: Topic) -> None:
+        """Nobody knows whether its name is on the disk: as if it had not been made, and it can be again.
+
+        Unless others have written to it meanwhile: their syncs include the name, and what they were told is
+        stored must not be moved out of the way by the next try.
+        """
+        if self._state.topics.get(topic.name) is topic and not any(log.end for log in _logs(topic)):
+            topic.deleted = True
+            del self._state.topics[topic.name]
+            self._state.gone.append(topic)
+            self._catalogue.forget(topic)
+            for log in _logs(topic):
+                log.abandon()
+            topic.wake()
+
+    # Growing, and other changes.
+
+    def alter(self, topic: Topic, options: TopicOptions, groups: Groups) -> Steps[None]:
+        """Change settings; more partitions come with the groups there are."""
+        yield from begin_change(self._state, topic)
+        grown: list[Partition] = []
+        try:
+            settings = settings_with(topic.settings, options)
+            self._catalogue.check_change(topic, settings)
+            if settings.partitions > len(topic.partitions):
+                yield from self._grow(topic, grown, settings.partitions, groups)
+            self._catalogue.alter(topic, settings)
+        except BaseException:  # Also if the caller gives up.
+            _abandon(grown)
+            raise
+        finally:
+            end_change(topic)
+        topic.partitions += grown
+        if grown:
+            for group in topic.groups.values():
+                group.coordinator.resize(len(topic.partitions))
+        topic.dedup.window_ms = settings.dedup_window_ms
+        for partition in topic.partitions:
+            partition.log.set_segment_bytes(settings.segment_bytes)
+
+    def _grow(self, topic: Topic, grown: list[Partition], count: int, groups: Groups) -> Steps[None]:
+        """Partitions that nobody sees yet, with all groups in their journals."""
+        first = len(topic.partitions)
+        self._check_partitions(count, count - first)
+        self._catalogue.clear_partitions(topic, first)
+        for number in range(first, count):
+            grown.append(new_partition(self._state, topic, number))
+            if number % SLICE == SLICE - 1:
+                self._state.grow(SLICE)
+                yield GiveWay()
+                self._state.check_alive(topic)
+        written: dict[str, tuple[Group, GroupSettings]] = {}
+        while (wanted := _groups_of(topic)) != written:  # They may change while others have their turns.
+            for number, partition in enumerate(grown):
+                groups.write_all(partition, topic)
+                if topic.groups and number % WRITTEN_SLICE == WRITTEN_SLICE - 1:
+                    yield GiveWay()
+                    self._state.check_alive(topic)
+                if number % SYNCED_SLICE == SYNCED_SLICE - 1:
+                    yield from journal_durable(partition)
+                    self._state.check_alive(topic)
+            written = wanted
+        self._check_partitions(count, count - first)
+
+    # Deleting.
+
+    def delete(self, topic: Topic) -> Steps[None]:
+        """Remove a topic with all its messages and groups."""
+        self._catalogue.take_away(topic)
+        for log in _logs(topic):
+            log.give_up()
+        topic.deleted = True
+        del self._state.topics[topic.name]
+        self._state.gone.append(topic)
+        self._state.problems.forget_topic(topic.name)
+        for group in topic.groups.values():
+            for consumer in group.consumers.values():
+                consumer.closed = True
+        topic.wake()
+        logs = _logs(topic)
+        try:
+            for number, log in enumerate(logs):
+                log.abandon()
+                if number % SLICE == SLICE - 1:
+                    yield GiveWay()
+        finally:
+            for log in logs:  # The rest, if the caller gives up.
+                log.abandon()
+        yield from self._aside(self._catalogue.sync)
+        yield from self.sweep()
+
+    def delete_offline(self, name: str) -> Steps[None]:
+        """Remove a topic that cannot be opened."""
+        self._catalogue.delete_offline(name)
+        self._state.problems.forget_topic(name)
+        yield from self._aside(self._catalogue.sync)
+        yield from self.sweep()
+
+    def sweep(self) -> Steps[None]:
+        """Remove the folders of topics that are gone: a part of one now, and the next one soon."""
+        trash = self._catalogue.trash
+        if trash:
+            folder = trash.pop()
+            try:
+                done = yield from self._aside(partial(self._catalogue.remove_some, folder, SLICE))
+            except BaseException:
+                trash.insert(0, folder)  # The next upkeep tries again.
+                raise
+            if not done:
+                trash.append(folder)
+            if trash:
+                self._state.alarms.set(self._state.sweep, self._state.clock.steady_ms() + SWEEP_MS)
+
+    def _aside(self, function: Callable[[], T]) -> Steps[T]:
+        """Wait for the disk outside the lock; files in memory are quick, and not for two threads."""
+        if self._state.directory == MEMORY:
+            return function()
+        result = yield from aside(partial(_attempt, function))
+        if isinstance(result, PenstockError):
+            raise result
+        return result
+
+
+def partition_logs(partition: Partition) -> list[Log]:
+    """All logs of a partition; those of the topic itself are with its first one."""
+    logs = [partition.log]
+    if partition.journal is not None:
+        logs.append(partition.journal.log)
+    if partition.schedule is not None:
+        logs.append(partition.schedule.log)
+    if partition.restoration is not None:
+        logs.append(partition.restoration.staged)
+    if partition.topic.intents is not None and partition.number == 0:
+        logs.append(partition.topic.intents.log)
+    return logs
+
+
+def _attempt(function: Callable[[], T]) -> T | PenstockError:
+    """An error is a result: what an ``Aside`` raises goes to the caller, and the steps never hear of it."""
+    try:
+        return function()
+    except PenstockError as error:
+        return error
+
+
+def _abandon(partitions: list[Partition]) -> None:
+    for partition in partitions:
+        for log in partition_logs(partition):
+            log.abandon()
+        partition.groups.clear()  # They refer to the partition, which would not be freed.
+
+
+def _logs(topic: Topic) -> Iterator[Log]:
+    for partition in topic.partitions:
+        yield from partition_logs(partition)
+
+
+def _groups_of(topic: Topic) -> dict[str, tuple[Group, GroupSettings]]:
+    return {name: (group, group.settings) for name, group in topic.groups.items()}

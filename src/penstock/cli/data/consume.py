@@ -1,0 +1,320 @@
+"""``penstock consume TOPIC``: print messages, by reading the log or as a consumer of a group.
+
+    without --group    reads.  Nothing is taken and nobody notices; from the beginning unless told
+                       otherwise, all partitions merged by time.
+    with --group       takes.  Messages are leased like by any other consumer, printed, and acked when
+                       they have left this process; the next call goes on where this one ended.
+                       --from-... moves the group there first; --no-ack gives everything back at the end;
+                       --include-deleted has what retention deleted put back for it (deleted.py).
+
+Both end at ``--limit``, or when nothing new has come for ``--wait``; ``--follow``
+goes on until it is interrupted.  ``--to-time`` ends at a time (not included).
+Times are UTC.
+
+Delivery is at least once: a message is acked after it was written to stdout,
+and Ctrl-C waits for that.
+If the reader of a pipe goes away, what it was not given stays with the group.
+"""
+
+import heapq
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from penstock.cli import connecting, screen
+from penstock.cli.arguments import SERVER, Partition, Server, Topic, duration, group_name, known_groups, past
+from penstock.cli.commands import WrongUse, example, new_app
+from penstock.cli.data import creating, deleted
+from penstock.cli.data.messages import FormatOption, printer
+from penstock.cli.interrupts import Interrupts
+from penstock.cli.progress import Progress
+from penstock.errors import OffsetOutOfRange
+from penstock.model.message import StoredMessage
+from penstock.types import duration_ms, instant_ms
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
+
+app = new_app()
+
+ANSWER_BYTES: Final = 1 << 20  # What one answer should hold: enough to be quick, little enough to keep.
+ASKED_FIRST: Final = 8  # Messages asked for before their size is known,
+ASKED_MAX: Final = 2000  # and at most.
+PRINTED_AT_ONCE: Final = 500
+POLL_S: Final = 0.1  # A reader at the end of the log looks again this often.
+FOLLOW_WAIT: Final = "30s"  # A consumer that follows waits this long at a time, and then again.
+Show = Callable[[Sequence[StoredMessage]], None]
+
+
+TakeAs = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        parser=group_name,
+        autocompletion=known_groups,
+        metavar="NAME",
+        help="Take messages as this group, and ack.",
+    ),
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on for ever; Ctrl-C ends.")]
+FromBeginning = Annotated[bool, typer.Option("--from-beginning", help="From the oldest message on.")]
+FromOffset = Annotated[int | None, typer.Option(metavar="N", min=0, help="From this offset on.")]
+FromTime = Annotated[
+    Any,
+    typer.Option(parser=past, metavar="TIME", help="From 2026-11-14T15:00Z on, or from how long ago: 15m."),
+]
+FromSnapshot = Annotated[
+    str | None, typer.Option(metavar="NAME", help="From where the log ended when it was taken.")
+]
+IncludeDeleted = Annotated[
+    bool, typer.Option("--include-deleted", help="With --group: also what only the lake still has.")
+]
+ToTime = Annotated[Any, typer.Option(parser=past, metavar="TIME", help="Up to this time, not included.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many messages.")
+]
+Wait = Annotated[
+    str, typer.Option(parser=duration, metavar="DURATION", help="End when nothing new has come for so long.")
+]
+Ack = Annotated[
+    bool, typer.Option("--ack/--no-ack", help="With --group: settle what was printed, or give it back.")
+]
+
+
+@app.command(
+    epilog=example(
+        "penstock consume orders --group shipping",
+        "penstock consume user-signups --partition 0",
+        "penstock consume orders --follow -o json",
+        "penstock consume orders --from-time 2026-11-14T15:00Z --to-time 2026-11-14T16:00Z",
+        "penstock consume orders --group audit --from-time 15m",
+        "penstock consume orders --group audit --from-time 2025-01-01 --include-deleted",
+    )
+)
+def consume(
+    topic: Topic,
+    group: TakeAs = None,
+    partition: Partition = None,
+    follow: Follow = False,
+    from_beginning: FromBeginning = False,
+    from_offset: FromOffset = None,
+    from_time: FromTime = None,
+    from_snapshot: FromSnapshot = None,
+    to_time: ToTime = None,
+    include_deleted: IncludeDeleted = False,
+    limit: Limit = None,
+    wait: Wait = "1s",
+    ack: Ack = True,
+    output: FormatOption = "value",
+    server: Server = SERVER,
+) -> None:
+    """Print messages: read them, or take them as a consumer of a group."""
+    starts = [from_beginning or None, from_offset, from_time, from_snapshot]
+    if sum(start is not None for start in starts) > 1:
+        raise WrongUse("give one of --from-beginning, --from-offset, --from-time and --from-snapshot")
+    from_lake = include_deleted or from_snapshot is not None
+    if from_lake and (group is None or from_offset is not None):
+        raise WrongUse("--include-deleted and --from-snapshot are for a --group, and without --from-offset")
+    if group is not None and partition is not None and from_offset is None:
+        raise WrongUse("--partition is for reading; a group shares its partitions among its consumers")
+    wait_ms = duration_ms("wait", wait)
+    quiet = follow or sys.stdout.isatty()  # A person sees the messages themselves.
+    with (
+        connecting.connected(server, progress=False) as broker,
+        Progress("printing", wanted=not quiet) as progress,
+    ):
+        show = _counting(printer(output), progress)
+        if group is None:
+            reader = Reader(broker, topic, partition, from_offset, from_time, to_time)
+            over = to_time is not None and instant_ms("to_time", to_time) <= connecting.clock().wall_ms()
+            read(reader, show, limit=limit, wait_ms=0 if over else None if follow else wait_ms)
+            return
+        if from_lake:
+            deleted.bring_back(broker, topic, group, from_time, from_snapshot)
+        else:
+            start = "earliest" if from_beginning else _first(from_offset, from_time)
+            _move(broker, topic, group, partition, start)
+        take(
+            broker,
+            topic,
+            group,
+            show,
+            limit=limit,
+            wait=FOLLOW_WAIT if follow else wait,
+            follow=follow,
+            ack=ack,
+            to_time=to_time,
+        )
+
+
+def _counting(show: Show, progress: Progress) -> Show:
+    """Prints, and moves the bar."""
+
+    def shown(messages: Sequence[StoredMessage]) -> None:
+        show(messages)
+        progress.advance(len(messages))
+
+    return shown
+
+
+def _first(offset: int | None, time: datetime | None) -> Any:
+    return time if offset is None else offset
+
+
+class Appetite:
+    """How many messages to ask for: many small ones or few large ones, by the size of those that came."""
+
+    def __init__(self) -> None:
+        self.count = ASKED_FIRST
+
+    def taste(self, messages: Sequence[StoredMessage]) -> None:
+        """Learn from an answer; never asks for more than twice as many as before."""
+        if messages:
+            average = max(1, sum(len(message.value) for message in messages) // len(messages))
+            self.count = max(1, min(ANSWER_BYTES // average, 2 * self.count, ASKED_MAX))
+
+
+# Reading.
+
+
+class Reader:
+    """Goes through the log of a topic, all partitions by time, and can be asked again for what is new."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        topic: str,
+        partition: int | None,
+        offset: int | None,
+        from_time: datetime | None,
+        to_time: datetime | None,
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._from_time = from_time
+        self._to_time = to_time
+        partitions = len(broker.describe_topic(topic).partitions)
+        if offset is not None and partition is None and partitions > 1:
+            raise WrongUse(f"--from-offset needs --partition: {topic} has {partitions} partitions")
+        numbers = range(partitions) if partition is None else [partition]
+        self._next: dict[int, int | None] = dict.fromkeys(numbers, offset)  # None: nothing read yet.
+        self._appetite = Appetite()
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """What there is after the last one that was given out."""
+        return heapq.merge(
+            *map(self._rest, self._next), key=lambda message: (message.timestamp, message.partition)
+        )
+
+    def _rest(self, partition: int) -> Iterator[StoredMessage]:
+        while some := self._some(partition):
+            self._appetite.taste(some)
+            for message in some:
+                yield message
+                self._next[partition] = message.offset + 1
+
+    def _some(self, partition: int) -> list[StoredMessage]:
+        offset = self._next[partition]
+        try:
+            return self._broker.read(
+                self._topic, partition=partition, offset=offset, limit=self._appetite.count,
+                from_time=self._from_time if offset is None else None, to_time=self._to_time,
+            )  # fmt: skip
+        except OffsetOutOfRange as error:
+            start = error.facts["start"]
+            if offset is None or offset >= start:
+                raise
+            screen.note(
+                f"{self._topic}:{partition}: offsets {offset} to {start - 1} were deleted by retention"
+            )
+            self._next[partition] = start
+            return self._some(partition)
+
+
+def read(reader: Reader, show: Show, *, limit: int | None, wait_ms: int | None) -> None:
+    """Print what the reader finds until nothing new comes for ``wait_ms``; None waits for ever."""
+    clock = connecting.clock()
+    left = limit
+    quiet_since_ms = clock.steady_ms()
+    while left is None or left > 0:
+        found = 0
+        for some in _grouped(reader.messages(), left):
+            show(some)
+            found += len(some)
+        if found:
+            left = None if left is None else left - found
+            quiet_since_ms = clock.steady_ms()
+        elif wait_ms is not None and clock.steady_ms() - quiet_since_ms >= wait_ms:
+            return
+        else:
+            connecting.pause(POLL_S)
+
+
+def _grouped(messages: Iterator[StoredMessage], limit: int | None) -> Iterator[list[StoredMessage]]:
+    """Lists of messages to print at once, ``limit`` in all."""
+    some: list[StoredMessage] = []
+    size = 0
+    left = limit
+    while left != 0 and (message := next(messages, None)) is not None:
+        some.append(message)
+        size += len(message.value)
+        left = None if left is None else left - 1
+        if len(some) == PRINTED_AT_ONCE or size >= ANSWER_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+# Taking.
+
+
+def _move(broker: "Broker", topic: str, group: str, partition: int | None, to: Any) -> None:
+    """Move the group, if a start was given; it is made if it does not exist."""
+    if to is not None:
+        broker.create_group(topic, group)
+        broker.seek(topic, group, to, partition=partition)
+
+
+def take(
+    broker: "Broker",
+    topic: str,
+    group: str,
+    show: Show,
+    *,
+    limit: int | None,
+    wait: str,
+    follow: bool,
+    ack: bool,
+    to_time: datetime | None,
+) -> None:
+    """Print what a consumer of the group gets, and ack it; what is not acked goes back at the end."""
+    end_ms = math.inf if to_time is None else instant_ms("to_time", to_time)
+    left = limit
+    appetite = Appetite()
+    beyond: set[int] = set()  # Partitions that have reached --to-time.
+    is_new = creating.is_missing(broker, topic)
+    with broker.consumer(topic, group=group) as consumer, Interrupts() as interrupts:
+        if is_new:
+            creating.tell(broker, topic)
+        while left is None or left > 0:
+            asked = appetite.count if left is None else min(left, appetite.count)
+            with interrupts.welcome():
+                received = consumer.receive(max_messages=asked, wait=wait)
+            appetite.taste(received)
+            wanted = [message for message in received if message.timestamp < end_ms]
+            show(wanted)
+            if ack and wanted:
+                consumer.ack(wanted)
+            left = None if left is None else left - len(wanted)
+            if len(wanted) < len(received):
+                beyond |= {message.partition for message in received if message.timestamp >= end_ms}
+                if len(beyond) == len(broker.describe_topic(topic).partitions):
+                    return
+            if not received and not follow:
+                return

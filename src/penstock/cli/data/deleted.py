@@ -1,0 +1,43 @@
+"""What retention deleted, back for a group: ``--include-deleted`` and ``--from-snapshot`` of ``consume``.
+
+The lake is read by this process, with Arrow; no Spark and no Java is needed.
+What comes back is put into the log with its old offsets, so the consumer that
+follows is one like any other.
+"""
+
+from datetime import datetime
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import screen
+from penstock.cli.progress import Progress
+from penstock.cli.text import counted
+from penstock.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
+
+
+def bring_back(
+    broker: "Broker", topic: str, group: str, from_time: datetime | None, snapshot: str | None
+) -> None:
+    """Move the group to a time, to a snapshot or to the oldest message, in the lake or the log."""
+    if find_spec("pyarrow") is None or find_spec("deltalake") is None:
+        raise ExtraMissing(what="what reads the lake", extra="spark")
+    where: dict[str, Any] = {"from_time": from_time}
+    if snapshot is not None:
+        named = import_module("penstock.spark.replay.snapshots").get(broker, snapshot)
+        where = {"offsets": named.offsets(topic)}
+    restore = import_module("penstock.spark.restoring").restore
+    with Progress("from the lake") as progress:
+        done = restore(broker, topic, group, advance=progress.advance, **where)
+    for each in done:
+        if each.missing:
+            screen.note(
+                f"{topic}:{each.partition}: {counted(each.missing, 'message')} before offset {each.start} "
+                "are in neither the log nor the lake"
+            )
+    count = sum(each.records for each in done)
+    if count:
+        screen.note(f"{counted(count, 'message')} came back from the lake")

@@ -1,0 +1,1 @@
+"""Commands that run, check or configure a server."""

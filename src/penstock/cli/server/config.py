@@ -1,0 +1,33 @@
+"""``penstock config show``: every setting of a server, its value, and where that is from."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import screen
+from penstock.cli.arguments import OutputOption
+from penstock.cli.commands import example, new_app
+from penstock.cli.server.serve import ConfigFile, load
+
+app = new_app(group=True)
+
+
+@app.command(
+    epilog=example(
+        "penstock config show",
+        "penstock config show --config penstock.toml --changed",
+        "PENSTOCK_TOPIC__RETENTION=14d penstock config show -o json",
+    )
+)
+def show(
+    config: ConfigFile = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """What `penstock serve` would use if it were started here and now, and where each value comes from."""
+    rows = [row for row in load({}, config).rows() if not changed or row[2] != "default"]
+    if output == "json":
+        screen.documents({"key": key, "value": value, "origin": origin} for key, value, origin in rows)
+        return
+    columns = [screen.Column("setting"), screen.Column("value", text=True), screen.Column("from", text=True)]
+    screen.table(columns, rows)

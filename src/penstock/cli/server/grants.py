@@ -1,0 +1,91 @@
+"""What a key or a user may do, as it is typed and as it is shown.
+
+--grant producer                    a role, on all topics
+--grant producer:orders,invoices*   on these, and on those that begin so
+--grant consumer:orders:billing     as one of these groups
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from penstock.cli.arguments import size
+from penstock.cli.screen import Column
+from penstock.cli.text import time_text
+from penstock.errors import PenstockError
+from penstock.model.access import ANY, Grant, Quota
+from penstock.types import size_text
+
+COLUMNS: Final = (Column("may", text=True), Column("quota", text=True), Column("since (UTC)"))
+
+
+def grant(text: str) -> Grant:
+    """One grant as it was typed."""
+    role, *places = text.split(":")
+    if len(places) > 2:
+        raise typer.BadParameter(f"{text!r}: write ROLE, ROLE:TOPICS or ROLE:TOPICS:GROUPS")
+    patterns = [place.split(",") if place else [ANY] for place in places]
+    try:
+        chosen: Any = role
+        return Grant(role=chosen, **dict(zip(("topics", "groups"), patterns, strict=False)))
+    except PenstockError as error:
+        raise typer.BadParameter("{value!r}: {why}".format(**error.facts)) from None
+
+
+Grants = Annotated[
+    list[Grant],
+    typer.Option(
+        "--grant",
+        "-g",
+        metavar="ROLE[:TOPICS[:GROUPS]]",
+        parser=grant,
+        help="What it may do: admin, producer, consumer or reader.",
+    ),
+]
+BytesPerSecond = Annotated[
+    int | None, typer.Option("--bytes", metavar="SIZE", parser=size, help="Published in a second, at most.")
+]
+MessagesPerSecond = Annotated[
+    int | None, typer.Option("--messages", metavar="N", min=1, help="Published in a second, at most.")
+]
+MostConnections = Annotated[
+    int | None, typer.Option("--connections", metavar="N", min=1, help="At the same time, at most.")
+]
+
+
+def quota(size: int | None, messages: int | None, connections: int | None) -> Quota:
+    """The quota of these options."""
+    return Quota(bytes_per_second=size, messages_per_second=messages, connections=connections)
+
+
+def columns(info: Any) -> tuple[str, str, str]:
+    """What a key or a user may do, how much of it, and since when."""
+    return " ".join(map(_grant_text, info.grants)), _quota_text(info.quota), time_text(info.created_ms)
+
+
+def _grant_text(one: Grant) -> str:
+    topics, groups = ",".join(one.topics), ",".join(one.groups)
+    if groups != ANY:
+        return f"{one.role}:{topics}:{groups}"
+    return one.role if topics == ANY else f"{one.role}:{topics}"
+
+
+def _quota_text(one: Quota) -> str:
+    parts = [
+        None if one.bytes_per_second is None else f"{size_text(one.bytes_per_second)}/s",
+        None if one.messages_per_second is None else f"{one.messages_per_second} messages/s",
+        None if one.connections is None else f"{one.connections} connections",
+    ]
+    return ", ".join(part for part in parts if part is not None)
+
+
+def documents(infos: Iterable[Any], fields: Sequence[str]) -> Iterable[dict[str, Any]]:
+    """Keys or users as documents."""
+    for info in infos:
+        yield {
+            **{field: getattr(info, field) for field in fields},
+            "grants": [{"role": one.role, "topics": one.topics, "groups": one.groups} for one in info.grants],
+            "quota": {name: getattr(info.quota, name) for name in info.quota.__struct_fields__},
+            "created": time_text(info.created_ms),
+        }

@@ -1,0 +1,261 @@
+"""``penstock serve``: a broker for other processes.
+
+The start screen goes to stdout, because the addresses are what a script wants
+to know (port 0 takes a free one): a table on a terminal, and one ``name value``
+a line elsewhere, with ``ready`` as the last.  The log goes to stderr.
+
+    $ penstock serve --native 127.0.0.1:0 --text off --status off
+    native penstock://127.0.0.1:40511
+    data /home/anna/data
+    durability fsync
+    ready
+"""
+
+import logging
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli import screen
+from penstock.cli.commands import WrongUse, example, new_app
+from penstock.cli.connecting import DEFAULT_SERVER
+from penstock.cli.server.pipeline_process import PipelineBeside
+from penstock.config import loading
+from penstock.config.loading import Loaded
+from penstock.config.server import ServerConfig, shown
+from penstock.errors import DirectoryInUse, DirectoryUnusable, InvalidConfiguration
+from penstock.version import version_line
+
+if TYPE_CHECKING:
+    from penstock.frontends.serve import Addresses
+
+app = new_app()
+
+FIRST_TOPIC: Final = "orders"
+# What is said of each listener on a terminal: the form of its address, and what it is for.
+LISTENERS: Final = {
+    "native": ("penstock://{}", "Penstock's clients, and KQueue's"),
+    "text": ("{}", "netcat: HELP lists the commands"),
+    "status": ("http://{}/metrics", "messages waiting, as JSON"),
+    "http": ("http://{}/ui/", "the dashboard; the HTTP API, with its description in /docs"),
+    "kafka": ("{}", "Kafka's clients, as bootstrap.servers"),
+}
+DURABILITY: Final = {
+    "fsync": "acknowledged is on disk",
+    "os": "acknowledged is in the page cache, on disk a second later",
+    "memory": "nothing is kept when the server ends",
+}
+FIRST_KEY: Final = "The key of the first admin, which nobody can show again:"
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", envvar="PENSTOCK_CONFIG", help="Settings, in TOML; see config show."
+    ),
+]
+
+
+def _place(words: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(metavar="HOST:PORT|off", help=words)
+    return option
+
+
+@app.command(
+    epilog=example(
+        "penstock serve",
+        "penstock serve --data /var/lib/penstock --config penstock.toml",
+        "penstock serve --archive",
+        "penstock serve --data :memory: --native 127.0.0.1:0 --text off --status off",
+    )
+)
+def serve(
+    data: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where the data is kept; :memory: keeps it nowhere.")
+    ] = None,
+    native: Annotated[str | None, _place("Penstock's clients. [127.0.0.1:7070]")] = None,
+    text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
+    status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
+    http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
+    kafka: Annotated[str | None, _place("Kafka's clients. [127.0.0.1:9092]")] = None,
+    config: ConfigFile = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines in, although no keys are asked for.")
+    ] = False,
+    archive: Annotated[
+        bool, typer.Option("--archive", help="Also run the archive pipeline, on Spark, in another process.")
+    ] = False,
+) -> int:
+    """Run a broker that other processes reach, until Ctrl-C or SIGTERM.
+
+    A flag outdoes the environment (PENSTOCK_LISTEN__NATIVE=...), which outdoes the file.
+    """
+    flags = {
+        "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
+        "listen.http": http, "listen.kafka": kafka, "security.insecure": "true" if insecure else None,
+    }  # fmt: skip
+    loaded = load({key: value for key, value in flags.items() if value is not None}, config)
+    if archive:
+        _check_archive(loaded.config)
+    begin_log(loaded.config)
+    beside = PipelineBeside("archive") if archive else None
+    from penstock.frontends.serve import run  # Only now: a wrong configuration is told without the broker.
+
+    def ready(addresses: "Addresses", first_key: str | None) -> None:
+        show(loaded.config, addresses, first_key=first_key, archive=archive)
+        if beside is not None:
+            beside.start(scheme(loaded.config).format(shown(*addresses["native"])))
+
+    try:
+        run(loaded.config, ready, (lambda: None) if beside is None else beside.stop)
+    except (DirectoryInUse, DirectoryUnusable) as error:
+        words = str(error).removesuffix(f" [{error.code}]")
+        screen.note(f"penstock serve: {words}; it is server.data (--data DIR) [{error.code}]")
+        return 1
+    return 0
+
+
+def _check_archive(config: ServerConfig) -> None:
+    if config.listen.native == "off":
+        raise WrongUse("--archive talks to the native listener; do not turn it off")
+    if not _lake(config):
+        raise WrongUse("--archive needs a lake, and this server keeps nothing on disk; set lake.path")
+    if config.security.authentication and not os.environ.get("PENSTOCK_KEY"):
+        raise WrongUse("--archive needs a key, since this server asks for one; set PENSTOCK_KEY")
+
+
+def scheme(config: ServerConfig) -> str:
+    """The form of the native address."""
+    return "penstocks://{}" if config.tls.certificate else "penstock://{}"
+
+
+def _lake(config: ServerConfig) -> str:
+    """Where the lake is; empty if there is none."""
+    if config.lake.path != "auto":
+        return config.lake.path
+    return "" if config.server.data == ":memory:" else os.path.join(config.server.data, "lake")
+
+
+def load(flags: dict[str, str], file: str | None) -> Loaded:
+    """The configuration of this process: its file, its environment and these flags."""
+    try:
+        text = "" if file is None else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidConfiguration(problems=f"  --config {file}: {why}") from None
+    return loading.load(text=text, file=file or "", environ=os.environ, flags=flags)
+
+
+def begin_log(config: ServerConfig) -> None:
+    """One line for each thing to know, on stderr."""
+    logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
+
+
+def show(
+    config: ServerConfig, addresses: "Addresses", *, first_key: str | None = None, archive: bool = False
+) -> None:
+    """The start screen."""
+    if sys.stdout.isatty():
+        _show_table(config, addresses, first_key, archive=archive)
+    else:
+        for name, value, _ in facts(config, addresses, archive=archive):
+            screen.line(f"{name} {value}")
+        if first_key is not None:
+            screen.line(f"key {first_key}")
+        screen.line("ready")
+    screen.flush()
+
+
+def facts(
+    config: ServerConfig, addresses: "Addresses", *, archive: bool = False
+) -> Iterator[tuple[str, str, str]]:
+    """Name and value of what a client needs to know, and what it means."""
+    for name, place in addresses.items():
+        form, words = LISTENERS[name]
+        if config.tls.certificate:
+            form = form.replace("://", "s://")
+        yield name, form.format(shown(*place)), words
+    memory = config.server.data == ":memory:"
+    data = config.server.data if memory else os.path.abspath(config.server.data)
+    yield "data", data, ""
+    durability = "memory" if memory else config.topic.durability
+    yield "durability", durability, DURABILITY[durability]
+    if archive:
+        yield "lake", _lake(config), "topics go on there as soon as Spark has started"
+
+
+def _show_table(
+    config: ServerConfig, addresses: "Addresses", first_key: str | None, *, archive: bool
+) -> None:
+    from rich.text import Text
+
+    rows = [
+        (name, _near(value) if name == "data" else value, words)
+        for name, value, words in facts(config, addresses, archive=archive)
+    ]
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = max(len(value) for _, value, words in rows if words)
+    out = screen.console()
+    out.print(Text.assemble((version_line(), "bold"), " is ready; Ctrl-C ends it.\n"))
+    for name, value, words in rows:
+        line = Text.assemble("  ", (f"{name:<{name_width}}", "bold"), f"  {value:<{value_width}}  {words}")
+        line.rstrip()
+        out.print(line, soft_wrap=True)
+    out.print()
+    first = [] if first_key is None else [(FIRST_KEY, [f"export PENSTOCK_KEY={first_key}"])]
+    for title, commands in [*first, *first_commands(addresses, form=scheme(config), archive=archive)]:
+        out.print(title)
+        for command in commands:
+            out.print(Text.assemble("  ", (command, "cyan")), soft_wrap=True)
+        out.print()
+
+
+def first_commands(
+    addresses: "Addresses", *, form: str = "penstock://{}", archive: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """What to type next, as it is typed from where this server was started."""
+    program = program_name()
+    commands = []
+    server = ""
+    if "native" in addresses:
+        url = form.format(shown(*addresses["native"]))
+        server = "" if url == DEFAULT_SERVER else f" --server {url}"
+        commands = [
+            f'{program} produce {FIRST_TOPIC} "two books"{server}',
+            f"{program} consume {FIRST_TOPIC}{server}",
+        ]
+    elif "text" in addresses:
+        host, port = addresses["text"]
+        lines = f"PRODUCE {FIRST_TOPIC} 0 two books\\nCONSUME {FIRST_TOPIC} 0\\nQUIT\\n"
+        commands = [f"printf '{lines}' | nc {host} {port}"]
+    if commands:
+        yield "Send a first message, and receive it, from another terminal:", commands
+    if archive:
+        yield (
+            "Ask for it in SQL, over log and lake alike (Spark takes some seconds to start):",
+            [
+                f'{program} sql "select partition, offset, timestamp, value from {FIRST_TOPIC}"{server}',
+                f"{program} lake info{server}",
+            ],
+        )
+    yield "See what a broker does, in a minute:", [f"{program} demo"]
+
+
+def program_name() -> str:
+    """How this program is called from here."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "penstock":
+        return f"{shlex.quote(_near(sys.executable))} -m penstock"
+    found = shutil.which("penstock")
+    return "penstock" if found and os.path.realpath(found) == os.path.realpath(called) else _near(called)
+
+
+def _near(path: str) -> str:
+    """A path from here, if that is shorter."""
+    return min(os.path.relpath(path), path, key=len)

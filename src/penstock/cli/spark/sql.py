@@ -1,0 +1,246 @@
+r"""``penstock sql``: ask topics in SQL, once or in a shell.
+
+    broker there? ──> Spark starts (some ten seconds, once) ──> views the query names ──> answer
+
+The answer goes to stdout and everything else to stderr.  A query is Spark SQL
+and Spark runs it, large or small (docs/decisions says why there is no second
+engine).  A mistake is one sentence, without Spark's stack.
+
+The shell reads statements up to a ``;``, keeps a history of lines, and has
+three commands of its own: ``\d`` (with a name: its columns), ``\?`` and ``\q``.
+Lines that come from no terminal are run like a script, up to the first mistake.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli import connecting, screen
+from penstock.cli.arguments import SERVER, Server
+from penstock.cli.commands import WrongUse, example, new_app
+from penstock.cli.progress import Progress
+from penstock.cli.spark import rows
+from penstock.cli.spark.rows import Output
+from penstock.cli.text import counted, duration_text
+from penstock.errors import PenstockError
+from penstock.spark import session
+from penstock.spark.queries.views import Tables
+from penstock.spark.runtime.connections import address_of
+from penstock.spark.runtime.sentences import hush
+from penstock.spark.session import CONNECT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.queries.answers import Answer
+
+app = new_app()
+
+TABLE_ROWS: Final = 1000  # Rows that a person looks at; the other forms have all.
+HISTORY_LINES: Final = 1000
+PROMPT: Final = "penstock> "
+PROMPT_MORE: Final = "     ...> "
+HELP: Final = r"""A statement ends with ; and may have several lines.
+  \d          what there is to ask: topics, and views of what the broker knows
+  \d orders   the columns of one of them
+  \q          ends it, as does Ctrl-D
+A name that is no plain word is written in backticks: select * from `web.clicks`;"""
+
+
+@app.command(
+    epilog=example(
+        'penstock sql "select key, count(*) from orders group by key"',
+        "penstock sql 'select * from `web.clicks` limit 5' -o json",
+        "penstock sql \"select date_trunc('hour', timestamp), count(*) from orders",
+        '             group by 1" --plot orders.png',
+        "penstock sql",
+    )
+)
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="Spark SQL; without it, a shell.")
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="For people, for programs, for a file.")
+    ] = "table",
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.png", help="Also draw a chart; the second column has the numbers."),
+    ] = None,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Where Spark runs: local[*], spark://..., sc://...")
+    ] = "local[*]",
+    server: Server = SERVER,
+) -> int:
+    """Ask topics in SQL: every topic is a view over lake and log.
+
+    orders__journal has what happened to the messages of orders, orders__dlq its dead letters; __groups,
+    __schedules and __gaps are of the broker. Names with dots or dashes are written in backticks.
+    """
+    _check(query, output, plot)
+    with connecting.connected(server):
+        pass  # One that is not there is told now, and not when Spark has started.
+    with started(master) as spark:
+        shell = Shell(Tables(spark, address_of({"servers": server})), output, plot)
+        if query is not None:
+            shell.ask(query)
+            return 0
+        return shell.talk() if sys.stdin.isatty() else shell.run(sys.stdin)
+
+
+def _check(query: str | None, output: Output, plot: str | None) -> None:
+    if query is not None and not query.strip():
+        raise WrongUse("the query is empty")
+    if output == "parquet" and sys.stdout.isatty():
+        raise WrongUse("Parquet is not for a terminal; write it to a file: ... -o parquet > FILE")
+    if plot is not None and not plot.endswith(".png"):
+        raise WrongUse(f"a chart is a PNG, and {plot!r} does not end in .png")
+    if plot is not None and query is None:
+        raise WrongUse("--plot needs a query")
+
+
+@contextmanager
+def started(master: str) -> Iterator["SparkSession"]:
+    """A quiet session, until the end of the block."""
+    with TemporaryDirectory(prefix="penstock-sql-") as warehouse:
+        # Otherwise Spark makes a folder for tables of its own where the command was given.
+        config = {} if master.startswith(CONNECT) else {"spark.sql.warehouse.dir": warehouse}
+        with Progress("starting Spark", unit=""):
+            spark = session(master, app="penstock sql", config=config)
+        hush(spark)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+class Shell:
+    """Takes statements, prints answers."""
+
+    def __init__(self, tables: Tables, output: Output, plot: str | None) -> None:
+        self._tables = tables
+        self._output = output
+        self._plot = plot
+
+    def ask(self, query: str) -> "Answer":
+        """Run one statement, and print its answer."""
+        # Only now: they need the extra, which the session has checked.
+        from penstock.spark.queries import answers, plot
+
+        people = self._output == "table"
+        with Progress("asking", unit=""):
+            frame = self._tables.sql(query)
+            self._tables.narrow(frame)
+            limit = TABLE_ROWS + 1 if people and self._plot is None else None
+            answer = answers.answer_of(frame, limit)
+        if self._plot is not None:
+            plot.check(answer)
+            with Path(self._plot).open("wb") as file:
+                plot.draw(answer, file, title=query)
+            screen.note(f"the chart is in {self._plot}")
+        if people and len(answer) > TABLE_ROWS:
+            screen.note(f"the first {TABLE_ROWS:,} rows; -o csv, -o json and -o parquet have all")
+            answer = answer.first(TABLE_ROWS)
+        rows.show(answer, self._output)
+        return answer
+
+    def run(self, lines: Iterable[str]) -> int:
+        """Run a script, up to its first mistake."""
+        statement = ""
+        for line in lines:
+            statement += line
+            if line.rstrip().endswith(";"):
+                self.ask(statement)
+                statement = ""
+        if statement.strip():
+            self.ask(statement)
+        return 0
+
+    # At a terminal.
+
+    def talk(self) -> int:
+        """Read and answer until the person has enough."""
+        with history():
+            screen.note(r"Spark SQL over the topics of this broker; \d lists them, \? helps, \q ends.")
+            statement = ""
+            while True:
+                try:
+                    line = input(PROMPT_MORE if statement else PROMPT)
+                except EOFError:
+                    screen.note("")
+                    return 0
+                except KeyboardInterrupt:
+                    screen.note("")
+                    statement = ""
+                    continue
+                if not statement and line.lstrip().startswith("\\"):
+                    if line.split()[0] == r"\q":
+                        return 0
+                    self._answered(line, self._command)
+                    continue
+                statement += line + "\n"
+                if line.rstrip().endswith(";"):
+                    self._answered(statement, self._timed)
+                    statement = ""
+                elif not statement.strip():
+                    statement = ""
+
+    def _answered(self, text: str, work: Callable[[str], None]) -> None:
+        """Do something for a person: a mistake is told, and Ctrl-C ends it, and not the shell."""
+        try:
+            work(text)
+        except PenstockError as error:
+            screen.note(str(error).removesuffix(f" [{error.code}]"))
+        except KeyboardInterrupt:
+            screen.note("cancelled")
+
+    def _timed(self, statement: str) -> None:
+        clock = connecting.clock()
+        begun_ms = clock.steady_ms()
+        answer = self.ask(statement)
+        screen.note(f"({counted(len(answer), 'row')}, {duration_text(clock.steady_ms() - begun_ms)})")
+
+    def _command(self, line: str) -> None:
+        command, *names = line.split()
+        if command == r"\d" and not names:
+            for name in self._tables.names():
+                screen.line(name)
+        elif command == r"\d" and len(names) == 1:
+            name = names[0].strip("`;")
+            columns = self._tables.sql(f"select * from `{name}`").schema.fields
+            screen.table(
+                [screen.Column("column"), screen.Column("type")],
+                [(each.name, each.dataType.simpleString()) for each in columns],
+            )
+        else:
+            screen.note(HELP)
+        screen.flush()
+
+
+@contextmanager
+def history() -> Iterator[None]:
+    """Lines can be edited and come back with the arrow keys, also those of another day."""
+    try:
+        import readline
+    except ImportError:  # A Python that was built without it.
+        yield
+        return
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    path = Path(state) / "penstock" / "sql_history"
+    readline.set_history_length(HISTORY_LINES)
+    with suppress(OSError):  # The first time there is none, and without one it works as well.
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            readline.write_history_file(path)
+        except OSError as error:
+            screen.note(f"the history is not kept: {path}: {error.strerror}")

@@ -1,0 +1,1 @@
+"""The consuming half of a client."""

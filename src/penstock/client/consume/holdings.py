@@ -1,0 +1,111 @@
+"""What a consumer holds: leases with messages that are not answered, and how far streams were read.
+
+No waiting and no I/O; ``consumer.py`` tells it what came and what was answered.
+
+A program that drops its messages without an answer holds them no longer: the
+messages of a lease share one object (the group's name, ``Holder``), and when
+the last of them is gone, so is that.  Such a lease is not kept alive; it runs
+out, and the messages are delivered again, as they are by a broker in the
+program's own process.
+"""
+
+import weakref
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.model.message import LeaseRun
+from penstock.wire.native import Run
+
+FRESH: Final = 2 / 3  # Of the visibility timeout: a lease with so much left is not extended.
+
+
+class Holder(str):
+    """The name of a group, as the messages of one lease have it; it lives as long as one of them."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Lease:
+    """Messages of one lease that were not answered."""
+
+    __slots__ = ("holder", "left", "until")
+
+    def __init__(self, until: float) -> None:
+        self.left = 0
+        self.until = until  # When the server takes it back, on the loop's clock; about.
+        self.holder: weakref.ref[Holder] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether somebody can still answer."""
+        return self.holder is not None and self.holder() is not None
+
+
+class Holdings:
+    """The leases of one consumer."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._leases: dict[tuple[int, int], Lease] = {}  # By partition and number.
+        self.count = 0  # Messages that are held and not answered.
+
+    def take(self, partition: int, number: int, count: int, until: float) -> str:
+        """A lease has come; returns the name that its messages shall carry.
+
+        A lease may come in several pieces; they share the name.
+        """
+        lease = self._leases.get((partition, number))
+        if lease is None:
+            lease = self._leases[partition, number] = Lease(until)
+        lease.left += count
+        self.count += count
+        holder = lease.holder() if lease.holder is not None else None
+        if holder is None:
+            holder = Holder(self._group)
+            lease.holder = weakref.ref(holder)
+        return holder
+
+    def answer(self, runs: Iterable[LeaseRun]) -> None:
+        """These have their answer, whatever it was."""
+        for run in runs:
+            key = (run.delivery.partition, run.delivery.lease)
+            lease = self._leases.get(key)
+            if lease is None:
+                continue  # It was lost with its connection.
+            count = min(run.end - run.start, lease.left)
+            lease.left -= count
+            self.count -= count
+            if lease.left == 0:
+                del self._leases[key]
+
+    def held(self) -> list[tuple[int, int]]:
+        """Partition and number of every lease that somebody still works on; the others are forgotten."""
+        for key in [key for key, lease in self._leases.items() if not lease.alive]:
+            self.lose(key)
+        return list(self._leases)
+
+    def to_extend(self, now: float, visibility_s: float) -> list[tuple[int, int]]:
+        """Leases that somebody works on and that end before long."""
+        return [key for key in self.held() if self._leases[key].until - now < visibility_s * FRESH]
+
+    def extend(self, keys: Iterable[tuple[int, int]], until: float) -> None:
+        """The server keeps these for longer."""
+        for key in keys:
+            if key in self._leases:
+                self._leases[key].until = until
+
+    def lose(self, key: tuple[int, int]) -> None:
+        """The server has taken it back, or will."""
+        lease = self._leases.pop(key, None)
+        if lease is not None:
+            self.count -= lease.left
+
+    def clear(self) -> None:
+        """Everything was taken back."""
+        self._leases.clear()
+        self.count = 0
+
+
+def wire_runs(runs: list[LeaseRun]) -> list[Run]:
+    """Runs as they are named on the wire."""
+    return [(run.delivery.partition, run.delivery.lease, run.start, run.end) for run in runs]

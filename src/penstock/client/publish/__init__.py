@@ -1,0 +1,1 @@
+"""The publishing half of a client."""

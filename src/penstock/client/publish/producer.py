@@ -1,0 +1,71 @@
+"""An idempotent producer with an id of its own, over a connection.
+
+Its numbers go up only with an answer, so a publish whose outcome is unknown
+may be called again with the same arguments and is written once.
+"""
+
+import asyncio
+from typing import Any
+
+from penstock.client.publish.facts import Request, depth_wait_ms
+from penstock.client.publish.publisher import Publisher
+from penstock.client.work import work
+from penstock.config.broker import Compression
+from penstock.errors import InvalidValue, MessageTooLarge, MetadataStale, PartitionNotFound
+from penstock.model.message import Message, Receipt
+from penstock.model.placing import ANYWHERE, CODECS, check_size, placed
+from penstock.wire.native import ACKS_DURABLE, DUPLICATE, REFUSED, decode_published
+from penstock.wire.native_bodies import Metadata, decode_error
+from penstock.wire.records import SEQUENCES, BatchBuilder
+
+
+def check_compression(compression: Any) -> None:
+    """Refuse a codec that does not exist."""
+    if compression not in CODECS:
+        raise InvalidValue(name="compression", value=compression, why=f"use one of {', '.join(CODECS)}")
+
+
+class RemoteProducer:
+    """What the facade's producer works with."""
+
+    def __init__(self, publisher: Publisher, producer_id: int, compression: Compression) -> None:
+        self.producer_id = producer_id
+        self._publisher = publisher
+        self._codec = CODECS[compression]
+        self._sequences: dict[tuple[str, int], int] = {}  # Next number, for each topic and partition.
+        self._turn = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    @work
+    async def publish(self, topic: str, message: Message) -> Receipt:
+        """Publish one message under the next number of its partition."""
+        if message.delay is not None or message.deliver_at is not None or message.dedup_id is not None:
+            why = "a producer numbers its messages itself; use the broker's publish for delay and dedup_id"
+            raise InvalidValue(name="message", value=message, why=why)
+        async with self._one_at_a_time:
+            metadata = await self._publisher.metadata(topic)
+            try:
+                return await self._publish(topic, message, metadata)
+            except (MetadataStale, PartitionNotFound, MessageTooLarge):  # Perhaps the topic has changed.
+                return await self._publish(topic, message, await self._publisher.facts.metadata(topic))
+
+    async def _publish(self, topic: str, message: Message, metadata: Metadata) -> Receipt:
+        settings = metadata.settings
+        item = placed(topic, message, settings.partitions)
+        check_size(item.key, item.value, item.headers, settings.message_bytes_max)
+        partition = self._turn % settings.partitions if item.partition == ANYWHERE else item.partition
+        sequence = self._sequences.get((topic, partition), 0)
+        builder = BatchBuilder()
+        builder.add(item.key, item.value, item.headers)
+        now_ms = self._publisher.facts.clock.wall_ms()
+        batch = builder.build(now_ms, now_ms, item.attributes | self._codec, self.producer_id, 0, sequence)
+        request = Request(topic, metadata.version, ACKS_DURABLE, [(partition, bytes(batch))])
+        wait_ms = depth_wait_ms(metadata.settings)
+        body = await self._publisher.session.call("publish", request.encode, wait_ms=wait_ms)
+        [outcome] = decode_published(body)[0]
+        if outcome.state == REFUSED:
+            raise decode_error(outcome.error)
+        self._sequences[topic, partition] = (sequence + 1) % SEQUENCES
+        self._turn += 1  # Only now: a repeat of the call must go to the same partition.
+        repeat = outcome.state == DUPLICATE and request.tries == 1
+        return Receipt(topic, partition, outcome.offset, outcome.timestamp, None, repeat)

@@ -1,0 +1,1 @@
+"""Consumers behind HTTP requests: their registry, receipts and long polls."""

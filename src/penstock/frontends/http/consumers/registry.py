@@ -1,0 +1,192 @@
+"""The broker's consumers behind requests, which come and go.
+
+A lease belongs to a consumer, and lasts longer than the request that asked for
+it.  So there is one consumer for all requests of one client (who it is, topic,
+group, visibility timeout), made by the first and closed when it has held nothing
+and was asked for nothing for a while:
+
+    receive ──> find ──> Consumer ── wait ──> leased batches
+    ack     ──> by the number in its receipts ──> the same Consumer
+
+A wait costs one place among the broker's waiters, and no task.  It is called off
+when its connection is lost, so nothing is taken for somebody who has left, and
+when the server is about to end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.batches import BatchConsumer
+from penstock.broker.operations import LocalOperations
+from penstock.broker.queue.leases import LeasedBatch
+from penstock.config.broker import GroupOptions
+from penstock.errors import GroupKindMismatch, Overloaded
+from penstock.frontends.http.consumers.long_polls import Lost
+
+CONSUMERS_MAX: Final = 10_000
+IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.
+
+Key = tuple[LocalOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
+
+
+class Consumer:
+    """One consumer, for all requests that have the same key."""
+
+    def __init__(self, inner: BatchConsumer, number: int, key: Key) -> None:
+        self.inner = inner
+        self.number = number
+        self.key = key
+        self.waiting = 0  # Requests.
+        self.used = True  # Since somebody last looked.
+
+    @property
+    def needed(self) -> bool:
+        """Whether it holds something, or somebody waits."""
+        return self.waiting > 0 or self.inner.in_flight > 0
+
+
+class Consumers:
+    """All of them."""
+
+    def __init__(self, broker: EmbeddedAsyncBroker) -> None:
+        self._broker = broker
+        self._by_key: dict[Key, Consumer] = {}
+        self._by_number: dict[int, Consumer] = {}
+        self._made = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits: set[Callable[[], None]] = set()
+
+    async def find(
+        self, operations: LocalOperations, topic: str, group: str, visibility_ms: int | None
+    ) -> Consumer:
+        """The consumer for these, made if there is none."""
+        key = operations, topic, group, visibility_ms
+        known = self._by_key.get(key)
+        if known is None or known.inner.closed:
+            made = await self._make(key)
+            known = self._by_key.get(key)
+            if known is None or known.inner.closed:
+                known = self._add(made)
+            else:  # Another request was quicker.
+                await self._broker.run(made.inner.close())
+        known.used = True
+        return known
+
+    async def open(
+        self,
+        operations: LocalOperations,
+        topic: str,
+        group: str,
+        visibility_ms: int | None,
+        in_flight_max: int,
+    ) -> Consumer:
+        """A consumer for one connection alone, which closes it."""
+        made = await self._make((operations, topic, group, visibility_ms), in_flight_max)
+        made.waiting += 1  # As long as the connection is there.
+        self._by_number[made.number] = made
+        return made
+
+    def end(self, consumer: Consumer, disconnected: bool = False) -> None:
+        """Give back what a consumer holds, and forget it; the attempt counts if its connection was lost."""
+        self._close(consumer, disconnected)
+
+    def get(self, number: int) -> Consumer | None:
+        """The consumer of a receipt; None if it has been closed."""
+        known = self._by_number.get(number)
+        return None if known is None or known.inner.closed else known
+
+    async def receive(
+        self, consumer: Consumer, max_messages: int, wait_ms: int, lost: Lost
+    ) -> list[LeasedBatch]:
+        """What there is for a consumer, or will be soon; nothing if the client is ``lost`` by then."""
+        if lost.gone:
+            return []
+        future: asyncio.Future[list[LeasedBatch]] = asyncio.get_running_loop().create_future()
+
+        def then(batches: Any, error: BaseException | None) -> None:
+            if future.done():
+                return  # The request was cancelled; its lease runs out.
+            if error is None:
+                future.set_result(batches)
+            else:
+                future.set_exception(error)
+
+        def call_off() -> None:
+            if running.call_off() and not future.done():
+                future.set_result([])
+
+        running = self._broker.start(consumer.inner.receive(max_messages, wait_ms), then)
+        if future.done():
+            return future.result()
+        consumer.waiting += 1
+        self._waits.add(call_off)
+        lost.add(call_off)
+        try:
+            return await future
+        finally:
+            consumer.waiting -= 1
+            self._waits.discard(call_off)
+            lost.discard(call_off)
+
+    def forget(self, operations: LocalOperations) -> None:
+        """Whose they are may come no more: give back what their consumers hold."""
+        for consumer in list(self._by_number.values()):
+            if consumer.key[0] is operations:
+                self._close(consumer)
+
+    def end_waits(self) -> None:
+        """The server is about to end: answer whoever waits with nothing."""
+        for call_off in list(self._waits):
+            call_off()
+
+    def close(self) -> None:
+        """Give back all that is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for consumer in list(self._by_number.values()):
+            self._close(consumer)
+
+    async def _make(self, key: Key, in_flight_max: int | None = None) -> Consumer:
+        if len(self._by_number) >= CONSUMERS_MAX:
+            raise Overloaded(what="consumers over HTTP", limit=CONSUMERS_MAX)
+        operations, topic, group, visibility_ms = key
+        options: GroupOptions = {} if visibility_ms is None else {"visibility_timeout": f"{visibility_ms}ms"}
+        self._made += 1
+        number = self._made
+        work = operations.batch_consumer(topic, group, f"http-{number}", in_flight_max, options)
+        inner = await self._broker.run(work)
+        if inner.kind == "stream":
+            await self._broker.run(inner.close())
+            raise GroupKindMismatch(operation="receive", kind="stream", group=group)
+        inner.want_records()
+        return Consumer(inner, number, key)
+
+    def _add(self, consumer: Consumer) -> Consumer:
+        self._by_key[consumer.key] = self._by_number[consumer.number] = consumer
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep)
+        return consumer
+
+    def sweep(self) -> None:
+        """Close what nobody has needed since the last time."""
+        for consumer in list(self._by_number.values()):
+            if consumer.inner.closed or not (consumer.used or consumer.needed):
+                self._close(consumer)
+            consumer.used = False
+        again = bool(self._by_number)
+        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep) if again else None
+
+    def _close(self, consumer: Consumer, disconnected: bool = False) -> None:
+        self._by_number.pop(consumer.number, None)
+        if self._by_key.get(consumer.key) is consumer:
+            del self._by_key[consumer.key]
+        inner = consumer.inner
+        if not inner.closed:
+            self._broker.start(inner.disconnect() if disconnected else inner.close(), _nobody)
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Nobody asked for it."""

@@ -1,0 +1,142 @@
+"""Looking without consuming: by place, by time, the last ones, by key; and the journey of one message.
+
+Looking by key is a search: the partition of the key is read from ``offset`` on, at
+most ``SCAN_MESSAGES_MAX`` messages for each request, and ``next_offset`` says where to go on.
+"""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.errors import RequestInvalid
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.messages import As, Stored, key_fields, stored
+from penstock.model.message import StoredMessage
+from penstock.model.placing import place
+from penstock.model.trace import TraceEvent
+
+SCAN_MESSAGES_MAX: Final = 10_000
+LIMIT_MAX: Final = 10_000
+
+Count = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Browse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """Which messages to show."""
+
+    partition: Number | None = None
+    offset: Number | None = None
+    from_time: str | None = None
+    to_time: str | None = None
+    key: str | None = None
+    last: Count | None = None
+    limit: Count = 100
+    way: As = "base64"
+
+
+class Browsed(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages, and where to go on."""
+
+    messages: list[Stored]
+    next_offset: int | None  # In the partition that was named or found; None: name one to go on.
+
+
+class At(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where: "earliest", "latest", or a time."""
+
+    at: str = "latest"
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """An offset for each partition, in their order."""
+
+    offsets: list[int]
+
+
+class Journey(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that happened to a message, oldest first."""
+
+    id: str
+    topic: str
+    partition: int
+    offset: int | None  # None while it is not in the log.
+    key: str | None
+    events: list[TraceEvent]
+    key_base64: bytes | UnsetType = UNSET
+
+
+async def browse(call: Call) -> Browsed:
+    """Stored messages: from an offset or a time on, the last ones, or those with a key."""
+    wanted: Browse = call.query
+    if wanted.key is not None:
+        return await _with_key(call, wanted, wanted.key)
+    if wanted.last is not None:
+        if wanted.offset is not None or wanted.from_time or wanted.to_time:
+            raise RequestInvalid(part="query", why="the last messages have neither an offset nor times")
+        found = await call.run(call.operations.peek(call.topic, wanted.last, wanted.partition))
+    else:
+        found = await _read(call, wanted, wanted.partition, wanted.offset, wanted.limit)
+    following = None if wanted.partition is None else _after(found, wanted.offset)
+    return Browsed(messages=[stored(message, wanted.way) for message in found], next_offset=following)
+
+
+async def _with_key(call: Call, wanted: Browse, key: str) -> Browsed:
+    if wanted.last is not None:
+        raise RequestInvalid(part="query", why="a search by key has a limit, and no last")
+    data = key.encode()
+    topic = await call.run(call.operations.describe_topic(call.topic))
+    partition = place(call.topic, wanted.partition, data, len(topic.partitions))
+    found = await _read(call, wanted, partition, wanted.offset, SCAN_MESSAGES_MAX)
+    fitting = [message for message in found if message.key == data]
+    if len(fitting) > wanted.limit:
+        fitting = fitting[: wanted.limit]
+        following = _after(fitting, wanted.offset)
+    else:
+        following = _after(found, wanted.offset)
+    return Browsed(messages=[stored(message, wanted.way) for message in fitting], next_offset=following)
+
+
+async def _read(
+    call: Call, wanted: Browse, partition: int | None, offset: int | None, limit: int
+) -> list[StoredMessage]:
+    begin, end = _instant(wanted.from_time), _instant(wanted.to_time)
+    return await call.run(call.operations.read(call.topic, partition, offset, begin, end, limit))
+
+
+def _after(found: list[StoredMessage], offset: int | None) -> int | None:
+    return found[-1].offset + 1 if found else offset
+
+
+def _instant(text: str | None) -> str | float | None:
+    """A time of a query: RFC 3339, or seconds since 1970."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text.replace(" ", "+")  # A plus that was not escaped is a space.
+
+
+async def find_offsets(call: Call) -> Offsets:
+    """Where a time is: of each partition the first offset from then on, or the earliest, or the next one."""
+    wanted: At = call.query
+    at = wanted.at if wanted.at in ("earliest", "latest") else _instant(wanted.at)
+    assert at is not None
+    found = await call.run(call.operations.offsets(call.topic, at, False))
+    return Offsets([found[partition] for partition in sorted(found)])
+
+
+async def trace(call: Call) -> Journey:
+    """Everything that happened to a message, by its id or its schedule id."""
+    found = await call.run(call.operations.trace(call.path["id"], None, None))
+    key: dict[str, Any] = key_fields(found.key)
+    return Journey(
+        id=found.id,
+        topic=found.topic,
+        partition=found.partition,
+        offset=found.offset if found.offset >= 0 else None,
+        events=found.events,
+        **key,
+    )

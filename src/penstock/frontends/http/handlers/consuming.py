@@ -1,0 +1,290 @@
+"""Consuming by requests: receive messages on loan, and answer for each by its receipt.
+
+One receipt is answered with success or a problem.  Many are answered one by
+one: the request succeeds, and has a result for each of them.  Neighbours of one
+lease go to the broker as one run, which it takes or refuses as a whole; a run
+that is refused is tried again message by message, so each has its own result.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta
+
+from penstock.api.operations import Work
+from penstock.broker.batches import BatchConsumer
+from penstock.broker.queue.leases import LeasedBatch
+from penstock.broker.queue.queues import Run
+from penstock.errors import (
+    InvalidValue,
+    LeaseLost,
+    PenstockError,
+    ReceiptUnknown,
+    RequestInvalid,
+    ShuttingDown,
+)
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.consumers.receipts import Held
+from penstock.frontends.http.handlers.publishing import Duration
+from penstock.frontends.http.messages import As, Stored, text_of, value_fields
+from penstock.frontends.http.problems import Problem, problem
+from penstock.model.failure import describe_error
+from penstock.model.message import own_headers
+from penstock.types import LANE_NAMES, duration_ms, extension_ms
+from penstock.wire.records import Record, lane_of
+
+WAIT_MS_MAX: Final = 60_000
+MESSAGES_MAX: Final = 1000  # Of one receive.
+RECEIPTS_MAX: Final = 10_000  # Of one answer.
+
+SHOWN_LENGTH_MAX: Final = 100  # Of a receipt that is none, in the error.
+
+Act = Callable[[BatchConsumer, list[Run]], Work[Any]]
+
+
+class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How many messages to take, how long to wait for the first, and how long they stay on loan."""
+
+    max_messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 1
+    wait: Duration = 0  # Up to 60 s.
+    visibility: Duration | None = None  # None: as the group has it.
+    way: As = "base64"
+
+
+class Lent(Stored, frozen=True, kw_only=True, gc=False):
+    """A message on loan."""
+
+    attempt: int
+    receipt: str | None  # None: it was settled when it was delivered (at most once).
+
+
+class Received(msgspec.Struct, frozen=True):
+    """What there was."""
+
+    messages: list[Lent]
+
+
+class Receipts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Messages on loan, by one receipt or by many."""
+
+    receipt: str | None = None
+    receipts: Annotated[list[str], Meta(max_length=RECEIPTS_MAX)] | None = None
+
+
+class Ack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The work is done."""
+
+
+class Nack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The work failed: deliver again after the delay, or after the group's backoff."""
+
+    delay: Duration | None = None
+    error: str | None = None
+
+
+class Reject(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The messages are no good: to the dead letters."""
+
+    reason: str
+
+
+class Extend(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keep the messages, and the others of their leases, for so long from now."""
+
+    duration: Duration
+
+
+class Result(msgspec.Struct, frozen=True, gc=False):
+    """What became of one receipt."""
+
+    receipt: str
+    ok: bool
+    problem: Problem | None = None
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A result for each receipt, in their order."""
+
+    results: list[Result]
+
+
+async def receive(call: Call) -> Received:
+    """Take messages on loan; waits for the first if there is none."""
+    wanted: Receive = call.body
+    wait_ms = duration_ms("wait", wanted.wait)
+    if wait_ms > WAIT_MS_MAX:
+        raise InvalidValue(name="wait", value=wanted.wait, why="it is at most 60 seconds")
+    if call.shared.draining:
+        raise ShuttingDown(what="server")
+    visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
+    consumers = call.shared.consumers
+    consumer = await consumers.find(call.operations, call.topic, call.group, visibility_ms)
+    if wait_ms == 0:
+        batches = await consumers.receive(consumer, wanted.max_messages, 0, call.lost)
+    else:
+        with call.stay() as stay:
+            batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
+        if stay.error is not None:
+            raise stay.error
+    return Received(lent(call, consumer.number, batches, wanted.way))
+
+
+def lent(call: Call, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
+    """The messages of leases, with their receipts."""
+    found: list[Lent] = []
+    for batch in batches:
+        receipts: Sequence[str | None] = [None] * len(batch.records)
+        if batch.lease >= 0:
+            offsets = [record.offset for record in batch.records]
+            receipts = call.shared.receipts.write(consumer, batch.partition, batch.lease, offsets)
+        found += _lent(call.topic, batch, receipts, way)
+    return found
+
+
+def _lent(topic: str, batch: LeasedBatch, receipts: Sequence[str | None], way: As) -> Iterator[Lent]:
+    """The messages of one lease: the inner loop of a receive, so what they have in common is found once."""
+    partition, attempt = batch.partition, batch.attempt
+    attributes, priority = -1, ""
+    for record, receipt in zip(batch.records, receipts, strict=True):
+        if record.attributes != attributes:
+            attributes = record.attributes
+            priority = LANE_NAMES[lane_of(attributes)]
+        offset, key, headers = record.offset, record.key, record.headers
+        text = None if key is None else text_of(key)
+        value, shown, document = (
+            (record.value, UNSET, UNSET) if way == "base64" else value_fields(record.value, way)
+        )
+        yield Lent(
+            key=text,
+            key_base64=UNSET if key is None or text is not None else key,
+            headers=_headers(record) if headers else {},
+            value=value,
+            text=shown,
+            json=document,
+            id=f"{topic}:{partition}:{offset}",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp=record.timestamp,
+            priority=priority,
+            attempt=attempt,
+            receipt=receipt,
+        )
+
+
+def _headers(record: Record) -> dict[str, str]:
+    return {
+        name: "" if value is None else value.decode("utf-8", "surrogateescape")
+        for name, value in own_headers(record.headers, record.attributes)
+    }
+
+
+async def ack(call: Call) -> Answered:
+    """The work is done: do not deliver these again."""
+    return await _answer(call, lambda consumer, runs: consumer.ack(runs))
+
+
+async def nack(call: Call) -> Answered:
+    """The work failed: deliver these again after the delay, or after the group's backoff."""
+    told: Nack = call.body
+    delay_ms = None if told.delay is None else duration_ms("delay", told.delay)
+    failure = describe_error(told.error)
+    return await _answer(call, lambda consumer, runs: consumer.nack(runs, delay_ms, failure))
+
+
+async def reject(call: Call) -> Answered:
+    """These are no good: straight to the dead letters."""
+    told: Reject = call.body
+    return await _answer(call, lambda consumer, runs: consumer.reject(runs, told.reason))
+
+
+async def extend(call: Call) -> Answered:
+    """Keep these, and the others of their leases, for so long from now."""
+    told: Extend = call.body
+    kept_ms = extension_ms(told.duration)
+
+    def keep(consumer: BatchConsumer, runs: list[Run]) -> Work[Any]:
+        [(partition, lease, start, _)] = runs
+        if (yield from consumer.extend([(partition, lease)], kept_ms)):
+            raise LeaseLost(topic=call.topic, partition=partition, offset=start)
+
+    return await _answer(call, keep)
+
+
+# Answering, whatever the answer is.
+
+
+async def _answer(call: Call, act: Act) -> Answered:
+    permit(call)
+    told: Receipts = call.body
+    if (told.receipt is None) == (told.receipts is None):
+        raise RequestInvalid(part="body", why="give either a receipt, or a list of receipts")
+    if told.receipt is not None:
+        held, unknown = call.shared.receipts.read([told.receipt])
+        if unknown:
+            raise _unknown(told.receipt)
+        await call.run(act(_holder(call, held[0]), [_run(held[0])]))
+        return Answered([Result(told.receipt, True)])
+    outcomes = await _answer_all(call, list(dict.fromkeys(told.receipts or [])), act)
+    return Answered(
+        [
+            Result(receipt, True) if error is None else Result(receipt, False, problem(error))
+            for receipt, error in outcomes.items()
+        ]
+    )
+
+
+async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
+    outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
+    runs, unknown = call.shared.receipts.read(receipts)
+    outcomes.update((receipt, _unknown(receipt)) for receipt in unknown)
+    again: list[Held] = []
+    for run, error in await _try_all(call, runs, act):
+        if error is not None and len(run.receipts) == 1:
+            outcomes[run.receipts[0]] = error
+        elif error is not None:
+            again += run.singly()
+    for run, error in await _try_all(call, again, act):
+        outcomes[run.receipts[0]] = error
+    return outcomes
+
+
+async def _try_all(call: Call, runs: list[Held], act: Act) -> list[tuple[Held, PenstockError | None]]:
+    """What each was refused with, if it was."""
+    tried: list[tuple[Held, PenstockError | None]] = []
+    works: list[Work[Any]] = []
+    begun: list[Held] = []
+    for run in runs:
+        try:
+            works.append(act(_holder(call, run), [_run(run)]))
+            begun.append(run)
+        except PenstockError as error:
+            tried.append((run, error))
+    for run, ended in zip(begun, await call.run_all(works), strict=True):
+        tried.append((run, ended if isinstance(ended, PenstockError) else None))
+    return tried
+
+
+def _run(held: Held) -> Run:
+    """Neighbours as the broker has them."""
+    return held.partition, held.lease, held.start, held.end
+
+
+def _holder(call: Call, held: Held) -> BatchConsumer:
+    """The consumer that holds what receipts stand for; it may have lost it since."""
+    consumer = call.shared.consumers.get(held.consumer)
+    if consumer is None:
+        raise LeaseLost(topic=call.topic, partition=held.partition, offset=held.start)
+    if consumer.key[:3] != (call.operations, call.topic, call.group):
+        raise _unknown(held.receipts[0])
+    return consumer.inner
+
+
+def _unknown(receipt: str) -> ReceiptUnknown:
+    return ReceiptUnknown(receipt=receipt[:SHOWN_LENGTH_MAX])
+
+
+def permit(call: Call) -> None:
+    """Refuse whoever may not consume here, before a receipt is looked at: a guard asks when work is made."""
+    call.operations.batch_consumer(call.topic, call.group, None, None, {}).close()

@@ -1,0 +1,108 @@
+"""Dead letters: counted by error, listed, shown, sent back."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.handlers.browsing import Count
+from penstock.frontends.http.messages import As, Stored, stored
+from penstock.model.info import DeadLetter, DeadLetterErrors, Redrive
+
+
+class OfTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of one topic, or of all."""
+
+    topic: str | None = None
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How many, and how their values are shown."""
+
+    limit: Count = 1000
+    way: As = "base64"
+
+
+class Showing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How a value is shown."""
+
+    way: As = "base64"
+
+
+class DeadLetterDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter and its story in short."""
+
+    message: Stored
+    source: str  # Id of the message it was.
+    group: str
+    attempts: int
+    reason: str
+    error: str
+    fingerprint: str
+    first_failed_ms: int
+    last_failed_ms: int
+
+
+class DeadLetterList(msgspec.Struct, frozen=True):
+    """The dead letters of a topic that were not redriven."""
+
+    dead_letters: list[DeadLetterDocument]
+
+
+class ErrorList(msgspec.Struct, frozen=True):
+    """Dead letters counted by error, the most frequent first."""
+
+    errors: list[DeadLetterErrors]
+
+
+class RedriveSome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters to send back, and how fast."""
+
+    limit: Annotated[int, Meta(ge=1)] = 1_000_000
+    rate: Annotated[float, Meta(gt=0)] | None = None  # Messages a second.
+    dry_run: bool = False
+    error: str | None = None  # A fingerprint, the class of an error, or the id of one message.
+    group: str | None = None
+
+
+async def list_errors(call: Call) -> ErrorList:
+    """Dead letters counted by the fingerprint of their error, of one topic or of all that you may see."""
+    wanted: OfTopic = call.query
+    return ErrorList(await call.run(call.operations.dead_letter_errors(wanted.topic)))
+
+
+async def list_dead_letters(call: Call) -> DeadLetterList:
+    """The dead letters of a topic that were not redriven, with what went wrong."""
+    wanted: Listing = call.query
+    found = await call.run(call.operations.dead_letters(call.topic, wanted.limit))
+    return DeadLetterList([_document(letter, wanted.way) for letter in found])
+
+
+async def show_dead_letter(call: Call) -> DeadLetterDocument:
+    """One dead letter by its own id, also if it was redriven."""
+    wanted: Showing = call.query
+    found = await call.run(call.operations.dead_letter(call.topic, call.path["id"]))
+    return _document(found, wanted.way)
+
+
+async def redrive(call: Call) -> Redrive:
+    """Send dead letters back to their topic, all or some; a dry run only counts."""
+    some: RedriveSome = call.body
+    return await call.run(
+        call.operations.redrive(call.topic, some.limit, some.rate, some.dry_run, some.error, some.group)
+    )
+
+
+def _document(letter: DeadLetter, way: As) -> DeadLetterDocument:
+    return DeadLetterDocument(
+        message=stored(letter.message, way),
+        source=letter.source,
+        group=letter.group,
+        attempts=letter.attempts,
+        reason=letter.reason,
+        error=letter.error,
+        fingerprint=letter.fingerprint,
+        first_failed_ms=letter.first_failed_ms,
+        last_failed_ms=letter.last_failed_ms,
+    )

@@ -1,0 +1,78 @@
+"""Groups: listed with their lag and verdict, made, moved, deleted."""
+
+from typing import cast
+
+import msgspec
+
+from penstock.config import broker as config
+from penstock.errors import Forbidden, GroupNotFound
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.options import given, options_struct
+from penstock.model.info import GroupInfo
+
+GroupOptions = options_struct(
+    "GroupOptions", config.GroupOptions, "Settings of a group, as people write them."
+)
+
+
+class GroupList(msgspec.Struct, frozen=True):
+    """The groups of a topic."""
+
+    groups: list["OwnedGroup"]
+
+
+class OwnedGroup(GroupInfo, frozen=True, kw_only=True):
+    """A group, and who reads as it."""
+
+    pipeline: str | None  # The name of the pipeline that reads as this group; it has no members then.
+
+
+class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to move a group: "earliest", "latest", an offset, or a time in RFC 3339."""
+
+    to: str | int
+    partition: int | None = None
+
+
+async def list_groups(call: Call) -> GroupList:
+    """The groups of a topic that you may see: how far each is, and a verdict."""
+    found: list[OwnedGroup] = []
+    await call.run(call.shared.reports.refresh())
+    for name in (await call.run(call.operations.describe_topic(call.topic))).groups:
+        try:
+            info = await call.run(call.operations.describe_group(call.topic, name))
+            found.append(_owned(call, info))
+        except (Forbidden, GroupNotFound):  # None of theirs, or gone meanwhile.
+            continue
+    return GroupList(found)
+
+
+async def describe_group(call: Call) -> OwnedGroup:
+    """How far a group is: its lag in messages and seconds, what is in its way, and a verdict."""
+    info = await call.run(call.operations.describe_group(call.topic, call.group))
+    await call.run(call.shared.reports.refresh())
+    return _owned(call, info)
+
+
+def _owned(call: Call, info: GroupInfo) -> OwnedGroup:
+    reports = call.shared.reports
+    return OwnedGroup(**msgspec.structs.asdict(reports.judged(info)), pipeline=reports.owner(info))
+
+
+async def set_group(call: Call) -> OwnedGroup:
+    """Make a group, or change some of its settings."""
+    options = cast("config.GroupOptions", given(call.body))
+    await call.run(call.operations.create_group(call.topic, call.group, options))
+    return await describe_group(call)
+
+
+async def delete_group(call: Call) -> None:
+    """Forget a group and where it was; its consumers are closed."""
+    await call.run(call.operations.delete_group(call.topic, call.group))
+
+
+async def seek_group(call: Call) -> OwnedGroup:
+    """Move a group to the beginning, the end, an offset or a time; what it holds is no longer held."""
+    wanted: Seek = call.body
+    await call.run(call.operations.seek(call.topic, call.group, wanted.to, wanted.partition))
+    return await describe_group(call)

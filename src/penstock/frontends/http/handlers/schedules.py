@@ -1,0 +1,105 @@
+"""Messages that wait for their time: listed, cancelled, given another time; and those that recur."""
+
+import msgspec
+
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.handlers.dead_letters import Listing
+from penstock.frontends.http.handlers.publishing import (
+    IDEMPOTENCY_KEY,
+    Duration,
+    Instant,
+    NewMessage,
+    message_of,
+)
+from penstock.frontends.http.messages import As, Content, content
+from penstock.model.info import Cancelled, ScheduledMessage
+
+
+class Scheduled(Content, frozen=True, kw_only=True):
+    """A message that waits for its time."""
+
+    id: str
+    topic: str
+    partition: int
+    due_ms: int
+    priority: str
+    cron: str | None
+    timezone: str | None
+
+
+class ScheduleList(msgspec.Struct, frozen=True):
+    """What waits in a topic."""
+
+    schedules: list[Scheduled]
+
+
+class Recurring(NewMessage, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message to publish at the times of a cron expression."""
+
+    cron: str
+    timezone: str = "UTC"
+
+
+class ScheduleId(msgspec.Struct, frozen=True):
+    """The id under which it can be cancelled."""
+
+    id: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of it."""
+
+    outcome: Cancelled
+
+
+class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another time: a delay from now, or a time."""
+
+    delay: Duration | None = None
+    deliver_at: Instant | None = None
+
+
+class Rescheduled(msgspec.Struct, frozen=True):
+    """Whether it was still waiting."""
+
+    rescheduled: bool
+
+
+async def list_schedules(call: Call) -> ScheduleList:
+    """Messages of a topic that wait for their time, in the order they were accepted."""
+    wanted: Listing = call.query
+    found = await call.run(call.operations.scheduled(call.topic, wanted.limit))
+    return ScheduleList([_scheduled(waiting, wanted.way) for waiting in found])
+
+
+async def add_schedule(call: Call) -> ScheduleId:
+    """Publish a message again and again, at the times of a cron expression."""
+    told: Recurring = call.body
+    message = message_of(told, call.header(IDEMPOTENCY_KEY))
+    work = call.operations.schedule(call.topic, message, told.cron, told.timezone)
+    return ScheduleId(await call.run(work))
+
+
+async def cancel_schedule(call: Call) -> Outcome:
+    """Take a message back: cancelled, or delivered or unknown if it cannot be."""
+    return Outcome(await call.run(call.operations.cancel(call.path["id"])))
+
+
+async def reschedule(call: Call) -> Rescheduled:
+    """Give a message that waits another time."""
+    told: Reschedule = call.body
+    work = call.operations.reschedule(call.path["id"], told.delay, told.deliver_at)
+    return Rescheduled(await call.run(work))
+
+
+def _scheduled(waiting: ScheduledMessage, way: As) -> Scheduled:
+    return Scheduled(
+        id=waiting.id,
+        topic=waiting.topic,
+        partition=waiting.partition,
+        due_ms=waiting.due_ms,
+        priority=waiting.priority,
+        cron=waiting.cron,
+        timezone=waiting.timezone,
+        **content(waiting.key, waiting.value, waiting.headers, way),
+    )

@@ -1,0 +1,83 @@
+"""Messages pushed to a client as they come: server-sent events.
+
+    id: orders:0:7
+    event: message
+    data: {"id": "orders:0:7", "receipt": "...", ...}
+
+A stream has a consumer of its own, which holds at most ``max_in_flight`` messages: no
+more is pushed until some are answered for, by their receipts, in requests beside the
+stream.  When the connection is gone, what was not answered is given back at once, and the
+attempt counts unless it was the server that ended the stream.
+A comment after every ``QUIET_MS`` without a message keeps what is between from closing it.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from penstock.errors import PenstockError, ShuttingDown
+from penstock.frontends.http.call import Call
+from penstock.frontends.http.consumers.long_polls import Stay
+from penstock.frontends.http.consumers.registry import Consumer
+from penstock.frontends.http.handlers.consuming import MESSAGES_MAX, Lent, lent
+from penstock.frontends.http.messages import As, encode
+from penstock.frontends.http.problems import problem
+from penstock.types import duration_ms
+
+QUIET_MS: Final = 15_000
+QUIET: Final = b":\n\n"
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
+    """How many messages may be unanswered, and for how long each."""
+
+    max_in_flight: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 100
+    visibility: str | None = None
+    way: As = "base64"
+
+
+async def stream(call: Call) -> AsyncGenerator[bytes, None]:
+    """Push messages on loan as server-sent events, until the client leaves."""
+    wanted: Stream = call.query
+    if call.shared.draining:
+        raise ShuttingDown(what="server")
+    stay = call.stay().enter()
+    try:
+        consumer = await open_consumer(call, wanted)
+    except BaseException:
+        stay.leave()
+        raise
+    return _events(call, consumer, stay, wanted)
+
+
+async def open_consumer(call: Call, wanted: Stream) -> Consumer:
+    """A consumer for whoever asks, and for nobody else."""
+    visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
+    return await call.shared.consumers.open(
+        call.operations, call.topic, call.group, visibility_ms, wanted.max_in_flight
+    )
+
+
+async def _events(call: Call, consumer: Consumer, stay: Stay, wanted: Stream) -> AsyncGenerator[bytes, None]:
+    consumers = call.shared.consumers
+    error: PenstockError | None = None
+    try:
+        yield QUIET  # The client knows that it is heard.
+        while not stay.over and not call.shared.draining:
+            batches = await consumers.receive(consumer, wanted.max_in_flight, QUIET_MS, call.lost)
+            yield b"".join(map(_event, lent(call, consumer.number, batches, wanted.way))) or QUIET
+    except PenstockError as closed:  # With its group, or its topic.
+        error = closed
+    finally:
+        stay.leave()
+        ended_here = call.shared.draining or stay.error is not None
+        consumers.end(consumer, disconnected=not ended_here)
+    error = stay.error or error
+    if error is not None:
+        yield b"event: problem\ndata: " + encode(problem(error)) + b"\n\n"
+
+
+def _event(message: Lent) -> bytes:
+    return b"id: %s\nevent: message\ndata: %s\n\n" % (message.id.encode(), encode(message))

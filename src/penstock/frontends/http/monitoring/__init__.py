@@ -1,0 +1,1 @@
+"""What the dashboard shows over time: alerts, pipeline reports and metric history."""

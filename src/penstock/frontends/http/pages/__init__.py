@@ -1,0 +1,1 @@
+"""Pages for people: the dashboard files, the OpenAPI document and /docs."""

@@ -1,0 +1,1 @@
+"""Kafka APIs of topics and their configuration."""

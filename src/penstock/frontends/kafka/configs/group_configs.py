@@ -1,0 +1,117 @@
+"""A group's settings by Kafka's names, in Kafka's units.
+
+    consumer.session.timeout.ms = 45000     how long a member of ``group.protocol=consumer`` may be silent
+    share.auto.offset.reset = by_duration:PT1H     where a share group begins on a topic that is new to it
+
+``GROUP_CONFIGS`` is the one table, like that of topics (``topic_configs``)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.broker.drivers.at_once import now
+from penstock.config.broker import ISOLATIONS
+from penstock.errors import InvalidValue
+from penstock.frontends.kafka.call import Call
+from penstock.frontends.kafka.configs.stored_configs import INT, STRING
+from penstock.frontends.kafka.starts import start_of
+from penstock.groups.configs import BOUNDS
+from penstock.wire.kafka.messages.admin.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+
+OF_GROUP: Final = 8  # Kafka's numbers for where a setting comes from.
+OF_DEFAULT: Final = 5
+
+
+class GroupEntry(msgspec.Struct, frozen=True):
+    """One setting."""
+
+    kind: int
+    field: str  # Of ``GroupConfig``.
+    words: str
+    choices: tuple[str, ...] = ()
+
+
+GROUP_CONFIGS: Final = {
+    "consumer.heartbeat.interval.ms": GroupEntry(
+        INT, "consumer_heartbeat_ms", "How often a member of a consumer group is heard."
+    ),
+    "consumer.session.timeout.ms": GroupEntry(
+        INT, "consumer_session_ms", "How long a member of a consumer group may be silent."
+    ),
+    "share.auto.offset.reset": GroupEntry(
+        STRING, "share_start", "Where a share group begins on a topic that is new to it."
+    ),
+    "share.delivery.count.limit": GroupEntry(
+        INT, "share_attempts", "Deliveries of a message in all; then it is a dead letter."
+    ),
+    "share.heartbeat.interval.ms": GroupEntry(
+        INT, "share_heartbeat_ms", "How often a member of a share group is heard."
+    ),
+    "share.isolation.level": GroupEntry(
+        STRING,
+        "share_isolation",
+        "Whether messages of open and aborted transactions are delivered.",
+        ISOLATIONS,
+    ),
+    "share.partition.max.record.locks": GroupEntry(
+        INT, "share_locks", "Messages of a partition that the members of a share group may hold together."
+    ),
+    "share.record.lock.duration.ms": GroupEntry(
+        INT, "share_lock_ms", "How long a consumer may hold a message."
+    ),
+    "share.session.timeout.ms": GroupEntry(
+        INT, "share_session_ms", "How long a member of a share group may be silent."
+    ),
+}
+
+
+def told_group_configs(call: Call[Any], group: str) -> list[DescribeConfigsResourceResult]:
+    """All settings of a group, there or not."""
+    if not group:
+        raise InvalidValue(name="resource", value=group, why="a group has a name")
+    said, counts = now(call.operations.group_config(group))
+    told = []
+    for name, entry in GROUP_CONFIGS.items():
+        value = str(getattr(counts, entry.field))
+        source = OF_DEFAULT if getattr(said, entry.field) is None else OF_GROUP
+        told.append(
+            DescribeConfigsResourceResult(
+                name=name,
+                value=value,
+                config_source=source,
+                config_type=entry.kind,
+                documentation=entry.words,
+                synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
+            )
+        )
+    return told
+
+
+async def alter_group(call: Call[Any], group: str, wanted: Mapping[str, str | None], dry: bool) -> None:
+    """Change some settings of a group; None is the default again."""
+    said, _ = now(call.operations.group_config(group))
+    changes = {}
+    for name, text in wanted.items():
+        entry = GROUP_CONFIGS.get(name)
+        if entry is None:
+            known = ", ".join(GROUP_CONFIGS)
+            raise InvalidValue(name="config", value=name, why=f"there is no such setting; there are {known}")
+        changes[entry.field] = None if text is None else _parsed(name, entry, text)
+    asked = msgspec.structs.replace(said, **changes)
+    if not dry:
+        await call.run(call.operations.alter_group_config(group, asked))
+
+
+def _parsed(name: str, entry: GroupEntry, text: str) -> int | str:
+    if entry.choices:
+        if text not in entry.choices:
+            raise InvalidValue(name=name, value=text, why=f"use one of {', '.join(entry.choices)}")
+        return text
+    if entry.kind == STRING:
+        start_of(text, 0)
+        return text
+    least, most = BOUNDS[entry.field]
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise InvalidValue(name=name, value=text, why=f"it is a number between {least} and {most}")
+    return int(text)

@@ -1,0 +1,171 @@
+"""What is asked of many brokers and disks.
+
+DescribeLogDirs, AlterReplicaLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments.
+
+Here there is one broker with one directory, so nothing is elected, nothing moves, and every partition is
+where it is.
+"""
+
+from typing import Any, Final
+
+from penstock.broker.drivers.at_once import now
+from penstock.errors import PenstockError
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of
+from penstock.frontends.kafka.session import NODE
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.admin.replicas import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    PartitionResult,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+)
+
+LOG_DIR: Final = "data"  # A name for it; where it is on the server's disk is nobody's business.
+
+
+def describe_log_dirs(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    """How large partitions are."""
+    asked = call.request.topics
+    if asked is None:
+        wanted = dict.fromkeys(now(call.operations.topics()))
+    else:
+        wanted = {topic.topic: topic.partitions for topic in asked}
+    topics = []
+    for name, numbers in wanted.items():
+        try:
+            info = now(call.operations.describe_topic(name))
+        except PenstockError:  # What is not there, or not for this client, is not in the directory.
+            continue
+        sizes = [
+            DescribeLogDirsPartition(partition_index=each.partition, partition_size=each.bytes)
+            for each in info.partitions
+            if numbers is None or each.partition in numbers
+        ]
+        topics.append(DescribeLogDirsTopic(name=name, partitions=sizes))
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=topics)])
+
+
+def alter_replica_log_dirs(call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+    """To the directory where they are already, or not at all."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        number, _placed(call, directory.path, topic.name, number)
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for directory in call.request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def _placed(call: Call[AlterReplicaLogDirsRequest], path: str, name: str, number: int) -> int:
+    return Code.LOG_DIR_NOT_FOUND if path != LOG_DIR else _missing(call, name, number)
+
+
+def elect_leaders(call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
+    """There is one, and it is the best."""
+    asked = call.request.topic_partitions
+    if asked is None:  # All: those that need no election are not told.
+        return ElectLeadersResponse()
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_elected(call, topic.topic, number) for number in topic.partitions],
+            )
+            for topic in asked
+        ]
+    )
+
+
+def _elected(call: Call[ElectLeadersRequest], name: str, number: int) -> PartitionResult:
+    code = _missing(call, name, number) or Code.ELECTION_NOT_NEEDED
+    return PartitionResult(partition_id=number, error_code=code, error_message=None)
+
+
+def alter_partition_reassignments(
+    call: Call[AlterPartitionReassignmentsRequest],
+) -> AlterPartitionReassignmentsResponse:
+    """To where they are already, or not at all."""
+    return AlterPartitionReassignmentsResponse(
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_moved(call, topic.name, each) for each in topic.partitions]
+            )
+            for topic in call.request.topics
+        ],
+    )
+
+
+def _moved(
+    call: Call[AlterPartitionReassignmentsRequest], name: str, wanted: ReassignablePartition
+) -> ReassignablePartitionResponse:
+    code = _missing(call, name, wanted.partition_index)
+    if not code and wanted.replicas is None:
+        code = Code.NO_REASSIGNMENT_IN_PROGRESS
+    elif not code and wanted.replicas != [NODE]:
+        code = Code.INVALID_REPLICA_ASSIGNMENT
+    return ReassignablePartitionResponse(
+        partition_index=wanted.partition_index, error_code=code, error_message=None
+    )
+
+
+def _missing(call: Call[Any], name: str, number: int) -> int:
+    """What is wrong with a partition that is asked for."""
+    try:
+        there = 0 <= number < now(call.operations.layout(name)).partitions
+    except PenstockError as error:
+        return code_of(error)
+    return Code.NONE if there else Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def list_partition_reassignments(
+    call: Call[ListPartitionReassignmentsRequest],  # noqa: ARG001 - whatever is asked for.
+) -> ListPartitionReassignmentsResponse:
+    """Nothing moves."""
+    return ListPartitionReassignmentsResponse(error_message=None)
+
+
+APIS = (
+    Api(request=DescribeLogDirsRequest, response=DescribeLogDirsResponse, handler=describe_log_dirs),
+    Api(
+        request=AlterReplicaLogDirsRequest,
+        response=AlterReplicaLogDirsResponse,
+        handler=alter_replica_log_dirs,
+    ),
+    Api(request=ElectLeadersRequest, response=ElectLeadersResponse, handler=elect_leaders),
+    Api(
+        request=AlterPartitionReassignmentsRequest,
+        response=AlterPartitionReassignmentsResponse,
+        handler=alter_partition_reassignments,
+    ),
+    Api(
+        request=ListPartitionReassignmentsRequest,
+        response=ListPartitionReassignmentsResponse,
+        handler=list_partition_reassignments,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Kafka APIs of groups: membership, offsets and share groups."""

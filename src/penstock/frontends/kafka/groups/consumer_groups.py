@@ -1,0 +1,163 @@
+"""Groups in which the broker assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
+
+One request does it all: it joins, says what is read and worked on, hears what is to be worked
+on, and leaves.  It is never held back."""
+
+from collections.abc import Iterable, Mapping
+
+from penstock.broker.drivers.at_once import now
+from penstock.errors import PenstockError
+from penstock.frontends.kafka.authorized import ON_GROUP, authorized
+from penstock.frontends.kafka.call import LATER, Api, Call, Later
+from penstock.frontends.kafka.errors import words_of
+from penstock.frontends.kafka.groups.membership import group_code
+from penstock.groups.beats import Beat, Beaten, ConsumerState
+from penstock.groups.uniform import Place
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseTopicPartitions,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseAssignment,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+    DescribedGroup,
+    Member,
+)
+
+CONSUMER = 1  # The type of a member that speaks this protocol.
+
+
+def consumer_group_heartbeat(call: Call[ConsumerGroupHeartbeatRequest]) -> Later:
+    """Join, stay, or leave."""
+
+    def then(beaten: Beaten | None, error: BaseException | None) -> None:
+        if beaten is not None:
+            call.answer(_beaten(beaten))
+        elif isinstance(error, PenstockError):
+            call.answer(
+                ConsumerGroupHeartbeatResponse(error_code=group_code(error), error_message=words_of(error))
+            )
+        elif error is not None:
+            call.refuse(error)
+
+    try:
+        call.start(call.operations.beat_group(call.request.group_id, _beat(call)), then)
+    except PenstockError as error:
+        then(None, error)
+    return LATER
+
+
+def _beat(call: Call[ConsumerGroupHeartbeatRequest]) -> Beat:
+    request = call.request
+    topics, owned = request.subscribed_topic_names, request.topic_partitions
+    return Beat(
+        member=request.member_id,
+        epoch=request.member_epoch,
+        instance=request.instance_id,
+        client_id=call.client_id or "",
+        client_host=f"/{call.session.address}",
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topics=None if topics is None else frozenset(topics),
+        pattern=request.subscribed_topic_regex,
+        assignor=request.server_assignor,
+        owned=None
+        if owned is None
+        else frozenset((topic.topic_id, number) for topic in owned for number in topic.partitions),
+    )
+
+
+def _beaten(beaten: Beaten) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if beaten.assignment is not None:
+        assignment = ConsumerGroupHeartbeatResponseAssignment(
+            topic_partitions=[
+                ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic, partitions=numbers)
+                for topic, numbers in _by_topic(beaten.assignment).items()
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=beaten.error,
+        error_message=beaten.why or None,
+        member_id=beaten.member,
+        member_epoch=beaten.epoch,
+        heartbeat_interval_ms=beaten.interval_ms,
+        assignment=assignment,
+    )
+
+
+def _by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
+    for topic, number in sorted(places):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def consumer_group_describe(call: Call[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
+    """Groups with their members, and where each is on its way."""
+    return ConsumerGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
+
+
+def _describe(call: Call[ConsumerGroupDescribeRequest], name: str) -> DescribedGroup:
+    try:
+        state = now(call.operations.consumer_group(name))
+    except PenstockError as error:
+        return DescribedGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
+    if state is None:
+        why = f"There is no group {name} in which the broker assigns."
+        return DescribedGroup(group_id=name, error_code=Code.GROUP_ID_NOT_FOUND, error_message=why)
+    return DescribedGroup(
+        group_id=name,
+        group_state=state.state,
+        group_epoch=state.epoch,
+        assignment_epoch=state.epoch,
+        assignor_name=state.assignor,
+        members=[_member(member, call.session.names) for member in state.members],
+        authorized_operations=authorized(
+            call, ON_GROUP, group=name, asked=call.request.include_authorized_operations
+        ),
+    )
+
+
+def _member(member: ConsumerState, names: Mapping[bytes, str]) -> Member:
+    return Member(
+        member_id=member.member,
+        instance_id=member.instance,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.pattern or None,
+        assignment=_assignment(member.assigned, names),
+        target_assignment=_assignment(member.target, names),
+        member_type=CONSUMER,
+    )
+
+
+def _assignment(
+    places: Iterable[Place], names: Mapping[bytes, str]
+) -> ConsumerGroupDescribeResponseAssignment:
+    return ConsumerGroupDescribeResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponseTopicPartitions(
+                topic_id=topic, topic_name=names.get(topic, ""), partitions=numbers
+            )
+            for topic, numbers in _by_topic(places).items()
+        ]
+    )
+
+
+APIS = (
+    Api(
+        request=ConsumerGroupHeartbeatRequest,
+        response=ConsumerGroupHeartbeatResponse,
+        handler=consumer_group_heartbeat,
+    ),
+    Api(
+        request=ConsumerGroupDescribeRequest,
+        response=ConsumerGroupDescribeResponse,
+        handler=consumer_group_describe,
+    ),
+)

@@ -1,0 +1,116 @@
+"""Looking at groups, and deleting them: DescribeGroups, ListGroups, DeleteGroups.
+
+What a Kafka client calls a group is a membership over topics, and on each topic the stream
+group of its name.  One without members is there as long as it has come somewhere.  What it calls a share
+group is, on each topic, the queue group of its name."""
+
+from penstock.broker.drivers.at_once import now
+from penstock.errors import PenstockError
+from penstock.frontends.kafka.authorized import ON_GROUP, authorized
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.groups.membership import group_code
+from penstock.groups.rounds import GroupState
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+DEAD = "Dead"  # What Kafka calls a group that is not there.
+
+
+def describe_groups(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    """Groups with their members."""
+    return DescribeGroupsResponse(groups=[_describe(call, name) for name in call.request.groups])
+
+
+def _describe(call: Call[DescribeGroupsRequest], name: str) -> DescribedGroup:
+    try:
+        state = now(call.operations.member_group(name))
+    except PenstockError as error:
+        return DescribedGroup(group_id=name, error_code=group_code(error))
+    if state is None or state.kind != "classic":
+        code = Code.GROUP_ID_NOT_FOUND if call.version >= 6 else Code.NONE
+        why = f"There is no classic group {name}." if code else None
+        return DescribedGroup(group_id=name, error_code=code, error_message=why, group_state=DEAD)
+    return DescribedGroup(
+        group_id=name,
+        group_state=state.state,
+        protocol_type=state.protocol_type,
+        protocol_data=state.protocol,
+        members=_members(state),
+        authorized_operations=authorized(
+            call, ON_GROUP, group=name, asked=call.request.include_authorized_operations
+        ),
+    )
+
+
+def _members(state: GroupState) -> list[DescribedGroupMember]:
+    """What they read is known when the round is over."""
+    stable = state.state == "Stable"
+    return [
+        DescribedGroupMember(
+            member_id=member.member,
+            group_instance_id=member.instance,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata if stable else b"",
+            member_assignment=member.assignment if stable else b"",
+        )
+        for member in state.members
+    ]
+
+
+def list_groups(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
+    """All groups, or those in some states, or of some types."""
+    states = {state.lower() for state in call.request.states_filter}
+    kinds = {kind.lower() for kind in call.request.types_filter}
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=found.group,
+                protocol_type=found.protocol_type,
+                group_state=found.state,
+                group_type=found.kind,
+            )
+            for found in now(call.operations.member_groups())
+            if (not states or found.state.lower() in states) and (not kinds or found.kind in kinds)
+        ]
+    )
+
+
+async def delete_groups(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+    """Forget groups that nobody is in, on all their topics."""
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=await _delete(call, name))
+            for name in call.request.groups_names
+        ]
+    )
+
+
+async def _delete(call: Call[DeleteGroupsRequest], name: str) -> int:
+    try:
+        code = now(call.operations.check_delete_group(name))
+        if not code:
+            operations = call.operations
+            for topic in now(operations.placed_topics(name)) or now(operations.queued_topics(name)):
+                await call.run(call.operations.delete_group(topic, name))
+    except PenstockError as error:
+        return group_code(error)
+    return code
+
+
+APIS = (
+    Api(request=DescribeGroupsRequest, response=DescribeGroupsResponse, handler=describe_groups),
+    Api(request=ListGroupsRequest, response=ListGroupsResponse, handler=list_groups),
+    Api(request=DeleteGroupsRequest, response=DeleteGroupsResponse, handler=delete_groups),
+)

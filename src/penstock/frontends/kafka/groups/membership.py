@@ -1,0 +1,179 @@
+"""Who is in a group: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+A join and a sync are answered when the other members have done their part, so they
+have a task; the rest is answered at once.  What the members may do is decided in the broker
+(``broker/kafka/coordination.py``); here it gets its names."""
+
+from penstock.broker.drivers.at_once import now
+from penstock.errors import Forbidden, InvalidName, PenstockError
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of
+from penstock.frontends.kafka.session import NODE
+from penstock.groups.rounds import Joined, Joining, Syncing
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.membership import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+OF_GROUP, OF_TRANSACTION, OF_SHARE = 0, 1, 2  # Types of keys of coordinators.
+KEY_TYPES = frozenset({OF_GROUP, OF_TRANSACTION, OF_SHARE})  # All are here.
+
+
+def group_code(error: PenstockError) -> int:
+    """What an error of a group's operation is called."""
+    if isinstance(error, Forbidden):
+        return Code.GROUP_AUTHORIZATION_FAILED
+    return Code.INVALID_GROUP_ID if isinstance(error, InvalidName) else code_of(error)
+
+
+def find_coordinator(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    """There is one broker, and it coordinates all."""
+    request = call.request
+    host, port = call.session.advertised
+    found = [
+        Coordinator(key, NODE, host, port, error_code=_finding_code(call, key), error_message=None)
+        for key in request.coordinator_keys
+    ]
+    error = _finding_code(call, request.key)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=None, node_id=NODE, host=host, port=port, coordinators=found
+    )
+
+
+def _finding_code(call: Call[FindCoordinatorRequest], key: str) -> Code:
+    """Whether the client may ask: as in Kafka, if it may describe what is coordinated."""
+    kind, permissions = call.request.key_type, call.session.identity.permissions
+    if kind not in KEY_TYPES:
+        return Code.INVALID_REQUEST
+    if not call.shared.doors.required:
+        return Code.NONE
+    if kind == OF_GROUP and not permissions.allows("describe", None, key):
+        return Code.GROUP_AUTHORIZATION_FAILED
+    if kind == OF_TRANSACTION and permissions.on_transactional_id(key, "describe") is False:
+        return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return Code.NONE
+
+
+async def join_group(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
+    """Be in the next generation."""
+    try:
+        joined = await call.run(call.operations.join_group(call.request.group_id, _joining(call)))
+    except PenstockError as error:
+        return JoinGroupResponse(error_code=group_code(error), member_id=call.request.member_id)
+    return _joined(joined)
+
+
+def _joining(call: Call[JoinGroupRequest]) -> Joining:
+    request = call.request
+    rebalance_ms = request.rebalance_timeout_ms  # In 0 ms nobody could sync: as if it were not said.
+    return Joining(
+        member=request.member_id,
+        new_member="",  # The broker's to say.
+        instance=request.group_instance_id,
+        client_id=call.client_id or "",
+        client_host=f"/{call.session.address}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_ms if rebalance_ms > 0 else request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        id_first=call.version >= 4,
+        can_skip=call.version >= 9,
+        gather_ms=call.shared.settings.initial_rebalance_delay_ms,
+    )
+
+
+def _joined(joined: Joined) -> JoinGroupResponse:
+    members = [
+        JoinGroupResponseMember(
+            member_id=line.member, group_instance_id=line.instance, metadata=line.metadata
+        )
+        for line in joined.roster
+    ]
+    return JoinGroupResponse(
+        error_code=joined.error,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol or "",
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member,
+        members=members,
+    )
+
+
+async def sync_group(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+    """Get the assignment of this generation."""
+    request = call.request
+    told = Syncing(
+        member=request.member_id,
+        instance=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments=tuple((given.member_id, given.assignment) for given in request.assignments),
+    )
+    try:
+        synced = await call.run(call.operations.sync_group(request.group_id, told))
+    except PenstockError as error:
+        return SyncGroupResponse(error_code=group_code(error))
+    return SyncGroupResponse(
+        error_code=synced.error,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
+
+
+def heartbeat(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+    """Be alive, and hear whether to join again."""
+    request = call.request
+    member, instance = request.member_id, request.group_instance_id
+    beating = call.operations.heartbeat_group
+    try:
+        return HeartbeatResponse(
+            error_code=now(beating(request.group_id, member, instance, request.generation_id))
+        )
+    except PenstockError as error:
+        return HeartbeatResponse(error_code=group_code(error))
+
+
+def leave_group(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+    """Be out of it; from version 3 on, several at a time."""
+    request = call.request
+    alone = call.version < 3
+    members = [MemberIdentity(member_id=request.member_id)] if alone else request.members
+    leavers = [(one.member_id, one.group_instance_id) for one in members]
+    try:
+        answers = now(call.operations.leave_group(request.group_id, leavers))
+    except PenstockError as error:
+        return LeaveGroupResponse(error_code=group_code(error))
+    if alone:
+        return LeaveGroupResponse(error_code=answers[0])
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member_id=member, group_instance_id=instance, error_code=answer)
+            for (member, instance), answer in zip(leavers, answers, strict=True)
+        ]
+    )
+
+
+APIS = (
+    Api(request=FindCoordinatorRequest, response=FindCoordinatorResponse, handler=find_coordinator),
+    Api(request=JoinGroupRequest, response=JoinGroupResponse, handler=join_group, waits=True),
+    Api(request=SyncGroupRequest, response=SyncGroupResponse, handler=sync_group, waits=True),
+    Api(request=HeartbeatRequest, response=HeartbeatResponse, handler=heartbeat),
+    Api(request=LeaveGroupRequest, response=LeaveGroupResponse, handler=leave_group),
+)

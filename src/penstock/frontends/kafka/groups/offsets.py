@@ -1,0 +1,255 @@
+"""How far a group has come: OffsetCommit, OffsetFetch, OffsetDelete.
+
+A commit is answered when it is as durable as its topic promises.  Topics of one request are
+committed side by side: each has journals of its own, and one sync serves all of them."""
+
+import asyncio
+
+from penstock.broker.drivers.at_once import now
+from penstock.broker.stream.commits import METADATA_BYTES_MAX
+from penstock.errors import PenstockError, TopicNotFound
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of
+from penstock.frontends.kafka.groups.membership import group_code
+from penstock.groups.commits import Commit
+from penstock.groups.rounds import Committer
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+BY_ID = 10  # From this version on topics are named by their ids.
+BY_GROUP = 8  # From this version on several groups are asked for at a time.
+NO_PLACE = Commit(-1)
+
+
+# Committing.
+
+
+async def offset_commit(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+    """Say how far a group has come."""
+    topics = await asyncio.gather(*(_commit_topic(call, topic) for topic in call.request.topics))
+    return OffsetCommitResponse(topics=list(topics))
+
+
+async def _commit_topic(
+    call: Call[OffsetCommitRequest], topic: OffsetCommitRequestTopic
+) -> OffsetCommitResponseTopic:
+    name = call.session.names.get(topic.topic_id) if call.version >= BY_ID else topic.name
+    if name is None:
+        codes = {part.partition_index: int(Code.UNKNOWN_TOPIC_ID) for part in topic.partitions}
+    else:
+        codes = await _commit_partitions(call, name, topic.partitions)
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=number, error_code=code)
+            for number, code in codes.items()
+        ],
+    )
+
+
+async def _commit_partitions(
+    call: Call[OffsetCommitRequest], topic: str, partitions: list[OffsetCommitRequestPartition]
+) -> dict[int, int]:
+    """By partition: what became of its commit."""
+    request = call.request
+    by = Committer(
+        member=request.member_id,
+        instance=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+    )
+    try:
+        count = now(call.operations.layout(topic)).partitions
+        codes = {part.partition_index: _check(part, count) for part in partitions}
+        commits = {
+            part.partition_index: _commit(part) for part in partitions if not codes[part.partition_index]
+        }
+        code = int(Code.NONE)
+        if commits:
+            code = await call.run(call.operations.commit_places(topic, request.group_id, commits, by))
+    except PenstockError as error:
+        return dict.fromkeys((part.partition_index for part in partitions), _topic_code(error))
+    return {number: refused or code for number, refused in codes.items()}
+
+
+def _check(part: OffsetCommitRequestPartition, count: int) -> int:
+    if not 0 <= part.partition_index < count:
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    if len((part.committed_metadata or "").encode()) > METADATA_BYTES_MAX:
+        return Code.OFFSET_METADATA_TOO_LARGE
+    return Code.NONE
+
+
+def _commit(part: OffsetCommitRequestPartition) -> Commit:
+    return Commit(part.committed_offset, part.committed_leader_epoch, part.committed_metadata or "")
+
+
+def _topic_code(error: PenstockError) -> int:
+    """A name that is wrong is the group's: there are no topics with such a name."""
+    return Code.INVALID_GROUP_ID if error.code == "NAME_INVALID" else code_of(error)
+
+
+# Reading.
+
+
+def offset_fetch(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+    """How far groups have come."""
+    request = call.request
+    if call.version >= BY_GROUP:
+        return OffsetFetchResponse(groups=[_group(call, group) for group in request.groups])
+    topics = request.topics
+    asked = None if topics is None else [_asked(topic.name, topic.partition_indexes) for topic in topics]
+    return _flat(_group(call, OffsetFetchRequestGroup(group_id=request.group_id, topics=asked)))
+
+
+def _asked(name: str, partitions: list[int]) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=name, partition_indexes=partitions)
+
+
+def _flat(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """The one group of an older version."""
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=part.partition_index,
+                    committed_offset=part.committed_offset,
+                    committed_leader_epoch=part.committed_leader_epoch,
+                    metadata=part.metadata,
+                    error_code=part.error_code or group.error_code,
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _group(call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    name = group.group_id
+    try:
+        placed = now(call.operations.placed_topics(name))
+        code = Code.NONE
+        if group.member_id and group.member_epoch >= 0:
+            code = now(call.operations.check_reader(name, group.member_id, group.member_epoch))
+        if code:
+            return OffsetFetchResponseGroup(group_id=name, error_code=code)
+    except PenstockError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=group_code(error))
+    if group.topics is None:
+        everything = [_topic(call, group.group_id, _asked(name, []), name) for name in placed]
+        return OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=[topic for topic in everything if topic.partitions]
+        )
+    named = [(topic, _name(call, topic)) for topic in group.topics]
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id, topics=[_topic(call, group.group_id, topic, name) for topic, name in named]
+    )
+
+
+def _name(call: Call[OffsetFetchRequest], topic: OffsetFetchRequestTopics) -> str | None:
+    return call.session.names.get(topic.topic_id) if call.version >= BY_ID else topic.name
+
+
+def _topic(
+    call: Call[OffsetFetchRequest], group: str, topic: OffsetFetchRequestTopics, name: str | None
+) -> OffsetFetchResponseTopics:
+    """The places on one topic; on those partitions that have one, if none is asked for."""
+    places: dict[int, Commit] = {}
+    moving: list[int] = []
+    code = int(Code.NONE)
+    numbers = topic.partition_indexes
+    identity = topic.topic_id
+    if name is None:
+        code = Code.UNKNOWN_TOPIC_ID
+    else:
+        try:
+            places = now(call.operations.places(name, group))
+            numbers = numbers or sorted(places)
+            if call.request.require_stable:
+                moving = now(call.operations.unsettled_places(name, group, numbers))
+            identity = now(call.operations.layout(name)).id
+        except TopicNotFound:
+            pass  # Nobody has come anywhere there.
+        except PenstockError as error:
+            code = code_of(error)
+    return OffsetFetchResponseTopics(
+        name=name or "",
+        topic_id=identity,
+        partitions=[
+            _place(number, places.get(number, NO_PLACE), code, moving=number in moving) for number in numbers
+        ],
+    )
+
+
+def _place(number: int, commit: Commit, code: int, *, moving: bool) -> OffsetFetchResponsePartitions:
+    if moving:
+        commit, code = NO_PLACE, Code.UNSTABLE_OFFSET_COMMIT
+    return OffsetFetchResponsePartitions(
+        partition_index=number,
+        committed_offset=commit.offset,
+        committed_leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        error_code=code,
+    )
+
+
+# Forgetting.
+
+
+async def offset_delete(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    """Forget how far a group has come."""
+    request = call.request
+    try:
+        if now(call.operations.member_group(request.group_id)) is None:
+            return OffsetDeleteResponse(error_code=Code.GROUP_ID_NOT_FOUND)
+    except PenstockError as error:
+        return OffsetDeleteResponse(error_code=group_code(error))
+    return OffsetDeleteResponse(topics=[await _forget(call, topic) for topic in request.topics])
+
+
+async def _forget(
+    call: Call[OffsetDeleteRequest], topic: OffsetDeleteRequestTopic
+) -> OffsetDeleteResponseTopic:
+    numbers = [part.partition_index for part in topic.partitions]
+    try:
+        forgetting = call.operations.forget_places(topic.name, call.request.group_id, numbers)
+        code = int(await call.run(forgetting))
+    except PenstockError as error:
+        code = code_of(error)
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=number, error_code=code) for number in numbers
+        ],
+    )
+
+
+APIS = (
+    Api(request=OffsetCommitRequest, response=OffsetCommitResponse, handler=offset_commit),
+    Api(request=OffsetFetchRequest, response=OffsetFetchResponse, handler=offset_fetch),
+    Api(request=OffsetDeleteRequest, response=OffsetDeleteResponse, handler=offset_delete),
+)

@@ -1,0 +1,162 @@
+"""Who is in a share group: ShareGroupHeartbeat, ShareGroupDescribe.
+
+One request does it all, as in the groups in which the broker assigns: it joins, stays and leaves, and hears
+which partitions there are.  All of them are for every member."""
+
+from collections.abc import Mapping
+
+from penstock.broker.drivers.at_once import now
+from penstock.errors import Forbidden, PenstockError
+from penstock.frontends.kafka.authorized import ON_GROUP, authorized
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.frontends.kafka.groups.membership import group_code
+from penstock.frontends.kafka.shares import CLOSE, OPEN, Assignment, Sharer
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.share import (
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    ShareGroupDescribeResponseAssignment,
+    ShareGroupDescribeResponseTopicPartitions,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    ShareGroupHeartbeatResponseAssignment,
+    ShareGroupHeartbeatResponseTopicPartitions,
+)
+
+TOPICS_MAX = 10_000  # Of one member.
+
+
+async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+    """Join, stay, or leave."""
+    request = call.request
+    if not request.group_id or not request.member_id or request.member_epoch < CLOSE:
+        return _refused(Code.INVALID_REQUEST, "a member has a group, an id and an epoch")
+    if request.member_epoch == OPEN and not request.subscribed_topic_names:
+        return _refused(Code.INVALID_REQUEST, "whoever joins says for which topics")
+    if len(request.subscribed_topic_names or ()) > TOPICS_MAX:
+        return _refused(Code.INVALID_REQUEST, f"a member has {TOPICS_MAX} topics at most")
+    try:
+        code = now(call.operations.check_share_group(request.group_id)) if request.member_epoch == OPEN else 0
+        if code:
+            return _refused(code, f"{request.group_id} is a group of another type; take another name")
+        return await _beat(call)
+    except PenstockError as error:
+        return _refused(group_code(error), words_of(error))
+
+
+async def _beat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+    request, shares = call.request, call.shared.shares
+    epoch = request.member_epoch
+    member = shares.find(call.operations, request.group_id, request.member_id)
+    if epoch == OPEN:
+        member = shares.find_or_add(call.operations, request.group_id, request.member_id)
+    elif member is None or not member.epoch:
+        return _refused(Code.UNKNOWN_MEMBER_ID, "join again")
+    elif epoch == CLOSE:
+        shares.leave(member)
+        return ShareGroupHeartbeatResponse(member_id=member.member, member_epoch=CLOSE)
+    elif epoch not in (member.epoch, member.previous):
+        return _refused(Code.FENCED_MEMBER_EPOCH, f"the member is in epoch {member.epoch}; join again")
+    shares.heard(member)
+    _note(call, member)
+    try:
+        changed = await member.assign()
+    except Forbidden as error:  # The group is its own; so it is a topic.
+        return _refused(code_of(error), words_of(error))
+    if changed or not member.epoch:
+        member.advance()
+    _, rules = now(call.operations.group_config(member.group))
+    news = member.epoch != epoch or request.subscribed_topic_names is not None
+    return ShareGroupHeartbeatResponse(
+        member_id=member.member,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=rules.share_heartbeat_ms,
+        assignment=_assignment(member.assignment) if news else None,
+    )
+
+
+def _note(call: Call[ShareGroupHeartbeatRequest], member: Sharer) -> None:
+    request = call.request
+    member.client_id = call.client_id or ""
+    member.client_host = f"/{call.session.address}"
+    if request.rack_id is not None:
+        member.rack = request.rack_id
+    if request.subscribed_topic_names is not None:
+        member.topics = frozenset(request.subscribed_topic_names)
+
+
+def _assignment(assignment: Assignment) -> ShareGroupHeartbeatResponseAssignment:
+    return ShareGroupHeartbeatResponseAssignment(
+        topic_partitions=[
+            ShareGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=list(range(count)))
+            for topic_id, count in assignment.items()
+        ]
+    )
+
+
+def _refused(code: int, why: str) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=code, error_message=why)
+
+
+def share_group_describe(call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+    """Groups with their members."""
+    return ShareGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
+
+
+def _describe(call: Call[ShareGroupDescribeRequest], name: str) -> DescribedGroup:
+    try:
+        state = now(call.operations.member_group(name))
+    except PenstockError as error:
+        return DescribedGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
+    members = call.shared.shares.members(name)
+    if (state is None or state.kind != "share") and not members:
+        why = f"There is no share group {name}."
+        return DescribedGroup(group_id=name, error_code=Code.GROUP_ID_NOT_FOUND, error_message=why)
+    epoch = max((member.epoch for member in members), default=0)
+    return DescribedGroup(
+        group_id=name,
+        group_state="Stable" if members else "Empty",
+        group_epoch=epoch,
+        assignment_epoch=epoch,
+        assignor_name="simple",
+        members=[_member(member, call.session.names) for member in members],
+        authorized_operations=authorized(
+            call, ON_GROUP, group=name, asked=call.request.include_authorized_operations
+        ),
+    )
+
+
+def _member(member: Sharer, names: Mapping[bytes, str]) -> Member:
+    parts = [
+        ShareGroupDescribeResponseTopicPartitions(
+            topic_id=topic_id, topic_name=names[topic_id], partitions=list(range(count))
+        )
+        for topic_id, count in member.assignment.items()
+        if topic_id in names
+    ]
+    return Member(
+        member_id=member.member,
+        rack_id=member.rack,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=ShareGroupDescribeResponseAssignment(topic_partitions=parts),
+    )
+
+
+APIS = (
+    Api(
+        request=ShareGroupHeartbeatRequest,
+        response=ShareGroupHeartbeatResponse,
+        handler=share_group_heartbeat,
+    ),
+    Api(
+        request=ShareGroupDescribeRequest,
+        response=ShareGroupDescribeResponse,
+        handler=share_group_describe,
+    ),
+)

@@ -1,0 +1,54 @@
+"""Groups of Kafka Streams in which the broker assigns tasks (KIP-1071): there are none.
+
+StreamsGroupHeartbeat is answered as by a Kafka whose feature ``streams.version`` is 0, and
+StreamsGroupDescribe finds no group.  Applications of Kafka Streams use the classic protocol, which is their
+default."""
+
+from penstock.broker.drivers.at_once import now
+from penstock.frontends.kafka.call import Api, Call
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.groups.streams_groups import (
+    DescribedStreamsGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+UNSUPPORTED = "This broker has no streams groups (KIP-1071); set group.protocol=classic."
+
+
+def streams_group_heartbeat(call: Call[StreamsGroupHeartbeatRequest]) -> StreamsGroupHeartbeatResponse:
+    """Nobody can join."""
+    return StreamsGroupHeartbeatResponse(
+        error_code=Code.UNSUPPORTED_VERSION, error_message=UNSUPPORTED, member_id=call.request.member_id
+    )
+
+
+def streams_group_describe(call: Call[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
+    """No group is one of these."""
+    now(call.operations.topics())  # Whoever may describe anything may know this.
+    return StreamsGroupDescribeResponse(
+        groups=[
+            DescribedStreamsGroup(
+                error_code=Code.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {name} is not a streams group.",
+                group_id=name,
+            )
+            for name in call.request.group_ids
+        ]
+    )
+
+
+APIS = (
+    Api(
+        request=StreamsGroupHeartbeatRequest,
+        response=StreamsGroupHeartbeatResponse,
+        handler=streams_group_heartbeat,
+    ),
+    Api(
+        request=StreamsGroupDescribeRequest,
+        response=StreamsGroupDescribeResponse,
+        handler=streams_group_describe,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Kafka APIs of records: Produce, Fetch, ListOffsets and transactions."""

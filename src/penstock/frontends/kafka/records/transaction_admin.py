@@ -1,0 +1,150 @@
+"""Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
+
+What a transaction is at is what the broker's ledger says, in Kafka's words.  A transactional id is shown to
+its owner, to admins, and to whoever a grant or an ACL allows it; to all others it does not exist.  Its topics
+are shown to whoever may describe them, and the producers of a partition to whoever may read the topic."""
+
+from typing import Final
+
+from penstock.broker.drivers.at_once import now
+from penstock.errors import InvalidValue, PenstockError
+from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.errors import code_of, words_of
+from penstock.groups.patterns import problem_of
+from penstock.groups.transactions import ActiveProducer, TransactionState
+from penstock.wire.kafka.codes import Code
+from penstock.wire.kafka.messages.admin.transaction_admin import (
+    DescribedTransaction,
+    DescribeProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopicResult,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ProducerState,
+    TransactionTopic,
+)
+
+STATES: Final = {
+    "empty": "Empty",
+    "ongoing": "Ongoing",
+    "committing": "PrepareCommit",
+    "aborting": "PrepareAbort",
+    "committed": "CompleteCommit",
+    "aborted": "CompleteAbort",
+}
+NEVER_HERE: Final = frozenset({"Dead", "PrepareEpochFence"})  # States of Kafka's that nothing is in.
+
+
+def describe_transactions(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
+    """What transactional ids are at."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(call, name) for name in call.request.transactional_ids]
+    )
+
+
+def _described(call: Call[DescribeTransactionsRequest], name: str) -> DescribedTransaction:
+    state = now(call.operations.transaction(name))
+    if state is None:
+        return DescribedTransaction(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
+    known = state.known
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(known.partitions):
+        topics.setdefault(topic, []).append(number)
+    return DescribedTransaction(
+        transactional_id=name,
+        transaction_state=STATES[known.state],
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=state.begun_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.epoch,
+        topics=[
+            TransactionTopic(topic, numbers) for topic, numbers in topics.items() if _is_told(call, topic)
+        ],
+    )
+
+
+def _is_told(call: Call[DescribeTransactionsRequest], topic: str) -> bool:
+    try:
+        now(call.operations.layout(topic))
+    except PenstockError:
+        return False
+    return True
+
+
+async def list_transactions(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+    """All transactional ids, or those that are asked for."""
+    request = call.request
+    pattern = request.transactional_id_pattern or ""
+    if problem_of(pattern):
+        return ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION)
+    try:
+        names = await call.run(call.operations.transactional_ids(pattern))
+    except InvalidValue:  # It takes too long.
+        return ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION)
+    found = [now(call.operations.transaction(name)) for name in names]
+    known_states = {*STATES.values(), *NEVER_HERE}
+    return ListTransactionsResponse(
+        unknown_state_filters=[state for state in request.state_filters if state not in known_states],
+        transaction_states=[
+            ListedTransaction(state.name, state.known.producer_id, STATES[state.known.state])
+            for state in found
+            if state is not None and _is_wanted(call, state)
+        ],
+    )
+
+
+def _is_wanted(call: Call[ListTransactionsRequest], state: TransactionState) -> bool:
+    request = call.request
+    if request.state_filters and STATES[state.known.state] not in request.state_filters:
+        return False
+    if request.producer_id_filters and state.known.producer_id not in request.producer_id_filters:
+        return False
+    age_ms = call.shared.clock.wall_ms() - state.begun_ms if state.begun_ms >= 0 else -1
+    return request.duration_filter < 0 or age_ms > request.duration_filter
+
+
+def describe_producers(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+    """Who writes to partitions under numbers."""
+    return DescribeProducersResponse(
+        topics=[
+            DescribeProducersTopicResult(
+                name=topic.name,
+                partitions=[_producers(call, topic.name, number) for number in topic.partition_indexes],
+            )
+            for topic in call.request.topics
+        ]
+    )
+
+
+def _producers(call: Call[DescribeProducersRequest], topic: str, number: int) -> DescribeProducersPartition:
+    try:
+        found = now(call.operations.active_producers(topic, number))
+    except PenstockError as error:
+        return DescribeProducersPartition(number, code_of(error), words_of(error))
+    return DescribeProducersPartition(partition_index=number, active_producers=list(map(_told, found)))
+
+
+def _told(producer: ActiveProducer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_ms,
+        coordinator_epoch=0 if producer.named else -1,
+        current_txn_start_offset=producer.first_offset,
+    )
+
+
+APIS = (
+    Api(request=DescribeProducersRequest, response=DescribeProducersResponse, handler=describe_producers),
+    Api(
+        request=DescribeTransactionsRequest,
+        response=DescribeTransactionsResponse,
+        handler=describe_transactions,
+    ),
+    Api(request=ListTransactionsRequest, response=ListTransactionsResponse, handler=list_transactions),
+)

@@ -1,0 +1,1 @@
+"""Kafka APIs of ACLs, quotas and SCRAM credentials."""

@@ -1,0 +1,1 @@
+"""Checks, repairs, retention, compaction and restores of one log."""

@@ -1,0 +1,1 @@
+"""The operations of a broker as clients call them by name."""

@@ -1,0 +1,1 @@
+"""The life of one pipeline run: settings, context, progress and state."""

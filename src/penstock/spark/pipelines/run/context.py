@@ -1,0 +1,101 @@
+"""What a pipeline is given to work with."""
+
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from penstock.clock import Clock
+from penstock.errors import InvalidValue
+from penstock.spark.pipelines.run.jvm import Jvm
+from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.settings import RunSettings
+from penstock.spark.runtime.connections import address_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.api.broker import Broker
+
+ENDING_S: Final = 5.0  # What a JVM may need to end after a signal that stops all of us;
+NOTICED_S: Final = 0.2  # and until one that was killed is known to be so, after its connections are.
+
+
+class Context:
+    """The world of one run.
+
+    broker      a connected client, for any call
+    address     where it is, and who asks it, for readers and writers, which ask it themselves
+    spark       the session; Spark starts when it is first asked for
+    lake        where the lake is: a path, or a URI
+    progress    how far the run is; tell it
+    stopping    set when the run shall end: finish the batch in hand, and return
+    once        true: do what there is to do now, and return
+    tell        a line of the result, for stdout at the end; how far the run is goes to ``progress``
+    """
+
+    def __init__(
+        self,
+        run: RunSettings,
+        broker: "Broker",
+        servers: str,
+        clock: Clock,
+        progress: Progress,
+        *,
+        once: bool = False,
+        started: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = run.name
+        self.address = address_of({"servers": servers} | run.login.told)
+        self.broker = broker
+        self.clock = clock
+        self.progress = progress
+        self.once = once
+        self.stopping = threading.Event()
+        self.told: list[str] = []
+        self._run = run
+        self._started = started  # Called when Spark has started.
+        self._spark: SparkSession | None = None
+        self._jvm: Jvm | None = None  # If this run has started it.
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session, started on the run's master if there is none in this process."""
+        if self._spark is None:
+            is_ours = import_module("pyspark.sql").SparkSession.getActiveSession() is None
+            self._spark = import_module("penstock.spark").session(
+                self._run.master, app=f"penstock {self.name}", ui=self._run.ui, config=self._run.spark
+            )
+            self._jvm = Jvm(self._spark) if is_ours else None
+            self._started()
+        return self._spark
+
+    @property
+    def lake(self) -> str:
+        """Where the lake is: as the run was told, or as the broker says."""
+        known = self._run.lake or self.broker.stats().lake
+        if not known:
+            why = "the broker keeps nothing on disk and knows no place for one; set lake to a path or a URI"
+            raise InvalidValue(name="lake", value="", why=why)
+        return known
+
+    @property
+    def checkpoint(self) -> str:
+        """Where a streaming query of this run keeps its place, if its settings name no other."""
+        return f"{self.lake}/_checkpoints/{self.name}"
+
+    def tell(self, text: str) -> None:
+        """Say something that is the result, or part of it."""
+        self.told.append(text)
+
+    def end_of_jvm(self) -> str:
+        """How Spark's JVM has ended before this run, if this run has started it; empty if it has not."""
+        if self._jvm is None:
+            return ""
+        return self._jvm.end(ENDING_S if self.stopping.is_set() else NOTICED_S)
+
+    def close(self) -> None:
+        """End the session, if this run has started it."""
+        if self._jvm is not None:
+            self._jvm.stop()
+            self._spark = self._jvm = None

@@ -1,0 +1,1 @@
+"""Topics and broker state as tables of Spark SQL, and query results."""

@@ -1,0 +1,125 @@
+"""The answer to a query, from Spark to this process: columns, rows as Python values, Parquet.
+
+Spark sends it as Arrow, and holds it until all of it is there.  So it is for
+answers that people look at or that fit into memory; what is more is refused by
+Spark itself (``spark.driver.maxResultSize``), in one sentence.  Whoever wants
+billions of rows in a file writes them from Spark.
+
+Text of Spark may hold bytes that are no UTF-8: ``cast(value as string)`` checks
+nothing.  They come as ``\\xNN``, as everywhere on the command line.
+"""
+
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.errors import QueryInvalid
+from penstock.spark.runtime import sentences
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Row = list[Any]  # None, bool, int, float, Decimal, str, bytes, datetime, date, timedelta, list, dict.
+
+
+class Answer:
+    """The rows of one query."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table: Final = table
+        self.columns: Final[list[str]] = table.column_names
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def first(self, count: int) -> "Answer":
+        """The same with so many rows at most."""
+        return Answer(self.table.slice(0, count))
+
+    def is_number(self, column: int) -> bool:
+        """Is it a column of numbers?"""
+        kind = self.table.schema.types[column]
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+    def is_time(self, column: int) -> bool:
+        """Is it a column of times or dates?"""
+        kind = self.table.schema.types[column]
+        return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+    def rows(self) -> list[Row]:
+        """All rows, as Python has them."""
+        columns = [_values(column) for column in self.table.columns]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def check_names(self) -> None:
+        """Raise if two columns are called the same, where each needs a name of its own."""
+        twice = [name for name in self.columns if self.columns.count(name) > 1]
+        if twice:
+            raise QueryInvalid(why=f"two columns are called {twice[0]!r}; give one another name with AS")
+
+    def write_parquet(self, out: IO[bytes]) -> None:
+        """All of it as one Parquet file."""
+        self.check_names()
+        pq.write_table(self.table, out, compression="zstd")
+
+
+def answer_of(frame: "DataFrame", rows_max: int | None = None) -> Answer:
+    """Run a query; of more rows than ``rows_max`` these are the first."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    limited = frame if rows_max is None else frame.limit(rows_max)
+    try:
+        with sentences.unlogged():
+            return Answer(limited.toArrow())
+    except (PySparkException, Py4JError) as error:
+        raise sentences.told(error) from None
+
+
+# From Arrow's columns to Python's values.
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    convert = _converter(column.type)
+    found = column.cast(_as_bytes(column.type)).to_pylist()
+    return found if convert is None else [None if value is None else convert(value) for value in found]
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type with bytes for text, which Arrow would refuse to decode where it is none."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    return kind
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes a value of a type as we have it; None: nothing is to be done."""
+    if pa.types.is_string(kind):
+        return _text
+    if pa.types.is_list(kind):
+        each = _or_none(kind.value_type)
+        return lambda value: [each(item) for item in value]
+    if pa.types.is_map(kind):
+        name, item = _or_none(kind.key_type), _or_none(kind.item_type)
+        return lambda value: {name(key): item(inner) for key, inner in value}
+    if pa.types.is_struct(kind):
+        fields = {field.name: _or_none(field.type) for field in kind}
+        return lambda value: {name: convert(value[name]) for name, convert in fields.items()}
+    return None
+
+
+def _or_none(kind: pa.DataType) -> Callable[[Any], Any]:
+    convert = _converter(kind)
+    return lambda value: value if value is None or convert is None else convert(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")

@@ -1,0 +1,226 @@
+"""What became of each message in a group, told by the journals of its topic.
+
+    journal of a partition ──> Leased, GivenBack, Settled, Outbox of the group ──> one row for each offset
+
+A journal is read from end to end by one task, and what it says of an offset is
+overwritten by what it says later, so a row is the end of the story: how it
+ended, after how many attempts, with which last error, and what was published
+together with the ack.
+
+Outputs are compared as text: JSON of topic, key, value and headers of each
+message, sorted, because an outbox keeps no order among topics.  An ack of
+several messages at once does not say which output belongs to which, so their
+outputs are not known.
+
+Memory: two bytes for each offset of the range, and what failed or had outputs.
+"""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from penstock.delivery import events
+from penstock.errors import InvalidBatch
+from penstock.spark.connect import register
+from penstock.spark.runtime.connections import Address, address_of, broker_at
+from penstock.wire.records import Headers, Record, decode_batch, read_header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Sending = tuple[str, bytes | None, bytes | None, Headers]  # Topic, key, value, headers.
+
+COLUMNS: Final = (
+    "partition int, offset bigint, outcome string, attempts int, "
+    "error_class string, error string, outputs string"
+)  # fmt: skip
+FORMAT: Final = "penstock_outcomes"
+UNKNOWN: Final = 255  # In the place of how a message was settled.
+FAILURES: Final = (events.NACKED, events.TIMED_OUT, events.REJECTED)
+ROWS: Final = 65_536  # Of an Arrow batch.
+ATTEMPTS_MAX: Final = 255  # What a byte holds; more are not told apart.
+ADDED: Final = frozenset({"x-expires-at"})  # Headers that the broker adds.
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one partition."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass
+class Outcomes:
+    """What a journal has said so far about a range of offsets in one group."""
+
+    span: Range
+    group: str
+    numbers: set[int]  # Of the group in this journal; one more each time it is made anew.
+    errors: dict[int, tuple[str, str]] = field(default_factory=dict)
+    outputs: dict[int, str | None] = field(default_factory=dict)  # None: they are several messages' together.
+
+    def __post_init__(self) -> None:
+        size = self.span.end - self.span.start
+        self.how = bytearray([UNKNOWN]) * size
+        self.attempts = bytearray(size)
+
+    def tell(self, event: events.AnyEvent) -> None:
+        """Take in the next event."""
+        if isinstance(event, events.GroupSet) and event.name == self.group:
+            self.numbers.add(event.group)
+        if event.group not in self.numbers:
+            return
+        match event:
+            case events.Leased():
+                for offset in self._of(event):
+                    self.attempts[offset - self.span.start] = min(event.attempt, ATTEMPTS_MAX)
+            case events.GivenBack(why=why) if why in FAILURES:
+                for offset in self._of(event):
+                    self.errors[offset] = (event.error_class or events.WHY[why], event.error_message)
+            case events.Settled():
+                for offset in self._of(event):
+                    self.how[offset - self.span.start] = event.how
+                    self.outputs.pop(offset, None)
+            case events.Outbox():
+                text = outputs_text(_sent(event.outputs)) if event.end - event.start == 1 else None
+                self.outputs |= dict.fromkeys(self._of(event), text)
+            case _:
+                pass  # The others say nothing of how a message ended.
+
+    def _of(self, event: events.Leased | events.GivenBack | events.Settled | events.Outbox) -> Iterable[int]:
+        """The offsets of an event that lie in the span."""
+        return range(max(event.start, self.span.start), min(event.end, self.span.end))
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """A row for each offset that the group has settled."""
+        low = self.span.start
+        found = [low + place for place, how in enumerate(self.how) if how != UNKNOWN]
+        for begin in range(0, len(found), ROWS):
+            yield self._batch(found[begin : begin + ROWS])
+
+    def _batch(self, offsets: "Sequence[int]") -> pa.RecordBatch:
+        low = self.span.start
+        errors = [self.errors.get(offset, ("", "")) for offset in offsets]
+        return pa.RecordBatch.from_pydict(
+            {
+                "partition": pa.array([self.span.partition] * len(offsets), pa.int32()),
+                "offset": pa.array(offsets, pa.int64()),
+                "outcome": pa.array([events.HOW[self.how[offset - low]] for offset in offsets], pa.string()),
+                "attempts": pa.array([self.attempts[offset - low] for offset in offsets], pa.int32()),
+                "error_class": pa.array([error for error, _ in errors], pa.string()),
+                "error": pa.array([message for _, message in errors], pa.string()),
+                "outputs": pa.array([self.outputs.get(offset, "[]") for offset in offsets], pa.string()),
+            }
+        )
+
+
+def read_outcomes(
+    spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[Range]
+) -> "DataFrame":
+    """The outcomes of some offsets in a group, as rows of ``COLUMNS``; none for what is not settled."""
+    register(spark, OutcomeSource)
+    told = msgspec.json.encode(ranges).decode()
+    reader = spark.read.format(FORMAT).options(**address.options)
+    return reader.options(topic=topic, group=group, ranges=told).load()
+
+
+class OutcomeSource(DataSource):
+    """The data source; its options are ours, and are not checked for people."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns."""
+        return COLUMNS
+
+    def reader(self, schema: "StructType") -> "OutcomeReader":  # noqa: ARG002 - it is COLUMNS.
+        """One read."""
+        ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
+        return OutcomeReader(address_of(self.options), self.options["topic"], self.options["group"], ranges)
+
+
+class OutcomeReader(DataSourceReader):
+    """Reads a journal in each task."""
+
+    def __init__(self, address: Address, topic: str, group: str, ranges: list[Range]) -> None:
+        self._address = address
+        self._topic = topic
+        self._group = group
+        self._ranges = ranges
+
+    def partitions(self) -> list[InputPartition]:
+        """A task for each range; one, with nothing to do, if there is none."""
+        return [InputPartition(each) for each in self._ranges] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        span = partition.value
+        if span is None:
+            return
+        places = broker_at(self._address).describe_group(self._topic, self._group).partitions
+        outcomes = Outcomes(span, self._group, {places[span.partition].journal_group})
+        for event in journal_events(self._address, self._topic, span.partition):
+            outcomes.tell(event)
+        yield from outcomes.rows()
+
+
+def journal_events(address: Address, topic: str, partition: int) -> Iterator[events.AnyEvent]:
+    """All that the journal of a partition still has."""
+    broker = broker_at(address)
+    offset = broker.offsets(topic, "earliest", journal=True)[partition]
+    while True:
+        fetched = broker.fetch(topic, partition, offset, journal=True)
+        if fetched.next_offset == offset:
+            return
+        for record in _records(fetched.batches):
+            if record.offset >= offset and record.value is not None:
+                yield events.decode(record.value)
+        offset = fetched.next_offset
+
+
+def _records(batches: bytes) -> Iterator[Record]:
+    position = 0
+    while position < len(batches):
+        yield from decode_batch(batches, position)
+        position += read_header(batches, position).size
+
+
+def _sent(outputs: Iterable[events.Output]) -> Iterator[Sending]:
+    for output in outputs:
+        try:
+            for record in decode_batch(output.batch):
+                yield output.topic, record.key, record.value, record.headers
+        except InvalidBatch:
+            continue  # A newer broker's; it cannot be compared.
+
+
+def outputs_text(messages: Iterable[Sending]) -> str:
+    """Messages as text that is equal if and only if they are."""
+    texts = []
+    for topic, key, value, headers in messages:
+        own = {name: _text(each) for name, each in headers if name not in ADDED}
+        texts.append(json.dumps([topic, _text(key), _text(value), own]))
+    return f"[{', '.join(sorted(texts))}]"
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(data).decode()}"

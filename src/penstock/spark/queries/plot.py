@@ -1,0 +1,123 @@
+"""A chart of a result of two columns, as a PNG.
+
+    time, number        a line over time; the points come in order, whatever the query's; the line breaks
+                        where times that are regular leave some out (no rows for a minute, say)
+    number, number      a line
+    anything, number    a bar for each row, in the query's order
+
+What does not fit a chart is an error that says so: other columns than two, a
+second one that is no number, nothing to draw, or more bars than one can read.
+matplotlib draws it, without a window and without its global state.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from importlib.util import find_spec
+from itertools import pairwise
+from math import nan
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from penstock.errors import ExtraMissing, QueryInvalid
+
+if TYPE_CHECKING:
+    from penstock.spark.queries.answers import Answer
+
+BARS_MAX: Final = 100  # More cannot be read, and a chart of them takes minutes.
+LABEL_CHARACTERS: Final = 24
+INCHES: Final = (8.0, 4.5)
+DOTS_PER_INCH: Final = 150
+COLOUR: Final = "#2563a8"
+POINTS_MARKED: Final = 60  # Up to so many points are worth a dot each.
+
+
+def check(answer: "Answer") -> None:
+    """Raise if a chart cannot be made of it."""
+    if find_spec("matplotlib") is None:
+        raise ExtraMissing(what="matplotlib", extra="spark")
+    if len(answer.columns) != 2:
+        raise QueryInvalid(why=f"a chart needs two columns, and this has {len(answer.columns)}")
+    if not answer.is_number(1):
+        raise QueryInvalid(why=f"a chart needs numbers in its second column, {answer.columns[1]!r}")
+    if len(answer) == 0:
+        raise QueryInvalid(why="there is nothing to draw: no rows")
+
+
+def draw(answer: "Answer", out: IO[bytes], title: str = "") -> None:
+    """Write the chart of a result to a file."""
+    check(answer)
+    from matplotlib.figure import Figure
+
+    pairs = [(x, float(y)) for x, y in answer.rows() if y is not None]
+    ys = [y for _, y in pairs]
+    figure = Figure(figsize=INCHES, dpi=DOTS_PER_INCH, layout="constrained")
+    axes = figure.add_subplot()
+    if answer.is_number(0) or answer.is_time(0):
+        _line(axes, [pair for pair in pairs if pair[0] is not None])
+    else:
+        _bars(axes, [x for x, _ in pairs], ys)
+    axes.set_xlabel(answer.columns[0], parse_math=False)
+    axes.set_ylabel(answer.columns[1], parse_math=False)
+    axes.set_ylim(bottom=min([0.0, *ys]))
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    if title:
+        axes.set_title(_label(title, 90), fontsize=9, loc="left", parse_math=False)
+    figure.savefig(out, format="png")
+
+
+def _line(axes: Any, pairs: Sequence[tuple[Any, float]]) -> None:
+    points = sorted(pairs, key=lambda pair: pair[0])
+    marker = "o" if len(points) <= POINTS_MARKED else ""
+    if points and isinstance(points[0][0], date):
+        points = broken(points)
+    xs = [float(x) if isinstance(x, Decimal) else x for x, _ in points]
+    axes.plot(xs, [y for _, y in points], color=COLOUR, marker=marker, markersize=3)
+    if xs and isinstance(xs[0], date):  # A datetime is one, too.
+        dates = _dates()
+        locator = dates.AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+
+
+def broken(points: Sequence[tuple[Any, float]]) -> list[tuple[Any, float]]:
+    """Points in order, with one of no value wherever times of a regular step are missing.
+
+    A line drawn across would claim values that nobody measured.  Times that have no common step, as those of
+    single messages, are left alone.
+    """
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(points)]
+    step = min(gaps, default=None)
+    if not step or any(gap % step for gap in gaps) or 2 * gaps.count(step) < len(gaps):
+        return list(points)
+    found = [points[0]]
+    for gap, point in zip(gaps, points[1:], strict=True):
+        if gap > step:
+            found.append((found[-1][0] + step, nan))
+        found.append(point)
+    return found
+
+
+def _dates() -> Any:
+    import matplotlib.dates
+
+    return matplotlib.dates
+
+
+def _bars(axes: Any, xs: Sequence[Any], ys: Sequence[float]) -> None:
+    if len(xs) > BARS_MAX:
+        raise QueryInvalid(why=f"{len(xs):,} bars cannot be read; use ORDER BY and LIMIT {BARS_MAX} or fewer")
+    axes.bar(range(len(xs)), ys, color=COLOUR)
+    labels = [_label(x, LABEL_CHARACTERS) for x in xs]
+    turned = sum(len(label) for label in labels) > 80  # They would run into each other.
+    axes.set_xticks(range(len(xs)), labels, rotation=60 if turned else 0, ha="right" if turned else "center")
+    for tick in axes.get_xticklabels():
+        tick.set_parse_math(False)  # A dollar in a key is a dollar.
+
+
+def _label(value: Any, characters: int) -> str:
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    text = "null" if value is None else text
+    line = " ".join(text.split())
+    return line if len(line) <= characters else line[: characters - 1] + "…"

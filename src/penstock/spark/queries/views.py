@@ -1,0 +1,214 @@
+"""Topics as tables of Spark SQL: a view for each, over lake and log, and views of what the broker knows.
+
+    orders               every message, from the oldest in the lake to the newest in the log
+    orders__journal      what happened to them: deliveries, attempts, errors, acks
+    orders__dlq          its dead letters, with the reasons as columns
+    __groups             every group: lag, verdict, counts
+    __schedules          messages that wait for their time
+    __gaps               ranges that readers had to skip, because neither log nor lake has them
+    any other name       a table of the lake that no topic has made, such as a roll-up
+
+A topic that has the name of another's view comes first.  Names are SQL's: upper and
+lower case are one, and what is no plain word (dots, dashes) is written in
+backticks.
+
+Making a view costs some 50 ms, most of it a question to a Python worker.  So
+``Tables.sql`` makes only the views that a query names, and makes them for each
+query anew: it asks Spark, and makes what Spark says is missing.  ``tables``
+makes all of them once, for programs that say ``spark.sql`` themselves; Spark
+settles what such a view reads when it is first used, so what is newer is seen
+after the next call of it.
+
+Spark 4.3 keeps what it has planned of a source, conditions included, for all
+scans of it, so a frame that was filtered once stays filtered.  Where conditions
+are pushed down, they may only be in a query that scans its source once, and
+whose source is new: ``narrow``.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from penstock.config.broker import DEAD_LETTER_SUFFIX
+from penstock.errors import QueryInvalid
+from penstock.spark.runtime.connections import SERVERS, Address, address_of
+from penstock.spark.runtime.sentences import missing_name, told, unlogged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Makers = dict[str, Callable[[], DataFrame]]  # By name, what makes the table.
+
+JOURNAL: Final = "__journal"
+DEAD_LETTERS: Final = "__dlq"
+GROUPS: Final = "__groups"
+SCHEDULES: Final = "__schedules"
+GAPS: Final = "__gaps"
+MADE: Final = "_tables"  # The folder of the lake where pipelines put tables that are no topic's.
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+# In Spark's text of a plan: a source that is read, and a part of a query that may be used several times.
+SCAN: Final = "RelationV2["
+SHARED: Final = "CTERelation"
+VIEWS_MAX: Final = 100  # That one query may name.
+
+# Of a dead letter: the columns that its headers give, after its own.
+LETTER: Final = (
+    ("source_partition", "cast(cast(headers['x-source-partition'] as string) as int)"),
+    ("source_offset", "cast(cast(headers['x-source-offset'] as string) as bigint)"),
+    ("group", "cast(headers['x-group'] as string)"),
+    ("attempts", "cast(cast(headers['x-attempts'] as string) as int)"),
+    ("reason", "cast(headers['x-death-reason'] as string)"),
+    ("error", "cast(headers['x-error'] as string)"),
+    ("error_class", "cast(headers['x-error-class'] as string)"),
+    ("error_message", "cast(headers['x-error-message'] as string)"),
+    ("fingerprint", "cast(headers['x-error-fingerprint'] as string)"),
+    ("first_failed", "timestamp_millis(cast(cast(headers['x-first-failed-at'] as string) as bigint))"),
+    ("last_failed", "timestamp_millis(cast(cast(headers['x-last-failed-at'] as string) as bigint))"),
+)
+MESSAGE: Final = (
+    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
+    "headers map<string, binary>, lane int"
+)
+
+
+def tables(
+    spark: "SparkSession",
+    servers: str = SERVERS,
+    *,
+    key: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> "Tables":
+    """Make a view for each topic of a broker, and for what else it knows.
+
+    ``key``, or ``user`` and ``password``: who asks; without them the variable PENSTOCK_KEY says it.
+    """
+    told = {"servers": servers, "key": key, "user": user, "password": password}
+    made = Tables(spark, address_of({name: text for name, text in told.items() if text is not None}))
+    made.create()
+    return made
+
+
+class Tables:
+    """The tables of one broker, in one session."""
+
+    def __init__(self, spark: "SparkSession", address: Address) -> None:
+        self._spark = spark
+        self._address = address
+        self._made: set[str] = set()  # Views that ``sql`` has made, in lower case.
+        import_module("penstock.spark.queries.facts").register(spark)
+
+    # What there is.
+
+    def names(self) -> list[str]:
+        """Every name that a query may use, sorted."""
+        return sorted(self._makers())
+
+    def _makers(self) -> "Makers":
+        with self._address.connect() as broker:
+            topics = broker.topics()
+            lake = broker.stats().lake
+        makers: Makers = {
+            GROUPS: partial(self._facts, "groups"),
+            SCHEDULES: partial(self._facts, "schedules"),
+            GAPS: partial(self._facts, "gaps"),
+        }
+        for name, path in _lake_tables(lake).items():
+            makers[name] = partial(_lake_table, self._spark, path)
+        for topic in topics:
+            makers[topic + JOURNAL] = partial(self._facts, "journal", topic)
+            makers[topic + DEAD_LETTERS] = partial(self._dead_letters, topic)
+        for topic in topics:  # After the views of all: a topic of that name comes first.
+            makers[topic] = partial(self._messages, topic)
+        return makers
+
+    # Making them.
+
+    def create(self) -> None:
+        """Make all views; those of the same name are replaced.  Names that only case tells apart get none."""
+        makers = self._makers()
+        counts = Counter(name.lower() for name in makers)
+        for name, make in makers.items():
+            if counts[name.lower()] == 1:
+                make().createOrReplaceTempView(f"`{name}`")
+
+    def sql(self, query: str) -> "DataFrame":
+        """The answer to a query; makes the views that it names, and says in one sentence what is wrong."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        makers = self._makers()
+        known = {name.lower() for name in makers}
+        self._forget()
+        while True:
+            try:
+                with unlogged():
+                    return self._spark.sql(query)
+            except (PySparkException, Py4JError) as error:
+                name = ".".join(missing_name(error) or []).lower()
+                if name not in known or name in self._made or len(self._made) == VIEWS_MAX:
+                    raise told(error, makers) from None
+            self._make(name, makers)
+
+    def _make(self, name: str, makers: "Makers") -> None:
+        same = sorted(each for each in makers if each.lower() == name)
+        if len(same) > 1:
+            raise QueryInvalid(
+                why=f"{' and '.join(same)} are one name for SQL; read each with the format penstock"
+            )
+        makers[same[0]]().createOrReplaceTempView(f"`{name}`")
+        self._made.add(name)
+
+    def narrow(self, frame: "DataFrame") -> None:
+        """Have the conditions of a frame that ``sql`` gave, and that runs next, choose what is read."""
+        if hasattr(self._spark, "_jsc"):  # Spark Connect does not show its plans.
+            plan = frame._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 - there is no other way.
+            once = plan.count(SCAN) == 1 and SHARED not in plan
+            self._spark.conf.set(PUSHDOWN, str(once).lower())
+
+    def _forget(self) -> None:
+        """Drop what was made for the query before: its dead letters may have been none, and are some now."""
+        while self._made:
+            self._spark.catalog.dropTempView(self._made.pop())
+
+    # The tables themselves.
+
+    def _messages(self, topic: str) -> "DataFrame":
+        reader = self._spark.read.format("penstock")
+        return reader.options(**self._address.options, topic=topic).load()
+
+    def _facts(self, of: str, topic: str = "") -> "DataFrame":
+        reader = self._spark.read.format("penstock_facts")
+        return reader.options(**self._address.options, of=of, topic=topic).load()
+
+    def _dead_letters(self, topic: str) -> "DataFrame":
+        with self._address.connect() as broker:
+            settings = broker.describe_topic(topic).settings
+            place = settings.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
+            there = place in broker.topics()
+        letters = self._messages(place) if there else self._spark.createDataFrame([], MESSAGE)
+        columns = [f"{text} as `{name}`" for name, text in LETTER]
+        mine = letters.where(f"cast(headers['x-source-topic'] as string) = '{topic}'")
+        return mine.selectExpr(*(name for name in letters.columns if name != "headers"), *columns, "headers")
+
+
+def _lake_tables(lake: str) -> dict[str, str]:
+    """By name, where the tables of the lake are: those that pipelines made, and of topics that are gone."""
+    if not lake:
+        return {}
+    storage = import_module("penstock.spark.lake.storage")
+    place = storage.located(lake)
+    found = {name: f"{place}/{name}" for name in storage.folders_in(place) if not name.startswith("_")}
+    made = f"{place}/{MADE}"
+    return found | {name: f"{made}/{name}" for name in storage.folders_in(made)}
+
+
+def _lake_table(spark: "SparkSession", path: str) -> "DataFrame":
+    """The files that are a table of the lake now; a later commit is seen by a later call."""
+    table = import_module("deltalake").DeltaTable(path)
+    if files := table.file_uris():
+        return spark.read.option("basePath", path).parquet(*files)
+    columns = import_module("pyarrow").schema(table.schema().to_arrow())
+    return spark.createDataFrame([], import_module("pyspark.sql.pandas.types").from_arrow_schema(columns))

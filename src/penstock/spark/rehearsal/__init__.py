@@ -1,0 +1,1 @@
+"""Running a worker function over stored messages without side effects."""

@@ -1,0 +1,144 @@
+"""What stands in the place of a broker in a rehearsal: it notes, and does nothing.
+
+Answers           takes ack, nack, reject and extend of one message
+CapturedBroker    takes what a function publishes by a client of its own, and refuses all else
+captured()        makes ``penstock.connect`` give such a client
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from penstock.errors import AlreadySettled, InvalidValue
+from penstock.model.message import Delivered, Message, Receipt
+from penstock.types import Duration
+from penstock.workers.message import Outputs
+from penstock.workers.outcome import DONE, Failed, Outcome, Rejected
+
+
+class Answers:
+    """Takes a function's own answers, and does nothing about them."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None  # None: it has not answered by itself.
+        self.outputs: list[tuple[str, Message]] = []
+
+    def ack(self, message: Any, *, publish: Outputs = ()) -> None:
+        """Note that the work is done."""
+        self._answer(message, DONE)
+        self.outputs += publish
+
+    def nack(self, message: Any, *, error: BaseException | str | None = None, **_: Any) -> None:
+        """Note that the work failed."""
+        given = error if isinstance(error, BaseException) else RuntimeError(error or "nacked")
+        self._answer(message, Failed(given))
+
+    def reject(self, message: Any, reason: str) -> None:
+        """Note that the message is no good."""
+        self._answer(message, Rejected(reason))
+
+    def extend(self, message: Any, duration: Duration) -> None:
+        """Nobody else wants it."""
+
+    def _answer(self, message: Delivered, outcome: Outcome) -> None:
+        if message.settled:
+            raise AlreadySettled(topic=message.topic, partition=message.partition, offset=message.offset)
+        message.mark_settled()
+        self.outcome = outcome
+
+
+class AsyncAnswers:
+    """The same, to be awaited."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[None]]:
+        async def answer(*arguments: Any, **options: Any) -> None:
+            getattr(self._answers, name)(*arguments, **options)
+
+        return answer
+
+
+class Sent:
+    """What was published by clients of the function's own."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Message]] = []
+
+    def add(self, topic: str, message: Message) -> Receipt:
+        """Note a message."""
+        self.messages.append((topic, message))
+        return Receipt(topic, 0, None, 0)
+
+
+class CapturedBroker:
+    """In the place of a client: publishes are noted, and everything else is refused."""
+
+    def __init__(self, sent: Sent) -> None:
+        self._sent = sent
+
+    def publish(self, topic: str, value: bytes | None, **options: Any) -> Receipt:
+        """Note a message."""
+        return self._sent.add(topic, Message(value, options.get("key"), options.get("headers")))
+
+    def publish_batch(self, topic: str, messages: Iterable[Message | bytes], **_: Any) -> list[Receipt]:
+        """Note some messages."""
+        return [
+            self._sent.add(topic, each if isinstance(each, Message) else Message(each)) for each in messages
+        ]
+
+    def close(self, *_: Any) -> None:
+        """There is nothing to close."""
+
+    def __enter__(self) -> "CapturedBroker":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        why = "a rehearsal only notes what is published; the real broker is not touched"
+        raise InvalidValue(name="call", value=name, why=why)
+
+
+class AsyncCapturedBroker:
+    """The same, to be awaited."""
+
+    def __init__(self, sent: Sent) -> None:
+        self._broker = CapturedBroker(sent)
+
+    async def start(self) -> "AsyncCapturedBroker":
+        """There is nothing to start."""
+        return self
+
+    async def __aenter__(self) -> "AsyncCapturedBroker":
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._broker, name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return method(*arguments, **options)
+
+        return call
+
+
+@contextmanager
+def captured(sent: Sent) -> Iterator[None]:
+    """While the block runs, whoever connects gets a broker that only notes.
+
+    Not longer: the worker that runs this will do other tasks, which connect in earnest.
+    """
+    modules: list[Any] = [import_module("penstock"), import_module("penstock.aio")]  # A client has no broker.
+    before = [module.connect for module in modules]
+    plain, asynchronous = modules
+    plain.connect = lambda *_, **__: CapturedBroker(sent)
+    asynchronous.connect = lambda *_, **__: AsyncCapturedBroker(sent)
+    try:
+        yield
+    finally:
+        for module, connect in zip(modules, before, strict=True):
+            module.connect = connect

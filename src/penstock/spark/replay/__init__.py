@@ -1,0 +1,1 @@
+"""Replays: what they read, how each chunk is published, and named snapshots."""

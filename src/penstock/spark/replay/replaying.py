@@ -1,0 +1,187 @@
+"""One chunk of a replay: read, chosen, staged by tasks, and published at one stroke.
+
+    without SQL    slices of lake and log ──> Arrow ──> __staging        no row passes the JVM
+    with SQL       slices ──> Spark's rows ──> where ... ──> Arrow ──> __staging
+
+Either way the driver then publishes what the tasks have staged under the
+replay's application and the chunk's number, as the sink does for a batch of a
+stream (``sink.py``): a chunk that was published before is not published again.
+
+Headers that the broker had added are left out: without its mark, which only it
+can give, they mean nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
+
+from penstock.spark.connect import register
+from penstock.spark.jobs import run_tasks
+from penstock.spark.records.arrays import within
+from penstock.spark.records.planning import Span
+from penstock.spark.runtime.connections import address_of
+from penstock.spark.sink.sink import SinkOptions, Staged, publish, stage
+from penstock.spark.source.options import SourceOptions
+from penstock.spark.source.scan import Scan
+from penstock.spark.source.slices import Slice, SliceReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.api.broker import Broker
+    from penstock.client.sync import RemoteBroker
+
+MESSAGE: Final = (
+    StructType()
+    .add("key", BinaryType())
+    .add("value", BinaryType())
+    .add("headers", MapType(StringType(), BinaryType()))
+    .add("lane", IntegerType())
+    .add("timestamp", TimestampType())
+)
+BROKERS: Final = ("x-expires-at", "x-dedup-id", "x-schedule-id", "x-redrive-group")
+FORMAT: Final = "penstock_chunk"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What is read and published together."""
+
+    source: SourceOptions
+    sink: SinkOptions
+    application: str
+    number: int
+    spans: tuple[Span, ...]
+    key: bytes | None  # Only messages of this one.
+    from_ms: int | None  # Only those from one time on ...
+    to_ms: int | None  # ... and before another.
+
+
+# Without SQL.
+
+
+def replay_chunk(spark: "SparkSession", broker: "Broker", chunk: Chunk) -> int:
+    """Publish the messages of a chunk; returns how many they are."""
+    slices = Scan(chunk.source, cast("RemoteBroker", broker)).slices(list(chunk.spans))
+    staged = run_tasks(spark, partial(_stage_slice, chunk), slices)
+    publish(chunk.sink, staged, chunk.application, chunk.number)
+    return sum(each.rows for each in staged)
+
+
+def _stage_slice(chunk: Chunk, work: Slice) -> Staged:
+    """In a task."""
+    rows = SliceReader(chunk.source, MESSAGE).read(work)
+    return stage(chunk.sink, chunk.application, _messages(rows, chunk))
+
+
+def _messages(batches: Iterator[pa.RecordBatch], chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    """The rows that are wanted, in the columns of a sink."""
+    for rows in batches:
+        if chunk.key is not None:
+            rows = rows.filter(pc.equal(rows["key"], pa.scalar(chunk.key, pa.binary())))
+        rows = within(rows, chunk.from_ms, chunk.to_ms)
+        if rows.num_rows:
+            columns = {"key": rows["key"], "value": rows["value"]}
+            # What nobody has costs nothing.
+            if rows["headers"].offsets[0] != rows["headers"].offsets[-1]:
+                columns["headers"] = own_headers(rows["headers"])
+            if pc.any(pc.not_equal(rows["lane"], 0)).as_py():
+                columns["priority"] = rows["lane"]
+            yield pa.RecordBatch.from_pydict(columns)
+
+
+def own_headers(headers: pa.MapArray) -> pa.MapArray:
+    """Without those of the broker."""
+    if not pc.any(pc.is_in(headers.keys, pa.array(BROKERS))).as_py():
+        return headers
+    kept = [[pair for pair in each or [] if pair[0] not in BROKERS] for each in headers.to_pylist()]
+    return pa.array(kept, headers.type)
+
+
+# With SQL.
+
+
+def replay_chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) -> int:
+    """Publish the messages of a chunk for which a condition holds; returns how many they are."""
+    told = Observation()
+    rows = chosen(spark, broker, chunk, where).select(
+        "key",
+        "value",
+        F.map_filter("headers", lambda name, _: ~name.isin(*BROKERS)).alias("headers"),
+        F.col("lane").alias("priority"),
+    )
+    options = {"topic": chunk.sink.topic, "application": chunk.application, "number": str(chunk.number)}
+    writer = rows.observe(told, F.count(F.lit(1)).alias("rows")).write.format(FORMAT)
+    writer.options(**chunk.sink.address.options, **options).mode("append").save()
+    return int(told.get["rows"])
+
+
+def chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) -> DataFrame:
+    """The rows of a chunk that are wanted."""
+    source, [topic] = chunk.source, chunk.source.topics
+    # A partition that is not named would be read from its beginning to its end: name them all.
+    nothing = dict.fromkeys(broker.offsets(topic, "earliest"), 0)
+    starts = nothing | {span.partition: span.start for span in chunk.spans}
+    ends = nothing | {span.partition: span.end for span in chunk.spans}
+    options: dict[str, Any] = {
+        **source.address.options, "topic": topic, "starting": json.dumps(starts), "ending": json.dumps(ends),
+        "lake": source.lake, "on_gap": source.on_gap, "partition_records": source.partition_records,
+    }  # fmt: skip
+    rows = spark.read.format("penstock").options(**options).load()
+    rows = rows.where(F.col("partition").isin([span.partition for span in chunk.spans]))
+    if chunk.key is not None:
+        rows = rows.where(F.col("key") == F.lit(chunk.key))
+    for limit_ms, compare in ((chunk.from_ms, ">="), (chunk.to_ms, "<")):
+        if limit_ms is not None:
+            rows = rows.where(f"timestamp {compare} timestamp_millis({limit_ms})")
+    return rows.where(where) if where else rows
+
+
+class ChunkTarget(DataSource):
+    """Where Spark writes the rows of a chunk; the sink itself gives every write an id of its own."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format, which is nobody's but this module's."""
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> "ChunkWriter":  # noqa: ARG002 - Spark's.
+        """One chunk."""
+        return ChunkWriter(self.options)
+
+
+class ChunkWriter(DataSourceArrowWriter):
+    """Stages the rows of a chunk and publishes them."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._sink = SinkOptions(address=address_of(options), topic=options["topic"], write_id=None)
+        self._application = options["application"]
+        self._number = int(options["number"])
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """In a task."""
+        return stage(self._sink, self._application, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """When all tasks are done."""
+        publish(self._sink, messages, self._application, self._number)
+
+
+Publish = Callable[["SparkSession", "Broker", Chunk], int]
+
+
+def publisher(spark: "SparkSession", where: str) -> Publish:
+    """How the chunks of a replay are published."""
+    if not where:
+        return replay_chunk
+    register(spark, ChunkTarget)
+    return partial(replay_chosen, where=where)

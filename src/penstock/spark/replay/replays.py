@@ -1,0 +1,95 @@
+"""Replays that are under way: what each one reads, settled once, so that whoever goes on reads the same.
+
+    __snapshots      key replay:NAME      value (JSON): a ``Replay``; nothing when it is done
+
+A replay to a topic is done in chunks, in the order of the offsets, each of them
+published under the replay's id and the chunk's number (``publish_staged``).  The
+chunks follow from the plan alone.  So after a kill at any point the next run
+finds the plan, asks how far the topic is, and goes on with the chunk after that.
+
+Its times are settled, too: "an hour ago" is what it was when the replay began.  A
+plan of which nothing was published yet is nobody's loss, and gives way to another.
+A run that was finished leaves no plan: the same settings run again replay again.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import InvalidValue, TopicExists, TopicNotFound
+from penstock.spark.records.planning import Span, admitted, spans
+from penstock.spark.replay.snapshots import REPLAY, TOPIC, entries, make_topic
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay reads, from where to where."""
+
+    name: str  # Of the run.
+    id: str  # Its own, for ever.
+    what: str  # The settings but for the times, to tell this one from another of the same name.
+    topic: str
+    to: str  # The topic that gets it.
+    from_ms: int | None
+    to_ms: int | None
+    start: dict[int, int]  # By partition ...
+    end: dict[int, int]  # ... up to before.
+    chunk_records: int
+
+    @property
+    def application(self) -> str:
+        """As what its chunks are published."""
+        return f"replay:{self.id}"
+
+    @property
+    def records(self) -> int:
+        """How many offsets there are to read."""
+        return sum(max(end - self.start.get(partition, 0), 0) for partition, end in self.end.items())
+
+    def chunks(self) -> Iterator[list[Span]]:
+        """What is read and published together, in order."""
+        reached, end = {self.topic: self.start}, {self.topic: self.end}
+        while some := spans(reached, following := admitted(reached, end, self.chunk_records)):
+            yield some
+            reached = following
+
+
+def begun(broker: "Broker", wanted: Replay) -> Replay:
+    """The replay of that name that was not finished; if there is none, the wanted one, from now on."""
+    known = _under_way(broker, wanted.name)
+    if known is None or published(broker, known) is None:
+        make_topic(broker)
+        broker.publish(TOPIC, msgspec.json.encode(wanted), key=REPLAY + wanted.name)
+        return wanted
+    if known.what != wanted.what:
+        why = "a replay of that name, with other settings, is not finished; finish it, or take another name"
+        raise InvalidValue(name="name", value=wanted.name, why=why)
+    return known
+
+
+def published(broker: "Broker", replay: Replay) -> int | None:
+    """The number of the last chunk that was published; None if none was."""
+    try:
+        return broker.published_version(replay.to, replay.application)
+    except TopicNotFound:
+        return None
+
+
+def finished(broker: "Broker", replay: Replay) -> None:
+    """It is done: forget the plan."""
+    broker.publish(TOPIC, None, key=REPLAY + replay.name)
+
+
+def _under_way(broker: "Broker", name: str) -> Replay | None:
+    values = [value for key, value in entries(broker) if key == REPLAY + name]
+    return msgspec.json.decode(values[-1], type=Replay) if values and values[-1] else None
+
+
+def make_target(broker: "Broker", topic: str, like: str) -> None:
+    """Make the topic that a replay goes to, if it has to be, with as many partitions as the other has."""
+    with suppress(TopicExists):
+        broker.create_topic(topic, partitions=len(broker.describe_topic(like).partitions))

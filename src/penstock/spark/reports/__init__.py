@@ -1,0 +1,1 @@
+"""Reports and the tables that pipelines write."""

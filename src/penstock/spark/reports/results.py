@@ -1,0 +1,196 @@
+"""Tables that pipelines make: Delta tables of any columns, beside those of the topics.
+
+    <lake>/_tables/totals/                    one Delta table for each name
+        5f0c...parquet                        what one task of one batch wrote
+
+    tasks:    rows ──> a Parquet file each ──> path, rows, bytes
+    driver:                                    one commit, with (query, batch) as application transaction
+
+A data source for writing alone, ``penstock_table``, registered where it is used.
+Rows go from Spark's Arrow straight into Parquet; none passes the driver.  A batch
+that a query has committed before is not committed again, so what is repeated
+after a crash is there once.  The many small files of a stream are joined by the
+pipeline that writes them, which also deletes what nobody uses (``tidying.py``).
+
+A table keeps the columns that its first rows had.  Whoever wants others makes
+another table.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from penstock.clock import SystemClock
+from penstock.errors import InvalidValue
+from penstock.spark.lake import storage
+from penstock.spark.lake.delta import SETTINGS, open_table, settle, telling
+from penstock.spark.reports.ranges import Ranges
+from penstock.types import check_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FOLDER: Final = "_tables"  # Of the lake; no topic is called so.
+FORMAT: Final = "penstock_table"
+QUERY_ID: Final = "sql.streaming.queryId"  # A property that Spark gives the tasks of a query.
+
+
+def path_of(lake: str, name: str) -> str:
+    """Where a table of results is."""
+    return f"{storage.located(lake)}/{FOLDER}/{check_name('table', name)}"
+
+
+def read(spark: "SparkSession", path: str) -> "DataFrame":
+    """A Delta table as it is now, or the Parquet files of a folder."""
+    delta = open_table(path)
+    return spark.read.parquet(*([path] if delta is None else delta.file_uris()))
+
+
+def file_count(path: str) -> int:
+    """How many files a table has; 0 if it is not there."""
+    delta = open_table(path)
+    return 0 if delta is None else len(delta.file_uris())
+
+
+class ResultTable(DataSource):
+    """What Spark makes of ``format("penstock_table")``; its option ``path`` says which table."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "ResultWriter":  # noqa: ARG002 - it only appends.
+        """One write."""
+        return ResultWriter(self.options["path"])
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "ResultStreamWriter":  # noqa: ARG002, N802 - Spark's.
+        """A write that goes on."""
+        return ResultStreamWriter(self.options["path"])
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task has written."""
+
+    query: str | None  # Of a stream: its id, which stays the same after a restart.
+    path: str
+    rows: int
+    size_bytes: int
+    columns: bytes  # The Arrow schema.
+    statistics: str = ""  # In Delta's words.
+
+
+class ResultWriter(DataSourceArrowWriter):
+    """Adds one DataFrame."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task."""
+        return write_file(self._path, iterator, None)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, when all tasks are done."""
+        add_files(self._path, _written(messages), 0)
+
+
+class ResultStreamWriter(DataSourceStreamArrowWriter):
+    """Adds the batches of one query."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """In a task."""
+        context = TaskContext.get()
+        return write_file(self._path, iterator, context.getLocalProperty(QUERY_ID) if context else None)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, when all tasks of a batch are done; perhaps again, after a restart."""
+        add_files(self._path, _written(messages), batchId)
+
+
+def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
+    return [message for message in messages if isinstance(message, Written) and message.rows]
+
+
+# In a task.
+
+
+def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) -> Written:
+    """Write rows to a file of the table that nobody sees before it is committed; without rows, no file."""
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return Written(query, "", 0, 0, b"")
+    schema = pa.schema([field.with_nullable(True) for field in first.schema])
+    file, ranges = f"{path}/{uuid4().hex}.parquet", Ranges()
+    storage.make_folder(path)
+    system, inside = storage.filesystem_of(file)
+    with storage.writing(file):
+        with pq.ParquetWriter(inside, schema, filesystem=system, compression="zstd") as writer:
+            while first is not None:
+                writer.write_batch(first.cast(schema))
+                ranges.add(first)
+                first = next(batches, None)
+    storage.sync(file)
+    columns = schema.serialize().to_pybytes()
+    return Written(query, file, ranges.rows, storage.bytes_of(file), columns, ranges.statistics())
+
+
+# On the driver.
+
+
+def add_files(path: str, written: list[Written], version: int) -> None:
+    """Commit what the tasks have written, unless the query has committed this version before."""
+    if not written:
+        return
+    schema = pa.ipc.read_schema(pa.py_buffer(written[0].columns))
+    with telling(path):  # Others may create it, too.
+        delta = open_table(path) or DeltaTable.create(path, schema, mode="ignore", configuration=SETTINGS)
+    query = written[0].query
+    if query is not None and _is_there(delta, query, version):
+        return
+    _check_columns(delta, path, schema)
+    now_ms = SystemClock().wall_ms()
+    added: list[AddAction | RemoveAction] = [_added(path, file, now_ms) for file in written]
+    numbered = [] if query is None else [Transaction(query, version)]
+    before = delta.version()
+    with telling(path):
+        delta.create_write_transaction(
+            added, "append", delta.schema(), commit_properties=CommitProperties(app_transactions=numbered)
+        )
+    settle(path, before)  # All since then: a join may have come between.
+
+
+def _is_there(delta: DeltaTable, query: str, version: int) -> bool:
+    last = delta.transaction_version(query)
+    return last is not None and last >= version
+
+
+def _check_columns(delta: DeltaTable, path: str, schema: pa.Schema) -> None:
+    has = delta.schema()
+    if has != Schema.from_arrow(schema):
+        columns = ", ".join(field.name for field in has.fields)
+        why = f"it has the columns {columns} of certain types, and the rows have others; choose another name"
+        raise InvalidValue(name="table", value=path, why=why)
+
+
+def _added(path: str, file: Written, now_ms: int) -> AddAction:
+    name = file.path.removeprefix(f"{path}/")
+    return AddAction(name, file.size_bytes, {}, now_ms, True, file.statistics)

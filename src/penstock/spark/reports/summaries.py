@@ -1,0 +1,80 @@
+"""Small tables of the lake that a driver writes by itself: sums, minutes, findings.
+
+    append     rows that are new, once for each version of an application
+    replace    all rows by others
+
+They are Delta tables beside those of ``results``, with columns that are known
+beforehand.  Each call is one commit; what is read is what the last one left.
+A table of many small commits is put in order by every ``TIDY_COMMITS``th of them:
+its files become one, and those that nobody needs any more are deleted.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from penstock.errors import LakeUnusable
+from penstock.spark.lake import storage
+from penstock.spark.lake.delta import settle
+from penstock.spark.reports import tidying
+
+TIDY_COMMITS: Final = 100
+ZSTD: Final = WriterProperties(compression="ZSTD")
+
+
+def last_version(path: str, application: str) -> int | None:
+    """The version that an application has written last; None: nothing yet."""
+    table = opened(path)
+    return None if table is None else table.transaction_version(application)
+
+
+def append(path: str, rows: pa.Table, application: str, version: int) -> None:
+    """Add rows as a version; nothing happens if that one, or a later one, is there."""
+    written = last_version(path, application)
+    if written is not None and written >= version:
+        return
+    marks = CommitProperties(app_transactions=[Transaction(application, version)])
+    _write(path, rows, "append", marks)
+    _maybe_tidy(path)
+
+
+def replace(path: str, rows: pa.Table) -> None:
+    """Have these rows and no others; those before are deleted after a day."""
+    _write(path, rows, "overwrite", CommitProperties())
+    tidying.vacuum(path)
+
+
+def read(path: str) -> pa.Table:
+    """All rows; raises ``LakeUnusable`` if there is no such table."""
+    table = opened(path)
+    if table is None:
+        raise LakeUnusable(lake=path, why="there is no such table")
+    with storage.reading(path):
+        return table.to_pyarrow_table()
+
+
+def opened(path: str) -> DeltaTable | None:
+    """The table, or None if there is none."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+
+
+def _write(path: str, rows: pa.Table, mode: str, marks: CommitProperties) -> None:
+    table = opened(path)
+    before = -1 if table is None else table.version()
+    try:
+        write_deltalake(path, rows, mode=mode, commit_properties=marks, writer_properties=ZSTD)  # type: ignore[call-overload]
+    except (DeltaError, OSError) as error:
+        raise storage.failure_of(path, error) from error
+    settle(path, before)
+
+
+def _maybe_tidy(path: str) -> None:
+    table = DeltaTable(path)
+    if table.version() % TIDY_COMMITS == TIDY_COMMITS - 1:
+        table.optimize.compact(writer_properties=ZSTD)
+        tidying.vacuum(path)

@@ -1,0 +1,139 @@
+"""Tables of results kept in order: the small files of many batches are joined, and unused ones deleted.
+
+    one batch a second, two tasks     120 files a minute     ──>     one
+    read by a program that began before                              the old ones stay for a day
+
+A join copies the rows of some files to a new one, and puts it in their place in one
+commit that adds no rows and removes none.  What a query has committed is known by
+its application transactions, which a join leaves alone: a batch that is repeated
+after a crash finds itself there.  If two join at once, or somebody changes the
+table, the second commit is refused, because each moves the same number, and its
+file is removed.
+
+Small files are worth joining if there are ``FILES_MIN`` of which none is larger than
+the others together: so each row is copied once for each doubling of its file.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+
+from penstock.spark.lake import storage
+from penstock.spark.lake.delta import app_name, open_table, settle, telling
+from penstock.spark.reports.ranges import Ranges
+
+FILE_BYTES: Final = 128 * 1024 * 1024  # A file of this size is not joined any more.
+FILES_MIN: Final = 16
+FILES_MAX: Final = 1000  # Joined at once.
+KEPT_HOURS: Final = 24  # For those who still read a file that was replaced.
+BATCH_ROWS: Final = 65_536
+JOINED: Final = app_name("joined")
+
+
+class File(NamedTuple):
+    """A file of a table."""
+
+    path: str  # Within the table's folder.
+    bytes: int
+
+
+def join_small_files(path: str, now_ms: int) -> int:
+    """Join what is worth it; returns how many files were replaced."""
+    replaced = 0
+    while True:
+        table = open_table(path)
+        files = [] if table is None else worth_joining(_files(table))
+        if table is None or not files or not _joined(table, path, files, now_ms):
+            return replaced
+        replaced += len(files)
+
+
+def worth_joining(files: Sequence[File]) -> list[File]:
+    """Which files to join next; none if it is not worth it."""
+    small = sorted((file for file in files if file.bytes < FILE_BYTES), key=lambda file: file.bytes)
+    total = sum(file.bytes for file in small)
+    while small and small[-1].bytes > total - small[-1].bytes:
+        total -= small.pop().bytes
+    chosen: list[File] = []
+    size = 0
+    for file in small[:FILES_MAX]:
+        if chosen and size + file.bytes > FILE_BYTES:
+            break
+        chosen.append(file)
+        size += file.bytes
+    return chosen if len(chosen) >= FILES_MIN else []
+
+
+def vacuum(path: str) -> None:
+    """Delete files that have not been the table's for a day, and what killed writers left behind."""
+    table = open_table(path)
+    if table is not None:
+        with telling(path):
+            if table.vacuum(KEPT_HOURS, enforce_retention_duration=False, full=True):
+                table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+def _files(table: DeltaTable) -> list[File]:
+    actions = pa.table(table.get_add_actions())
+    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+    return [File(path, size) for path, size in zip(paths, sizes, strict=True)]
+
+
+def _joined(table: DeltaTable, path: str, files: Sequence[File], now_ms: int) -> bool:
+    """Put one file in the place of others; False: somebody has changed the table meanwhile."""
+    name = f"{uuid4().hex}.parquet"
+    try:
+        ranges = _copy(path, files, name)
+        added = AddAction(name, storage.bytes_of(f"{path}/{name}"), {}, now_ms, False, ranges.statistics())
+        removed = [RemoveAction(file.path, False, now_ms, file.bytes, {}) for file in files]
+        turn = Transaction(JOINED, (table.transaction_version(JOINED) or 0) + 1)
+        before = table.version()
+        with telling(path):
+            table.create_write_transaction(
+                [added, *removed],
+                "append",
+                table.schema(),
+                commit_properties=CommitProperties(app_transactions=[turn]),
+            )
+    except BaseException as error:
+        known = open_table(path)  # A store may take a commit and lose its answer.
+        if known is not None and name in (file.path for file in _files(known)):
+            return True
+        storage.remove(f"{path}/{name}")
+        if isinstance(error.__cause__, CommitFailedError):
+            return False
+        raise
+    settle(path, before)
+    return True
+
+
+def _copy(path: str, files: Sequence[File], name: str) -> Ranges:
+    """Write the rows of some files to another one; it is durable when this returns."""
+    target = f"{path}/{name}"
+    system, inside = storage.filesystem_of(target)
+    ranges = Ranges()
+    writer: pq.ParquetWriter | None = None
+    try:
+        for file in files:
+            with storage.reading(f"{path}/{file.path}"):
+                origin, source = storage.filesystem_of(f"{path}/{file.path}")
+                with origin.open_input_file(source) as opened:
+                    for batch in pq.ParquetFile(opened).iter_batches(BATCH_ROWS):
+                        with storage.writing(target):
+                            writer = writer or pq.ParquetWriter(
+                                inside, batch.schema, filesystem=system, compression="zstd"
+                            )
+                            writer.write_batch(batch)
+                        ranges.add(batch)
+    finally:
+        if writer is not None:
+            with storage.writing(target):
+                writer.close()
+    storage.sync(target)
+    return ranges

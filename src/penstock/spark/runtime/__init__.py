@@ -1,0 +1,1 @@
+"""What every Spark process needs: connections, Java, shipping code and readable errors."""

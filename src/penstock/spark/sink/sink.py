@@ -1,0 +1,206 @@
+"""Writing a DataFrame to a topic, once.
+
+    task 0   rows ──> record batches ──> stage            offsets ──┐
+    task 1   rows ──> record batches ──> stage            offsets ──┼──> commit: publish_staged
+    task 1   (a second attempt: staged too, never named)            ┘    all of them, under one version
+
+A task encodes its rows and has the broker put them aside, where nobody sees
+them; what it hands back are their offsets there.  The driver publishes
+the offsets of the tasks that Spark counts, in one decision of the broker
+(``broker/publish/staging.py``).  So a task that failed, was repeated or ran twice adds
+nothing, and a job that fails leaves nothing but staged bytes, which go after a
+day.
+
+Which job is which:
+
+    stream   application = the query's id, version = the batch's id.  A batch that is repeated
+             after a restart has the same two, and the broker knows that it is done.
+    batch    application = the option ``write_id``, if there is one: whoever runs a write again
+             under the same id adds nothing.  Without it every write is another one.
+
+Cost: what a row costs is in ``wire/gathering.py``; bytes are sent and written
+twice, once to staging and once, by the broker, to the topic.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.clock import SystemClock
+from penstock.errors import InvalidValue, OutcomeUnknown, PenstockError
+from penstock.model.placing import CODECS
+from penstock.spark.runtime.connections import LOGIN, Address, address_of, broker_at
+from penstock.spark.sink.outgoing import check_columns, rows_of
+from penstock.types import check_name
+from penstock.wire.gathering import Gathering
+from penstock.wire.staged import encode_staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.api.broker import Broker
+
+logger = logging.getLogger("penstock")
+
+STAGE_BYTES: Final = 1 << 20  # Staged at a time: a request of the usual size.
+TRIES_MAX: Final = 5  # Each waits for a server that is away as long as a client does: half a minute.
+WRITE_ID_LENGTH_MAX: Final = 150
+QUERY_ID: Final = "sql.streaming.queryId"  # A property that Spark gives the tasks of a query.
+NAMES: Final = ("servers", *LOGIN, "topic", "write_id")
+# What Spark adds to the options of a writer.
+SPARKS: Final = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "truncate"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """The options of one writer."""
+
+    address: Address
+    topic: str
+    write_id: str | None  # Of a batch write.
+
+
+def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
+    """The options as a program wrote them, checked."""
+    texts = {name.lower(): value for name, value in given.items()}
+    for name in texts:
+        if name not in NAMES and name not in SPARKS:
+            raise InvalidValue(name="option", value=name, why=f"there are {', '.join(NAMES)}")
+    if "topic" not in texts:
+        raise InvalidValue(name="topic", value=None, why="say which one to write to")
+    write_id = texts.get("write_id")
+    if write_id is not None and stream:
+        why = "a stream has an id of its own, in its checkpoint; leave this one out"
+        raise InvalidValue(name="write_id", value=write_id, why=why)
+    if write_id is not None and not 0 < len(write_id) <= WRITE_ID_LENGTH_MAX:
+        why = f"it is text of 1 to {WRITE_ID_LENGTH_MAX} characters"
+        raise InvalidValue(name="write_id", value=write_id, why=why)
+    topic = check_name("topic", texts["topic"])
+    return SinkOptions(address=address_of(texts), topic=topic, write_id=write_id)
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one task has staged."""
+
+    application: str
+    token: str
+    ranges: list[tuple[int, int]]
+    rows: int
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """Writes one DataFrame."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        self._options = sink_options(options, stream=False)
+        _prepare(self._options, schema, overwrite=overwrite)
+        self._application = f"write:{self._options.write_id or uuid.uuid4().hex}"
+
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
+        """In a task."""
+        return stage(self._options, self._application, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver, when all tasks are done."""
+        done = publish(self._options, messages, self._application, 0)
+        if done is False:
+            logger.warning("write_id %r was written before; nothing was added", self._options.write_id)
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of one query."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        self._options = sink_options(options, stream=True)
+        _prepare(self._options, schema, overwrite=overwrite)
+
+    def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
+        """In a task."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context is not None else None
+        if query is None:
+            raise InvalidValue(name="query id", value=None, why="Spark did not tell the task of it")
+        return stage(self._options, f"query:{query}", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, when all tasks of a batch are done; perhaps again, after a restart."""
+        told = [message for message in messages if isinstance(message, Staged)]
+        if told:  # Else the batch had no task, and so no row.
+            publish(self._options, messages, told[0].application, batchId)
+
+
+def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+    """On the driver, before anything runs: whatever can be wrong with the whole is wrong here."""
+    if overwrite:
+        raise InvalidValue(name="mode", value="overwrite", why='a topic only grows; use mode("append")')
+    check_columns(schema)
+    broker_at(options.address).describe_topic(options.topic)
+
+
+# In a task.
+
+
+def stage(options: SinkOptions, application: str, batches: Iterable["pa.RecordBatch"]) -> Staged:
+    """Put rows into staging; nobody sees them there."""
+    broker = broker_at(options.address)
+    settings = broker.describe_topic(options.topic).settings
+    clock = SystemClock()
+    token = uuid.uuid4().hex
+    gathering = Gathering(
+        options.topic,
+        settings.partitions,
+        int(token[:8], 16),  # Anywhere to begin with, so that tasks do not all begin with partition 0.
+        CODECS[settings.compression],
+        settings.message_bytes_max,
+    )
+    ranges: list[tuple[int, int]] = []
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        gathering.add(rows_of(batch, clock.wall_ms()))
+        if gathering.size >= STAGE_BYTES:
+            ranges += _staged(broker, options.topic, token, gathering.take())
+    ranges += _staged(broker, options.topic, token, gathering.take())
+    return Staged(application, token, ranges, rows)
+
+
+def _staged(
+    broker: "Broker", topic: str, token: str, parts: list[tuple[int, bytes]]
+) -> list[tuple[int, int]]:
+    """Where some batches are staged; staged twice does no harm, because only the last time is named."""
+    if not parts:
+        return []
+    data = encode_staged(token, parts)
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            first = broker.stage(topic, data)
+        except PenstockError as error:
+            if tries == TRIES_MAX or not (error.retryable or isinstance(error, OutcomeUnknown)):
+                raise
+        else:
+            return [(first, first + len(parts))]
+
+
+# On the driver.
+
+
+def publish(
+    options: SinkOptions, messages: Iterable[WriterCommitMessage | None], application: str, version: int
+) -> bool:
+    """Publish what the tasks have staged; False if it was published before."""
+    staged = {
+        message.token: message.ranges
+        for message in messages
+        if isinstance(message, Staged) and message.ranges
+    }
+    broker = broker_at(options.address)
+    return not broker.publish_staged(options.topic, application, version, staged).duplicate

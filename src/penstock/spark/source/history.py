@@ -1,0 +1,61 @@
+"""What lies before the start of a log: in the lake, or nowhere.
+
+Opening a table of the lake costs some milliseconds, so it is done when a reader
+wants offsets below the log's start, and once for each topic.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.spark.lake.table import LakeTable
+from penstock.spark.records.planning import Part, Span, archived, parts
+
+if TYPE_CHECKING:
+    from penstock.api.broker import Broker
+    from penstock.spark.lake.layout import LakeFile
+
+
+class History:
+    """The lake of one broker, as it is when its tables are first asked for."""
+
+    def __init__(self, broker: "Broker", lake: str | None) -> None:
+        self._broker = broker
+        self._lake = lake  # None: where the broker says.
+        self._tables: dict[str, LakeTable | None] = {}
+
+    def first(self, topic: str) -> dict[int, int]:
+        """By partition, the first offset that the lake has."""
+        table = self._table(topic)
+        return {} if table is None else table.first_offsets()
+
+    def parts(self, span: Span, log_start: int) -> list[Part]:
+        """Where the offsets of a span are."""
+        if span.start >= log_start:
+            return parts(span, log_start, [])
+        return parts(span, log_start, self._archived(span.topic, span.partition))
+
+    def files(self, span: Span, from_ms: int | None = None, to_ms: int | None = None) -> list["LakeFile"]:
+        """The files that may have records of a span and of a time."""
+        table = self._table(span.topic)
+        return [] if table is None else table.files(span.partition, span.start, span.end, from_ms, to_ms)
+
+    def about(self, gap: Span, from_ms: int | None, to_ms: int | None) -> bool:
+        """Can offsets that are nowhere be of a time?  Not if what is before or behind them shows it."""
+        before = self.files(Span(gap.topic, gap.partition, 0, gap.start)) if to_ms is not None else []
+        behind = self.files(Span(gap.topic, gap.partition, gap.end, 1 << 62)) if from_ms is not None else []
+        too_late = any(to_ms is not None and file.last_ms >= to_ms for file in before)
+        too_early = any(from_ms is not None and file.first_ms < from_ms for file in behind)
+        return not too_late and not too_early
+
+    def _archived(self, topic: str, partition: int) -> list[tuple[int, int]]:
+        table = self._table(topic)
+        if table is None or partition not in table.next_offsets():
+            return []
+        lost = [(each.start, each.end) for each in table.lost() if each.partition == partition]
+        return archived(table.first_offsets()[partition], table.next_offsets()[partition], lost)
+
+    def _table(self, topic: str) -> LakeTable | None:
+        if topic not in self._tables:
+            lake = self._broker.stats().lake if self._lake is None else self._lake
+            table = LakeTable.open(lake, topic) if lake else None
+            self._tables[topic] = table if table is not None and table.exists else None
+        return self._tables[topic]

@@ -1,0 +1,133 @@
+"""The data source ``penstock``: topics as tables and streams, to read and to write.
+
+    spark.read.format("penstock").option("topic", "orders").load()
+    spark.readStream.format("penstock").option("topic", "orders").load()
+
+    options.py ──> scan.py ──> planning.py          what is read from where, in slices
+                     │
+                     ▼
+    reader.py, stream.py ──> slices.py ──> arrays.py  a task reads its slice
+
+Spark finds it by the module ``pyspark_penstock``, in any session, and calls it in
+processes of its own.  Nothing here asks the broker before a query is planned.
+
+Spark prunes no columns of such a source.  Who needs few of them says so with
+``.schema("key binary, offset long")``, and the others are not decoded.
+"""
+
+import re
+from typing import Final
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+
+from penstock.errors import InvalidValue
+from penstock.spark.runtime.plainly import plainly
+from penstock.spark.sink.sink import TopicStreamWriter, TopicWriter
+from penstock.spark.source.avro import avro_type
+from penstock.spark.source.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOptions, source_options
+from penstock.spark.source.reader import TableReader
+from penstock.spark.source.stream import StreamReader
+
+COLUMNS: Final = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "map<string,binary>",
+    "lane": "int",
+}
+TEXTS: Final = ("key", "value")  # These may be had as text, too.
+ALWAYS: Final = COLUMNS.keys() - TEXTS  # Never null; Spark, which is told so, need not look, row by row.
+
+
+class PenstockSource(DataSource):
+    """What Spark makes of ``format("penstock")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "penstock"
+
+    @plainly
+    def schema(self) -> str:
+        """All columns, unless the program says which."""
+        options = source_options(self.options)
+        columns = (
+            COLUMNS | {"value": value_type(options)} | {name: EXTRA_COLUMNS[name] for name in options.columns}
+        )
+        return ", ".join(
+            f"`{name}` {kind} NOT NULL" if name in ALWAYS else f"`{name}` {kind}"
+            for name, kind in columns.items()
+        )
+
+    @plainly
+    def reader(self, schema: StructType) -> TableReader:
+        """One read."""
+        options = source_options(self.options)
+        check_schema(schema, options)
+        return TableReader(options, schema)
+
+    @plainly
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name.
+        """A read that goes on."""
+        options = source_options(self.options)
+        check_schema(schema, options)
+        return StreamReader(options, schema)
+
+    @plainly
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        """One write."""
+        return TopicWriter(self.options, schema, overwrite=overwrite)
+
+    @plainly
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 - Spark's name.
+        """A write that goes on."""
+        return TopicStreamWriter(self.options, schema, overwrite=overwrite)
+
+
+def value_type(options: SourceOptions) -> str:
+    """The type of the column ``value``, in Spark's words."""
+    schema = (options.value_schema or "").strip()
+    if options.value_format in ("raw", "text"):
+        return "binary" if options.value_format == "raw" else "string"
+    if options.value_format == "avro":
+        return avro_type(schema)
+    if not schema:
+        raise InvalidValue(
+            name="value_schema", value=None, why="json needs one, such as 'id long, name string'"
+        )
+    return schema if re.match(r"(?i)(struct|array|map)\s*<", schema) else f"struct<{schema}>"
+
+
+def _check_decodable(kind: DataType) -> None:
+    """Refuse a type that a value cannot be decoded to, wherever it is in a schema."""
+    if isinstance(kind, VariantType):
+        why = "read the value as text, with value_format=text, and use parse_json(value) in the query"
+        raise InvalidValue(name="value_schema", value="variant", why=why)
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _check_decodable(field.dataType)
+    elif isinstance(kind, ArrayType):
+        _check_decodable(kind.elementType)
+    elif isinstance(kind, MapType):
+        _check_decodable(kind.valueType)
+
+
+def check_schema(schema: StructType, options: SourceOptions) -> None:
+    """Refuse columns that there are not, or of another type; values may be of any, if they are decoded."""
+    known = COLUMNS | EXTRA_COLUMNS
+    for field in schema.fields:
+        found = field.dataType.simpleString()
+        if field.name not in known:
+            raise InvalidValue(name="column", value=field.name, why=f"there are {', '.join(known)}")
+        if field.name in STATE_COLUMNS and options.group is None:
+            raise InvalidValue(name="column", value=field.name, why="whose? give the option group, too")
+        if field.name == "value" and options.value_format in ("json", "avro"):
+            _check_decodable(field.dataType)
+            continue
+        if found != known[field.name] and (field.name not in TEXTS or found != "string"):
+            why = f"it is {known[field.name]}"
+            raise InvalidValue(name=f"the type of {field.name}", value=found, why=why)

@@ -1,0 +1,199 @@
+"""A topic as a stream: micro-batches from one place to the next.
+
+    initialOffset                     where the options say; once, for Spark keeps the place from then on
+    latestOffset(start, limit)        the ends of the logs, or as far as the limit admits
+    partitions(start, end)            the tasks
+    commit                            progress, as far as it was not told: see below
+
+With a limit, a batch ends at one publish time in all partitions (``times.py``), so
+that a query with a watermark that catches up does not take for late what only
+waits in another partition.  Streams with the same ``in_step`` end their batches at
+the same places (``steps.py``).
+
+A place is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next
+offset.  A partition, or with a pattern a topic, that was not there before is
+read from its beginning.
+
+Progress is told to the broker when the next batch is asked for: whatever lies
+before its ``start`` has been done then.  (Spark's own ``commit`` comes a batch
+later still, so the last batch before a pause would seem not to be done.)
+
+PySpark 4.1 calls ``latestOffset()`` without a start or a limit.  The place
+where the last answer ended stands in for the start.  When a query begins or
+begins again it is not known, so its first batch is as large as all that waits.
+"""
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.errors import InvalidValue, OffsetOutOfRange
+from penstock.spark.records.planning import Reached, highest, records_for, spans
+from penstock.spark.runtime.connections import broker_at
+from penstock.spark.runtime.plainly import plainly
+from penstock.spark.source.options import STATE_COLUMNS, SourceOptions
+from penstock.spark.source.scan import Scan
+from penstock.spark.source.shared_batches import Steps
+from penstock.spark.source.slices import SliceReader
+from penstock.spark.source.times import Asked, Times
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # PySpark 4.1 has no limits.
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """What Spark asks for; nothing here."""
+
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = None  # type: ignore[assignment,misc]
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Told = dict[str, dict[str, int]]  # A place in Spark's JSON, where all keys are text.
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark's calls for one query; ``read`` in the tasks, all others in one process that lives as long."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        _check(options, schema)
+        self._options = options
+        self._slices = SliceReader(options, schema)
+        self._target: Reached | None = None  # With AvailableNow: where the query ends.
+        self._reached: Reached = {}  # Where the last batch ended; empty if none is known.
+        self._steps: Steps | None = None
+        self._times = Times()
+        self._has_horizon = "horizon" in schema.fieldNames()
+        self._committed: Reached = {}
+
+    @plainly
+    def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
+        """Where a new query begins."""
+        return _told(self._scan().starting(self._options.starting or "latest"))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """What the options say."""
+        if self._options.max_records is not None:
+            return ReadMaxRows(self._options.max_records)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note where this run ends."""
+        self._target = self._scan().latest()
+
+    def reportLatestOffset(self) -> Told:  # noqa: N802
+        """How far the logs go; the difference is the query's lag."""
+        return _told(self._scan().latest())
+
+    @plainly
+    def latestOffset(self, start: Told | None = None, limit: Any = None) -> Told:  # noqa: N802
+        """Where the next micro-batch ends."""
+        begin = self._reached if start is None else _reached(start)
+        self._tell_progress(begin)
+        end = _not_before(begin, self._target or self._scan().latest())
+        records = self._records(end) if start is None or not _is_all(limit) else inf
+        self._reached = self._planned(begin, end, records) if begin and begin != end else end
+        return _told(self._reached)
+
+    @plainly
+    def partitions(self, start: Told, end: Told) -> list[InputPartition]:
+        """The tasks of a micro-batch."""
+        self._reached = self._reached or _reached(end)  # One that was planned before a restart.
+        begin, scan = _reached(start), self._scan()
+        tasks = scan.tasks(spans(begin, _reached(end)))
+        if self._has_horizon and tasks:
+            horizon_ms = self._times.horizon(Asked(scan, broker_at(self._options.address)), begin)
+            for work in (each for task in tasks for each in task.slices):
+                work.horizon_ms = horizon_ms
+        return [*tasks]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of a task."""
+        return self._slices.read_task(partition)
+
+    def commit(self, end: Told) -> None:
+        """What Spark will not ask for again."""
+        self._tell_progress(_reached(end))
+
+    def stop(self) -> None:
+        """The connection is the process' own, and ends with it."""
+
+    def _scan(self) -> Scan:
+        return Scan(self._options, broker_at(self._options.address))
+
+    def _records(self, end: Reached) -> float:
+        """How many records the options admit in a batch."""
+        records = float(self._options.max_records or "inf")
+        if self._options.max_bytes is not None:
+            broker = broker_at(self._options.address)
+            stored = [(topic.messages, topic.bytes) for topic in map(broker.describe_topic, end)]
+            records = min(records, records_for(self._options.max_bytes, stored))
+        return records
+
+    def _planned(self, begin: Reached, end: Reached, records: float) -> Reached:
+        """Where a batch ends that has something to read."""
+        broker = broker_at(self._options.address)
+        asked = Asked(self._scan(), broker)
+        if self._options.in_step is None:
+            return self._times.limited(asked, begin, end, records)
+        self._steps = self._steps or Steps(broker, self._options.in_step)
+        known = self._steps.following(begin, end, records)
+        if known is None:
+            known = self._steps.agreed(begin, self._times.limited(asked, begin, end, records))
+        if self._target is not None:  # Another query's batch may end behind the end of this run.
+            self._target = highest(self._target, known)
+        return known
+
+    def _tell_progress(self, reached: Reached) -> None:
+        """As a group, whose lag is seen like any other's."""
+        if self._options.group is None:
+            return
+        broker = broker_at(self._options.address)
+        for topic, offsets in reached.items():
+            known = self._committed.setdefault(topic, {})
+            news = {each: offset for each, offset in offsets.items() if known.get(each, -1) < offset}
+            if news:
+                broker.commit_offsets(topic, self._options.group, news)
+                known.update(news)
+
+
+def _check(options: SourceOptions, schema: StructType) -> None:
+    if options.to_ms is not None or options.ending != "latest":
+        raise InvalidValue(
+            name="ending", value=options.ending, why="a stream has no end; read a table instead"
+        )
+    wanted = [field.name for field in schema.fields if field.name in STATE_COLUMNS]
+    if wanted:
+        raise InvalidValue(name="columns", value=", ".join(wanted), why="it changes; read a table instead")
+
+
+def _not_before(begin: Reached, end: Reached) -> Reached:
+    """The ends, none before its beginning: a log that has become shorter is not the one that was read."""
+    for topic, offsets in begin.items():
+        for partition, offset in offsets.items():
+            known = end.get(topic, {}).get(partition, offset)
+            if known < offset:
+                raise OffsetOutOfRange(offset=offset, start=0, end=known)
+    return {topic: begin.get(topic, {}) | end.get(topic, {}) for topic in begin | end}
+
+
+def _is_all(limit: Any) -> bool:
+    return type(limit).__name__ == "ReadAllAvailable"
+
+
+def _told(reached: Reached) -> Told:
+    return {topic: {str(each): offset for each, offset in of.items()} for topic, of in reached.items()}
+
+
+def _reached(told: Told) -> Reached:
+    return {topic: {int(each): offset for each, offset in of.items()} for topic, of in told.items()}

@@ -1,0 +1,99 @@
+"""Publish times of a stream's records: where a batch may end, and how far the earlier ones got.
+
+    partition 0   ──────▒▒▒▒▒▒▒▒▒▒▒▒▒▒│             a batch ends at one time in all partitions,
+    partition 1   ──────▒▒│                           however many records each has until then
+                          T
+
+``planning.aligned`` decides; here the broker and the lake are asked.  A broker
+stamps records in the order of their offsets, so all records before T are in the
+batches that end at T.  Kafka's producers may bring times of their own, in any
+order.  A record that is older than what earlier batches have read is then found
+by the column ``horizon``: the latest publish time that earlier batches have read.
+
+Questions about a time cost the broker some work for every partition, so few are asked: a search
+begins where the last one ended.  A stream that begins asks some eighty.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock.spark.lake.reading import first_since
+from penstock.spark.records.planning import (
+    TIME_MS_MAX,
+    Reached,
+    Span,
+    aligned,
+    distance,
+    highest,
+    newest,
+    spans,
+)
+from penstock.spark.source.scan import Scan
+
+if TYPE_CHECKING:
+    from penstock.client.sync import RemoteBroker
+
+
+class Times:
+    """Publish times of the topics that a stream reads; lives as long as the stream."""
+
+    def __init__(self) -> None:
+        self._guess = (0, TIME_MS_MAX - 1)  # Between these the next batch may end.
+        self._seen: tuple[Reached, int] = ({}, 0)  # The last place whose horizon was looked for, and that.
+
+    def limited(self, asked: "Asked", begin: Reached, end: Reached, records: float) -> Reached:
+        """Where a batch of at most so many records ends."""
+        if distance(begin, end) <= records:
+            return end
+        cut = aligned(begin, end, records, self._guess, lambda time_ms: asked.at(begin, end, time_ms))
+        before_ms, _ = self._guess
+        width_ms = cut.time_ms - before_ms if before_ms else 0  # If the next one takes as long as this one.
+        self._guess = (cut.time_ms, cut.time_ms + width_ms)
+        return cut.place
+
+    def horizon(self, asked: "Asked", place: Reached) -> int | None:
+        """The latest publish time of the records before a place; None if there are none."""
+        there = set(asked.scan.topics())
+        current = {topic: offsets for topic, offsets in place.items() if topic in there}
+        if not spans({}, current):
+            return None
+        before, least_ms = self._seen
+        if highest(before, current) != current:  # It is not further on, so it may be less.
+            least_ms = 0
+        found = newest(current, least_ms, lambda time_ms: asked.at({}, current, time_ms))
+        self._seen = (current, found)
+        return found
+
+
+class Asked:
+    """The broker and the lake, which know the times."""
+
+    def __init__(self, scan: Scan, broker: "RemoteBroker") -> None:
+        self.scan = scan
+        self._broker = broker
+        self._starts: dict[str, dict[int, int]] = {}  # Of the logs.
+
+    def at(self, begin: Reached, end: Reached, time_ms: int) -> Reached:
+        """By partition, the first offset from ``begin`` on that is not older than a time."""
+        found: Reached = {}
+        for topic, limits in end.items():
+            wanted = begin.get(topic, {})
+            if wanted == limits:  # Nothing is new; the topic may even be gone.
+                found[topic] = limits
+                continue
+            found[topic] = dict(self._broker.offsets(topic, time_ms / 1000))
+            for number, start in self._log_starts(topic).items():
+                below = Span(topic, number, wanted.get(number, 0), start)
+                if topic in begin and below.start < below.end and found[topic].get(number, 0) <= start:
+                    found[topic][number] = self._in_lake(below, time_ms)
+        return found
+
+    def _in_lake(self, span: Span, time_ms: int) -> int:
+        """The first offset of a span below the log's start that is not older; its end if there is none."""
+        files = [file for file in self.scan.history.files(span) if file.last_ms >= time_ms]
+        offset = first_since(files, span.partition, span.start, span.end, time_ms)
+        return span.end if offset is None else offset
+
+    def _log_starts(self, topic: str) -> dict[int, int]:
+        if topic not in self._starts:
+            self._starts[topic] = self._broker.offsets(topic, "earliest")
+        return self._starts[topic]

@@ -1,0 +1,129 @@
+"""From the bytes of a value to what a column of Spark holds.
+
+    raw     binary     as they are
+    text    string     UTF-8
+    json    any type   by a schema; what the schema does not name is left out, what is missing is null
+    avro    any type   by the schema it was written with, without a header
+
+A value that is not what it should be is null; nothing else of its row is, and
+no other row.  Who must know why reads it raw.
+
+A column of text is text in all formats, and so is a key: ``.schema("key string")``.
+
+Costs: text is checked by Arrow, all at once.  Of json and avro each value is
+decoded by itself: one to several microseconds.
+"""
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Final, TypedDict
+
+import msgspec
+import pyarrow as pa
+
+from penstock.errors import InvalidValue
+from penstock.spark.source.avro import avro_decoder
+from penstock.spark.source.options import SourceOptions
+
+Decoder = Callable[[bytes], Any]
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, ArithmeticError, IndexError)  # What decoders raise.
+
+
+class Conversion:
+    """What one reader does with keys and values."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._decoder: Decoder | None = None
+
+    def converted(self, blobs: pa.Array, kind: pa.DataType) -> pa.Array:
+        """A column as the type it shall have."""
+        if blobs.type == kind:
+            return blobs
+        if pa.types.is_string(kind):
+            return as_text(blobs)
+        if self._decoder is None:
+            self._decoder = self._made(kind)
+        return decoded(blobs, kind, self._decoder)
+
+    def _made(self, kind: pa.DataType) -> Decoder:
+        if self._options.value_format == "avro":
+            return avro_decoder(self._options.value_schema or "")
+        return msgspec.json.Decoder(python_type(kind)).decode
+
+
+def as_text(blobs: pa.Array) -> pa.Array:
+    """Byte strings as text; those that are none are null."""
+    try:
+        return blobs.cast(pa.string())
+    except pa.ArrowInvalid:
+        return decoded(blobs, pa.string(), bytes.decode)
+
+
+def decoded(blobs: pa.Array, kind: pa.DataType, decoder: Decoder) -> pa.Array:
+    """Each byte string by itself."""
+    values = [_value(blob, decoder) for blob in blobs.to_pylist()]
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError):
+        return pa.concat_arrays([_array(value, kind) for value in values])
+
+
+def _value(blob: bytes | None, decoder: Decoder) -> Any:
+    if blob is None:
+        return None
+    try:
+        return decoder(blob)
+    except UNREADABLE:
+        return None
+
+
+def _array(value: Any, kind: pa.DataType) -> pa.Array:
+    """One value; null if it does not fit into its type, as a decimal may not."""
+    try:
+        return pa.array([value], kind)
+    except (pa.ArrowException, OverflowError, TypeError):
+        return pa.nulls(1, kind)
+
+
+_SIMPLE: Final[dict[pa.DataType, Any]] = {
+    pa.bool_(): bool,
+    pa.float32(): float,
+    pa.float64(): float,
+    pa.string(): str,
+    pa.binary(): bytes,  # In base64.
+    pa.date32(): datetime.date,
+}
+
+
+def python_type(kind: pa.DataType) -> Any:
+    """What msgspec makes of JSON for a type; anything may be null."""
+    if kind in _SIMPLE:
+        return _SIMPLE[kind] | None
+    for matches, made in _MADE:
+        if matches(kind):
+            return made(kind) | None
+    raise InvalidValue(name="value_schema", value=str(kind), why="JSON has no such type")
+
+
+def _whole(kind: pa.DataType) -> Any:
+    if kind.bit_width == 64:
+        return int  # msgspec's own limit.
+    limit = 1 << kind.bit_width - 1
+    return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)]
+
+
+def _fields(kind: pa.DataType) -> Any:
+    types = {each.name: python_type(each.type) for each in kind}
+    return TypedDict("Fields", types, total=False)  # type: ignore[operator]
+
+
+_MADE: Final[list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Any]]]] = [
+    (pa.types.is_integer, _whole),
+    (pa.types.is_timestamp, lambda _: datetime.datetime),
+    (pa.types.is_decimal, lambda _: Decimal),
+    (pa.types.is_struct, _fields),
+    (pa.types.is_list, lambda kind: list[python_type(kind.value_type)]),  # type: ignore[misc]
+    (pa.types.is_map, lambda kind: dict[str, python_type(kind.item_type)]),  # type: ignore[misc]
+]

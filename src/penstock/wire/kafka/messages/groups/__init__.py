@@ -1,0 +1,1 @@
+"""Kafka's messages about groups."""
