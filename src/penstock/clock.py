@@ -22,9 +22,7 @@ _BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class Clock(Protocol):
     """Where the time comes from; ``penstock.testing.ManualClock`` is the other one."""
 
-    def wall_ms(self) -> int:
-        """The time of day."""
-        ...
+    def wall_ms(self) -> int: ...
 
     def steady_ms(self) -> int:
         """Time that never goes back and never jumps."""
@@ -32,13 +30,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
-
     def __init__(self) -> None:
         self._anchor_ns = time.time_ns() - time.clock_gettime_ns(_BOOT)
 
     def wall_ms(self) -> int:
-        """The time of day."""
         return time.time_ns() // 1_000_000
 
     def steady_ms(self) -> int:

@@ -49,7 +49,6 @@ class BatchConsumer(BrokerConsumer):
         self.session_ms = state.group.settings.session_timeout_ms
 
     def ack(self, runs: list[Run]) -> Steps[None]:
-        """Settle these."""
         return self._core.queues.ack_runs(self._state, runs, [])
 
     def ack_and_publish(self, runs: list[Run], outputs: list[tuple[str, Message]]) -> Steps[None]:
@@ -61,7 +60,6 @@ class BatchConsumer(BrokerConsumer):
         return self._core.queues.nack_runs(self._state, runs, delay_ms, failure)
 
     def reject(self, runs: list[Run], reason: str) -> Steps[None]:
-        """Bury these."""
         return self._core.queues.reject_runs(self._state, runs, reason)
 
     def extend(self, leases: list[tuple[int, int]], duration_ms: int) -> Steps[list[tuple[int, int]]]:

@@ -90,8 +90,6 @@ RETRY_MS = 1000  # Something due that failed is tried again after this.
 
 
 class Core:
-    """One broker."""
-
     def __init__(
         self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
     ) -> None:
@@ -311,7 +309,6 @@ class Core:
     # Topics.
 
     def create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        """Make a topic."""
         self._check_open()
         settings = settings_with(self._defaults(), options)
         if self._in_memory and settings.durability != "memory":

@@ -32,13 +32,10 @@ class Deadline:
         self.abandoned = False
 
     def is_over(self) -> bool:
-        """Asked before each name."""
         return self.abandoned or self._clock.steady_ms() >= self._until_ms
 
 
 class Matching:
-    """The queue of work."""
-
     def __init__(self, state: State) -> None:
         self._state = state
         self._turns: deque[Ticket[bool]] = deque()  # The first one's is now.

@@ -64,11 +64,9 @@ class LocalConsumer(BrokerConsumer):
         return self.publishing(outputs, ack) if outputs else ack
 
     def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> Steps[None]:
-        """Deliver again later."""
         return self._core.queues.nack(self._state, message, delay, error)
 
     def reject(self, message: Any, reason: Any) -> Steps[None]:
-        """To the dead letters."""
         return self._core.queues.reject(self._state, message, reason)
 
     def extend(self, message: Any, duration: Duration) -> Steps[None]:
@@ -81,8 +79,6 @@ class LocalConsumer(BrokerConsumer):
 
 
 class LocalOperations(ProtocolOperations):
-    """One broker."""
-
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         self.connections: Callable[[], int] = lambda: 0  # How many there are; a server puts its own here ...
@@ -103,7 +99,6 @@ class LocalOperations(ProtocolOperations):
     # Topics.
 
     def create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        """Make a topic."""
         return self._core.create_topic(name, options)
 
     def is_creatable(self, name: str) -> bool:
@@ -115,11 +110,9 @@ class LocalOperations(ProtocolOperations):
         yield from self._core.missing.create(name, options=options)
 
     def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        """Change a topic's settings."""
         return self._core.alter_topic(name, options)
 
     def delete_topic(self, name: str) -> Steps[None]:
-        """Remove a topic."""
         return self._core.delete_topic(name)
 
     @at_once
@@ -129,12 +122,10 @@ class LocalOperations(ProtocolOperations):
 
     @at_once
     def describe_topic(self, name: str) -> TopicInfo:
-        """Settings, sizes and counts."""
         return self._core.describe_topic(name)
 
     @at_once
     def producer(self, compression: Compression) -> ProducerOperations:
-        """An idempotent producer."""
         return ProducerSteps(self._core, compression)
 
     def stage(self, topic: str, batch: bytes) -> Steps[int]:
@@ -196,7 +187,6 @@ class LocalOperations(ProtocolOperations):
         return self._core.groups.create(topic, group, options)
 
     def delete_group(self, topic: str, group: str) -> Steps[None]:
-        """Forget a group."""
         return self._core.groups.delete(topic, group)
 
     @at_once
@@ -211,7 +201,6 @@ class LocalOperations(ProtocolOperations):
         return self._core.deliveries.states(topic, group, partition, start, end)
 
     def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> Steps[None]:
-        """Move a group."""
         return self._core.groups.seek(topic, group, to, partition)
 
     def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> Steps[None]:
@@ -224,7 +213,6 @@ class LocalOperations(ProtocolOperations):
         return self._core.restoring.begin(topic, partition, start)
 
     def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> Steps[int]:
-        """Take them."""
         return self._core.restoring.add(topic, partition, restore, batches)
 
     def finish_restore(
@@ -254,7 +242,6 @@ class LocalOperations(ProtocolOperations):
 
     @at_once
     def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
-        """The last messages."""
         return self._core.browsing.peek(topic, partition, count)
 
     @at_once
@@ -311,7 +298,6 @@ class LocalOperations(ProtocolOperations):
         error: str | None,
         group: str | None,
     ) -> Steps[Redrive]:
-        """Send dead letters back."""
         return self._core.dead_letters.redrive(
             topic, limit=limit, per_second=rate, dry_run=dry_run, error=error, group=group
         )
@@ -319,7 +305,6 @@ class LocalOperations(ProtocolOperations):
     # Who may come.
 
     def create_key(self, name: str, grants: Any, quota: Any) -> Steps[NewKey]:
-        """Make an API key."""
         return self._core.access.create_key(name, grants, quota)
 
     @at_once
@@ -329,7 +314,6 @@ class LocalOperations(ProtocolOperations):
 
     @at_once
     def revoke_key(self, key_id: str) -> None:
-        """End an API key."""
         self._core.access.revoke_key(key_id)
 
     def set_user(self, name: str, password: str, grants: Any, quota: Any) -> Steps[None]:
@@ -343,17 +327,14 @@ class LocalOperations(ProtocolOperations):
 
     @at_once
     def acls(self) -> list[Acl]:
-        """The ACLs there are."""
         return self._core.access.acls()
 
     @at_once
     def create_acls(self, acls: list[Acl]) -> None:
-        """Allow or deny operations."""
         self._core.access.create_acls(acls)
 
     @at_once
     def delete_acls(self, acls: list[Acl]) -> None:
-        """Remove ACLs."""
         self._core.access.delete_acls(acls)
 
     @at_once
@@ -363,22 +344,18 @@ class LocalOperations(ProtocolOperations):
 
     @at_once
     def drop_scram(self, name: str, mechanism: str) -> None:
-        """Take it away."""
         self._core.access.drop_scram(name, mechanism)
 
     @at_once
     def scrams(self) -> dict[str, dict[str, int]]:
-        """Who has such passwords."""
         return self._core.access.scrams()
 
     @at_once
     def users(self) -> list[UserInfo]:
-        """The users there are."""
         return self._core.access.users()
 
     @at_once
     def delete_user(self, name: str) -> None:
-        """End a user."""
         self._core.access.delete_user(name)
 
     # The broker itself.

@@ -45,7 +45,6 @@ class ProtocolOperations:
 
     @at_once
     def layout(self, topic: str) -> Layout:
-        """A topic in numbers."""
         return self._core.partitions.layout(topic)
 
     @at_once
@@ -179,12 +178,10 @@ class ProtocolOperations:
 
     @at_once
     def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Code:
-        """Be alive."""
         return self._core.coordination.heartbeat(group, member, instance, generation)
 
     @at_once
     def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
-        """Be out of it."""
         return self._core.coordination.leave(group, leavers)
 
     def commit_places(self, topic: str, group: str, commits: dict[int, Commit], by: Committer) -> Steps[Code]:
@@ -241,7 +238,6 @@ class ProtocolOperations:
 
     @at_once
     def member_group(self, group: str) -> GroupState | None:
-        """One of them."""
         return self._core.coordination.describe(group)
 
     @at_once
@@ -250,7 +246,6 @@ class ProtocolOperations:
         return self._core.group_configs.said(group), self._core.group_configs.counting(group)
 
     def alter_group_config(self, group: str, said: GroupConfig) -> Steps[None]:
-        """Say something else."""
         return self._core.group_configs.alter(group, said)
 
     @at_once

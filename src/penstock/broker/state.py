@@ -338,8 +338,6 @@ class Chore:
 
 
 class State:
-    """Everything one broker knows."""
-
     def __init__(
         self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
     ) -> None:

@@ -30,11 +30,9 @@ class AwaitDriver:
         self._client = client
 
     def run(self, begun: Work[T]) -> Awaitable[T]:
-        """Await it."""
         return run(begun)
 
     async def close(self, timeout_ms: int | None) -> None:
-        """Finish, and hang up."""
         await self._client.close(timeout_ms)
 
 
@@ -142,5 +140,4 @@ class RemoteAsyncBroker(AsyncBroker):
 
 
 async def connect(settings: Settings) -> RemoteAsyncBroker:
-    """Connect to a server."""
     return RemoteAsyncBroker(await Client.open(settings))

@@ -59,7 +59,6 @@ class Client:
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
-        """Connect."""
         random = Random()
         session = Session(
             settings.address,

@@ -128,7 +128,6 @@ class Connection(asyncio.Protocol):
     # For the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it.
         peer = transport.get_extra_info("peername")
         self.peer = (peer[0], peer[1]) if peer else None

@@ -127,7 +127,6 @@ class LonePublishes:
             self._portal.post(lambda: self._take_over(sender, flight, began_ms))
 
     def _take_over(self, sender: Sender, flight: Flight, began_ms: int) -> None:
-        """On the loop."""
         if sender.recall(flight):
             self._hand_over(sender, flight, began_ms, b"", ConnectionLost(INTERRUPTED))
 

@@ -70,8 +70,6 @@ REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 
 
 class RemoteOperations:
-    """One broker."""
-
     def __init__(self, session: Session, publisher: Publisher) -> None:
         self.session = session
         self.publisher = publisher
@@ -93,17 +91,14 @@ class RemoteOperations:
 
     @work
     async def create_topic(self, name: str, options: TopicOptions) -> None:
-        """Make a topic."""
         await self._call("create_topic", name=name, options=options)
 
     @work
     async def alter_topic(self, name: str, options: TopicOptions) -> None:
-        """Change a topic's settings."""
         await self._call("alter_topic", name=name, options=options)
 
     @work
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic."""
         await self._call("delete_topic", name=name)
 
     @work
@@ -114,7 +109,6 @@ class RemoteOperations:
 
     @work
     async def describe_topic(self, name: str) -> TopicInfo:
-        """Settings, sizes and counts."""
         info: TopicInfo = await self._call("describe_topic", name=name)
         return info
 
@@ -122,7 +116,6 @@ class RemoteOperations:
 
     @work
     async def publish(self, topic: str, message: Message, acks: int = ACKS_DURABLE) -> Receipt:
-        """One message."""
         [receipt] = await self.publisher.start(topic, [message], acks)
         return receipt
 
@@ -130,7 +123,6 @@ class RemoteOperations:
     async def publish_batch(
         self, topic: str, messages: Iterable[Message | bytes], acks: int = ACKS_DURABLE
     ) -> list[Receipt]:
-        """Many messages."""
         batch = list(messages)
         if not batch:
             await self.publisher.metadata(topic)  # The topic must exist all the same.
@@ -149,7 +141,6 @@ class RemoteOperations:
 
     @work
     async def producer(self, compression: Compression) -> ProducerOperations:
-        """An idempotent producer."""
         check_compression(compression)
         return RemoteProducer(self.publisher, await self.publisher.facts.new_producer_id(), compression)
 
@@ -222,7 +213,6 @@ class RemoteOperations:
 
     @work
     async def delete_group(self, topic: str, group: str) -> None:
-        """Forget a group."""
         await self._call("delete_group", topic=topic, group=group)
 
     @work
@@ -243,7 +233,6 @@ class RemoteOperations:
 
     @work
     async def seek(self, topic: str, group: str, to: Start | str | Instant, partition: int | None) -> None:
-        """Move a group."""
         await self._call("seek", topic=topic, group=group, to=to, partition=partition)
 
     @work
@@ -259,7 +248,6 @@ class RemoteOperations:
 
     @work
     async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
-        """Hand them over."""
         following: int = await self._call(
             "restore", topic=topic, partition=partition, restore=restore, batches=batches
         )
@@ -321,7 +309,6 @@ class RemoteOperations:
 
     @work
     async def peek(self, topic: str, count: int, partition: int | None) -> list[StoredMessage]:
-        """The last messages."""
         messages: list[StoredMessage] = await self._call(
             "peek", topic=topic, count=count, partition=partition
         )
@@ -394,7 +381,6 @@ class RemoteOperations:
         error: str | None,
         group: str | None,
     ) -> Redrive:
-        """Send dead letters back."""
         redriven: Redrive = await self._call(
             "redrive",
             wait_ms=REDRIVE_MS_MAX,
@@ -411,7 +397,6 @@ class RemoteOperations:
 
     @work
     async def create_key(self, name: str, grants: Sequence[Grant], quota: Quota | None) -> NewKey:
-        """Make an API key."""
         made: NewKey = await self._call("create_key", name=name, grants=grants, quota=quota)
         return made
 
@@ -423,7 +408,6 @@ class RemoteOperations:
 
     @work
     async def revoke_key(self, key_id: str) -> None:
-        """End an API key."""
         await self._call("revoke_key", key_id=key_id)
 
     @work
@@ -433,13 +417,11 @@ class RemoteOperations:
 
     @work
     async def users(self) -> list[UserInfo]:
-        """The users there are."""
         users: list[UserInfo] = await self._call("users")
         return users
 
     @work
     async def delete_user(self, name: str) -> None:
-        """End a user."""
         await self._call("delete_user", name=name)
 
     # The broker itself.

@@ -318,7 +318,6 @@ class Session:
         return connection
 
     def hello(self, correlation: int) -> bytes:
-        """How a connection begins."""
         login = self._login
         hello = Hello(
             versions=[VERSION], client=self._client, key=login.key, user=login.user, password=login.password
@@ -395,7 +394,6 @@ class Session:
         self._numbered[consumer.number] = consumer
 
     def remove(self, consumer: Resumable) -> None:
-        """The consumer is closed."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
         self._numbered.pop(consumer.number, None)

@@ -97,7 +97,6 @@ class RetryQueue:
         self.count = len(self._parked) + sum([stop - at for _, at, stop, _ in kept])
 
     def clear(self) -> None:
-        """Forget everything."""
         self.count = 0
         self._heap.clear()
         self._parked.clear()

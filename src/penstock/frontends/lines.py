@@ -194,7 +194,6 @@ class LineConnection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Cut the connection."""
         self._transport.abort()
 
 

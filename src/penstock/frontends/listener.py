@@ -52,7 +52,6 @@ class Connections:
         self.count += 1
 
     def leave(self) -> None:
-        """One less."""
         self.count -= 1
         assert self.count >= 0
 
@@ -64,9 +63,7 @@ class Guest(Protocol):
         """Answer what was read, then close."""
         ...
 
-    def abort(self) -> None:
-        """Cut it."""
-        ...
+    def abort(self) -> None: ...
 
 
 GuestT = TypeVar("GuestT", bound=Guest)
@@ -91,7 +88,6 @@ class Guests(Generic[GuestT]):
             guest.drain()
 
     def leave(self, guest: GuestT) -> None:
-        """Count it out."""
         if guest in self._counted:
             self._counted.discard(guest)
             self._connections.leave()

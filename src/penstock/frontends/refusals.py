@@ -27,7 +27,6 @@ class Refusals:
         self._window: asyncio.TimerHandle | None = None
 
     def note(self, peer: str, error: PenstockError) -> None:
-        """A connection was refused."""
         if self._window is None:
             self._window = asyncio.get_running_loop().call_later(WINDOW_S, self.close)
         if self._logged < LINES_MAX:

@@ -50,7 +50,6 @@ class Watchdog:
         self._timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def stop(self) -> None:
-        """Watch no more."""
         if self._sleep is not None:
             self._sleep(None)
         if self._timer is not None:

@@ -32,8 +32,6 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """What it hears."""
-
     error: Code
     member: str
     epoch: int = 0

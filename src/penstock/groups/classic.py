@@ -313,7 +313,6 @@ class ClassicGroup:
     # Meetings.
 
     def _meet(self, member: Member, ticket: Ticket[Joined]) -> None:
-        """Wait for the others."""
         _replace(self._joining, member.identity, ticket, Joined(Code.REBALANCE_IN_PROGRESS, member.identity))
         self._prepare()
 
@@ -339,7 +338,6 @@ class ClassicGroup:
             self._prepare()
 
     def _end_meeting(self) -> None:
-        """Time is up."""
         if self.state == PREPARING:
             self._begin_generation()
             return

@@ -47,8 +47,6 @@ PROTOCOL_TYPE: Final = "consumer"  # All members of such a group are consumers.
 
 
 class Consumer:
-    """One member."""
-
     def __init__(self, told: Beat) -> None:
         self.identity = told.member
         self.instance = told.instance
@@ -90,7 +88,6 @@ class ConsumerGroup:
 
     @property
     def protocol_type(self) -> str:
-        """What its members are."""
         return PROTOCOL_TYPE
 
     @property
@@ -100,7 +97,6 @@ class ConsumerGroup:
 
     @property
     def state(self) -> str:
-        """In Kafka's words."""
         if not self._members:
             return "Empty"
         arrived = all(
@@ -190,7 +186,6 @@ class ConsumerGroup:
     # Checks.
 
     def _check(self, told: Beat) -> Beaten | None:
-        """None: it is fine."""
         member = self._members.get(told.member)
         code = Code.NONE
         if told.assignor and told.assignor not in ASSIGNORS:

@@ -128,7 +128,6 @@ class Coordinator:
         return any(self._owners[partition] is None for partition in waiting)
 
     def members(self) -> list[MemberInfo]:
-        """The members, by name."""
         return [
             MemberInfo(
                 member,

@@ -62,7 +62,6 @@ class Tried:
         self._results: dict[str, dict[str, bool]] = {}  # By pattern, by name.
 
     def note(self, pattern: str, name: str, matches: bool) -> None:
-        """A name was tried."""
         self._results.setdefault(pattern, {})[name] = matches
 
     def matches(self, pattern: str, name: str) -> bool:

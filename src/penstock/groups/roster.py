@@ -15,8 +15,6 @@ from penstock.wire.kafka.codes import Code
 
 
 class Member:
-    """One member."""
-
     __slots__ = ("assignment", "deadline_ms", "identity", "instance", "is_new", "told")
 
     def __init__(self, identity: str, told: Joining) -> None:
@@ -53,7 +51,6 @@ class Roster:
         return self._members[identity]
 
     def ids(self) -> list[str]:
-        """The ids of all."""
         return list(self._members)
 
     def static(self, instance: str | None) -> str | None:
@@ -71,14 +68,12 @@ class Roster:
         return Code.NONE
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
         self._members[member.identity] = member
         self._support.update(_names(member.told))
         if member.instance is not None:
             self._instances[member.instance] = member.identity
 
     def remove(self, identity: str) -> Member:
-        """Let a member go."""
         member = self._members.pop(identity)
         self._support.subtract(_names(member.told))
         if member.instance is not None:

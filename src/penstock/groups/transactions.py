@@ -107,7 +107,6 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing is under way."""
         return self.state in ("empty", "committed", "aborted")
 
 

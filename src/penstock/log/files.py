@@ -119,9 +119,7 @@ class Lock(Protocol):
         """Everything in the directory was recovered: from now on ``Files.intact`` tells of later damage."""
         ...
 
-    def release(self) -> None:
-        """Let others have it."""
-        ...
+    def release(self) -> None: ...
 
 
 class Files(Protocol):
@@ -179,9 +177,7 @@ class Files(Protocol):
         """The permission bits of a file or directory; 0 where there are none."""
         ...
 
-    def set_mode(self, path: str, mode: int) -> None:
-        """Change them."""
-        ...
+    def set_mode(self, path: str, mode: int) -> None: ...
 
     def lock(self, path: str) -> Lock:
         """Take the lock file ``path``; ``DirectoryInUse`` if someone holds it."""
@@ -443,7 +439,6 @@ class SystemLock:
             os.pwrite(self._descriptor, f"{os.getpid()}\n{_uptime_id(self._descriptor)}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -567,7 +562,6 @@ class SystemFiles:
             raise storage_error(path, error) from error
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Change them."""
         try:
             os.chmod(path, mode)
         except OSError as error:
@@ -653,8 +647,7 @@ class MemoryFile:
             data += part
         self.size = len(data)
 
-    def reserve(self, size: int, *, zeroed: bool) -> None:
-        """Memory needs no room."""
+    def reserve(self, size: int, *, zeroed: bool) -> None: ...
 
     def read(self, position: int, length: int) -> bytes:
         """``length`` bytes from ``position`` on; fewer at the end of the file."""
@@ -669,8 +662,7 @@ class MemoryFile:
         del self._data[size:]
         self.size = len(self._data)
 
-    def close(self) -> None:
-        """Nothing to give back."""
+    def close(self) -> None: ...
 
 
 class MemoryLock:
@@ -684,7 +676,6 @@ class MemoryLock:
         """Memory does not outlive the process."""
 
     def release(self) -> None:
-        """Let others have it."""
         self._locks.discard(self._path)
 
 
@@ -717,8 +708,7 @@ class MemoryFiles:
         below = [path[len(inside) :] for path in self._contents if path.startswith(inside)]
         return sorted({path.partition("/")[0] for path in below})
 
-    def make_directory(self, path: str, *, sync: bool = True) -> None:
-        """Directories need no making."""
+    def make_directory(self, path: str, *, sync: bool = True) -> None: ...
 
     def remove(self, path: str) -> None:
         """Remove a file; fine if it is not there."""
@@ -751,11 +741,9 @@ class MemoryFiles:
         self._contents[path] = bytearray(data)
 
     def mode(self, path: str) -> int:  # noqa: ARG002 - memory has no users.
-        """Nobody else has access."""
         return 0
 
-    def set_mode(self, path: str, mode: int) -> None:
-        """Nobody else has access."""
+    def set_mode(self, path: str, mode: int) -> None: ...
 
     def lock(self, path: str) -> Lock:
         """Take the lock ``path``; ``DirectoryInUse`` if someone holds it."""
@@ -769,5 +757,4 @@ class MemoryFiles:
         return 0, 0
 
     def free_bytes(self, path: str) -> int:  # noqa: ARG002
-        """Nobody knows."""
         return -1

@@ -154,7 +154,6 @@ def decode_index(data: bytes) -> SegmentIndex | None:
 
 
 def encode_lanes(base_offset: int, segment_bytes: int, ranges: list[LaneRange]) -> bytes:
-    """A lanes file."""
     starts = array("q", [start for start, _, _ in ranges])
     ends = array("q", [end for _, end, _ in ranges])
     lanes = array("b", [lane for _, _, lane in ranges])

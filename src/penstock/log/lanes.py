@@ -60,7 +60,6 @@ class Ranges:
         self.ends = ends + self.ends
 
     def drop_before(self, offset: int) -> None:
-        """Forget everything below ``offset``."""
         gone = bisect_right(self.ends, offset)
         del self.starts[:gone]
         del self.ends[:gone]

@@ -643,8 +643,7 @@ class Log(LogReader):
         self.durable = self.written
 
 
-def _ignore(_: PenstockError) -> None:
-    """Nobody wants to know."""
+def _ignore(_: PenstockError) -> None: ...
 
 
 def _start_file(offset: int) -> bytes:

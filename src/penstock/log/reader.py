@@ -638,7 +638,6 @@ class LogReader:
         return index
 
     def _forget(self) -> None:
-        """Positions became void."""
         self._changes += 1
         self._windows.clear()
         self._window = Window(self._segments[-1], self.transactions)
@@ -646,8 +645,7 @@ class LogReader:
         self._asked.clear()
 
 
-def _ignore(_: DamagedRange) -> None:
-    """Nobody wants to know."""
+def _ignore(_: DamagedRange) -> None: ...
 
 
 def _wanted_part(data: bytes, at: int, start: int, end: int) -> bytes:

@@ -53,8 +53,6 @@ STEP_BYTES: Final = 1024 * 1024  # About 10,000 small records, a few millisecond
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteReport:
-    """What a rewrite did."""
-
     segments: int = 0  # Rewritten, or joined to one that was; the others are as they were.
     records_removed: int = 0
     bytes_removed: int = 0

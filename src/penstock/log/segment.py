@@ -90,7 +90,6 @@ class Segment:
             self.checked_start, self.checked_end = position, end
 
     def info(self) -> SegmentInfo:
-        """As it is now."""
         return SegmentInfo(
             base_offset=self.base_offset,
             next_offset=self.next_offset,
@@ -112,7 +111,6 @@ class Segment:
 
     @property
     def log_path(self) -> str:
-        """Of the batches."""
         return self.path + LOG
 
     def opened(self) -> File:
@@ -154,7 +152,6 @@ class Segment:
             file.close()
 
     def close(self) -> None:
-        """Release it for good."""
         self.closed = True
         self.release()
 

@@ -57,8 +57,6 @@ def broken_at(segment: Segment, position: int, damage: Damage) -> Broken:
 
 @dataclass(slots=True)
 class Survey:
-    """What a survey found."""
-
     damage: list[DamagedRange] = field(default_factory=list)
     entries: list[tuple[int, int, int]] = field(default_factory=list)  # For the index: see ``Index.insert``.
     index_wrong: bool = False  # It is about other bytes: the segment has to be scanned.

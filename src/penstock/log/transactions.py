@@ -121,7 +121,6 @@ class LogTransactions:
             del self.open[producer_id]
 
     def snapshot(self) -> list[Any]:
-        """Everything as plain values."""
         columns = (self._producers, self._firsts, self._lasts, self._stables)
         return [list(self.open.items()), self.last, [list(column) for column in columns]]
 

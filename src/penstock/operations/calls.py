@@ -43,7 +43,7 @@ from penstock.wire.records import Record
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """No arguments."""
+    pass
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -80,8 +80,6 @@ class NewGroup(msgspec.Struct, frozen=True):
 
 
 class GroupName(msgspec.Struct, frozen=True):
-    """A group."""
-
     topic: str
     group: str
 
@@ -145,8 +143,6 @@ class OfApplication(msgspec.Struct, frozen=True):
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Which messages to read."""
-
     topic: str
     partition: int | None = None
     offset: int | None = None
@@ -194,8 +190,6 @@ class ScheduleId(msgspec.Struct, frozen=True):
 
 
 class Reschedule(msgspec.Struct, frozen=True):
-    """Another time for it."""
-
     schedule_id: str
     delay: str | int | float | None = None
     deliver_at: str | int | float | None = None
@@ -248,8 +242,6 @@ class KeyToMake(msgspec.Struct, frozen=True):
 
 
 class KeyId(msgspec.Struct, frozen=True):
-    """An API key."""
-
     key_id: str
 
 
@@ -263,8 +255,6 @@ class UserToSet(msgspec.Struct, frozen=True):
 
 
 class UserName(msgspec.Struct, frozen=True):
-    """A user."""
-
     name: str
 
 
@@ -342,7 +332,6 @@ def encode_answer(value: Any) -> bytes:
 
 
 def decode_answer(operation: str, data: bytes | memoryview) -> Any:
-    """The answer to ``operation``."""
     decoder = _DECODERS.get(operation)
     if decoder is None:
         decoder = msgspec.msgpack.Decoder(CALLS[operation].answer, dec_hook=_message)

@@ -64,7 +64,6 @@ class FarTimes:
         self._hours: list[int] = []  # Heap of the keys of _buckets.
 
     def add(self, due_ms: int, number: int) -> None:
-        """Add an item."""
         assert due_ms >= self.near_until_ms, "what is near is kept in memory"
         hour = due_ms // HOUR_MS
         bucket = self._buckets.get(hour)

@@ -76,7 +76,6 @@ def add_entry(
     cron: str | None,
     timezone: str | None,
 ) -> None:
-    """Write an ENTRY."""
     expression, zone = (cron or "").encode(), (timezone or "").encode()
     facts = _ENTRY.pack(VERSION, ENTRY, due_ms, attributes, len(expression), len(zone)) + expression + zone
     builder.add(key, value, [(KIND_HEADER, facts), *headers])

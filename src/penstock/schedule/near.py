@@ -36,7 +36,6 @@ class NearTimes:
         self._ready: list[int] = []  # Heap of items with the whole due time above the number.
 
     def add(self, due_ms: int, number: int) -> None:
-        """Add an item."""
         second, millisecond = divmod(due_ms, SECOND_MS)
         item = millisecond << NUMBER_BITS | number
         slot = self._slots.get(second)

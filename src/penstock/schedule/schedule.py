@@ -104,7 +104,6 @@ class Schedule:
 
     @property
     def count(self) -> int:
-        """How many entries wait."""
         return self._timetable.live.count
 
     def add(

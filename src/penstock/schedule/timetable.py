@@ -36,7 +36,6 @@ class Timetable:
         self._far = FarTimes(files, directory, now_ms + HORIZON_MS)
 
     def add(self, number: int, due_ms: int) -> None:
-        """A new entry waits."""
         self.live.add(number)
         self.place(number, due_ms)
 
@@ -51,7 +50,6 @@ class Timetable:
         self.moved.pop(number, None)
 
     def place(self, number: int, due_ms: int) -> None:
-        """Add an item."""
         if due_ms < self._far.near_until_ms:
             self._near.add(due_ms, number)
         else:

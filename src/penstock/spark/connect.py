@@ -126,7 +126,6 @@ class ShippedSource(DataSource):
         return self._source().schema()
 
     def reader(self, schema: StructType) -> Any:
-        """One read."""
         return carrying(self._source().reader(schema), self.archive)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name.
@@ -134,7 +133,6 @@ class ShippedSource(DataSource):
         return carrying(self._source().streamReader(schema), self.archive)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
-        """One write."""
         return carrying(self._source().writer(schema, overwrite), self.archive)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name.

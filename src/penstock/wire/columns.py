@@ -277,7 +277,6 @@ class _Place:
             write_i32_le(columns.lanes, i32(self._number))
 
     def _time(self, delta_ms: i64) -> i64:
-        """In microseconds."""
         base_ms = self._base_ms
         if self._fixed:
             delta_ms = 0

@@ -80,8 +80,6 @@ class _Slot:
 
 @final
 class Gathering:
-    """Rows for one topic."""
-
     def __init__(self, topic: str, partitions: int, turn: int, codec: int, message_bytes_max: int) -> None:
         self.size = 0  # Bytes of what is gathered, before it is packed.
         self._topic = topic
@@ -121,7 +119,6 @@ class Gathering:
         return slot
 
     def add(self, rows: Rows) -> None:
-        """Gather these too."""
         if rows.values is not None and rows.only_values() and None not in rows.values:
             self._add_values(rows.values)
             return

@@ -393,7 +393,6 @@ def decode_published(body: bytes) -> tuple[list[Outcome], int]:
 
 
 def encode_producer(correlation: int, producer_id: int) -> bytes:
-    """The answer to NEW_PRODUCER."""
     return frame(OK, correlation, _UINT64.pack(producer_id))
 
 
@@ -440,7 +439,6 @@ def encode_credit(consumer: int, credit: int) -> bytes:
 
 
 def decode_credit(body: bytes) -> tuple[int, int]:
-    """Consumer and credit."""
     try:
         return _unpack_credit(body, _CORRELATION_BYTES)
     except error:
@@ -456,7 +454,6 @@ def encode_ack(correlation: int, consumer: int, runs: list[Run]) -> bytes:
 
 
 def decode_ack(body: bytes) -> tuple[int, list[Run]]:
-    """Consumer and runs."""
     try:
         consumer, count = _unpack_counted(body, _CORRELATION_BYTES)
         runs = [_unpack_run(body, 10 + 28 * number) for number in range(count)]
@@ -473,7 +470,6 @@ def encode_commit(correlation: int, consumer: int, positions: Iterable[Position]
 
 
 def decode_commit(body: bytes) -> tuple[int, list[Position]]:
-    """Consumer and positions."""
     try:
         consumer, count = _unpack_counted(body, _CORRELATION_BYTES)
         positions = [_unpack_position(body, 10 + 12 * number) for number in range(count)]

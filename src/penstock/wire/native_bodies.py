@@ -252,7 +252,6 @@ def consumer_closed_frame(consumer: int, error: PenstockError) -> bytes:
 
 
 def decode_consumer_closed(body: bytes) -> tuple[int, PenstockError]:
-    """Which consumer, and why."""
     return decode_consumer(body), decode_error(body[_PAYLOAD_AT + 4 :])
 
 

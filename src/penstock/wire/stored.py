@@ -93,7 +93,6 @@ class StoredBatches:
         return b"".join(taken)
 
     def finish(self) -> bytes:
-        """The rest."""
         if self._builder.count:
             self._close()
         return self.take()

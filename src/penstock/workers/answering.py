@@ -27,8 +27,6 @@ logger = logging.getLogger("penstock.workers")
 
 
 class Call:
-    """One message at work."""
-
     __slots__ = ("consumer", "message", "started_ms", "task")
 
     def __init__(self, consumer: "AsyncConsumer", message: AsyncReceivedMessage) -> None:

@@ -129,7 +129,6 @@ class Crew:
         return count
 
     def progress(self) -> Progress:
-        """Where this worker is."""
         oldest = min(self._running, key=lambda call: call.started_ms, default=None)
         return Progress(
             taken=self._taken,

@@ -36,7 +36,7 @@ class Retry(Exception):  # noqa: N818 - the same.
 
 
 class Done(NamedTuple):
-    """The work is done."""
+    pass
 
 
 class Failed(NamedTuple):
@@ -57,7 +57,6 @@ DONE: Final = Done()
 
 
 async def call_async(function: Callable[..., Awaitable[Any]], arguments: tuple[Any, ...]) -> Outcome:
-    """Await an async function."""
     try:
         await function(*arguments)
     except asyncio.CancelledError as error:

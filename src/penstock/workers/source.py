@@ -36,7 +36,6 @@ class Pauses:
         self._pause = PAUSE_FIRST
 
     async def wait(self) -> None:
-        """Let some time pass."""
         pause, self._pause = self._pause, min(self._pause * 2, PAUSE_MAX)
         await asyncio.sleep(pause)
 

@@ -40,8 +40,6 @@ class Sparingly:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a worker is."""
-
     taken: int  # Messages it was given, since its start.
     finished: int  # Calls that ended, well or not.
     running: int

@@ -112,8 +112,6 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of access.json."""
-
     keys: dict[str, StoredKey] = {}
     users: dict[str, StoredUser] = {}
     acls: list[Acl] = []
@@ -133,7 +131,6 @@ class Access:
         self._error: DirectoryUnusable | None = None  # The file is damaged: nobody is known.
 
     def open(self) -> None:
-        """Read what there is."""
         files = self._state.files
         if not files.exists(self._path):
             return
@@ -246,7 +243,6 @@ class Access:
         }
 
     def users(self) -> list[UserInfo]:
-        """All users, by name."""
         return sorted((stored.info for stored in self._book.users.values()), key=lambda info: info.name)
 
     def delete_user(self, name: Any) -> None:
@@ -274,7 +270,6 @@ class Access:
         self._save_acls([*self._book.acls, *new], new)
 
     def delete_acls(self, acls: list[Acl]) -> None:
-        """Remove ACLs."""
         gone = set(acls)
         self._save_acls([acl for acl in self._book.acls if acl not in gone], acls)
 

@@ -23,8 +23,6 @@ DONE: Final = "done"
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One act."""
-
     time: str  # RFC 3339, UTC.
     who: str
     operation: str
@@ -41,7 +39,6 @@ class Audit:
         self._file: File | None = None
 
     def note(self, who: str, operation: str, on: str, outcome: str) -> None:
-        """Write down one act."""
         wall = datetime.fromtimestamp(self._state.clock.wall_ms() / 1000, UTC)
         time = wall.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         entry = AuditEntry(time=time, who=who, operation=operation, on=on[:ON_LENGTH_MAX], outcome=outcome)

@@ -193,8 +193,6 @@ class ThreadDriver:
 
 
 class ThreadWaiter:
-    """Wakes one waiting thread."""
-
     def __init__(self) -> None:
         self.event = threading.Event()
 
@@ -300,7 +298,6 @@ class Running:
         return True
 
     def refuse(self, error: BaseException) -> None:
-        """Do not even begin."""
         self._steps.close()
         self._end(None, error)
 

@@ -10,8 +10,6 @@ WINDOW_MS: Final = 60_000
 
 
 class Lag:
-    """What was measured."""
-
     def __init__(self) -> None:
         self.stalls = 0  # Delays above STALL_MS.
         self._longest_ms = 0.0  # Of this window ...

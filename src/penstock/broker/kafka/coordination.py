@@ -86,7 +86,6 @@ class Coordination:
         return (yield from self._answer(ticket))
 
     def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
-        """Be alive."""
         group = self._state.member_groups.get(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
             return Code.UNKNOWN_MEMBER_ID

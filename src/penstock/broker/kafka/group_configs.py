@@ -26,8 +26,6 @@ NOTHING: Final = GroupConfig()
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of groups.json."""
-
     groups: dict[str, GroupConfig] = {}
 
 
@@ -41,7 +39,6 @@ class GroupConfigs:
         self._error: DirectoryUnusable | None = None  # The file is damaged.
 
     def open(self) -> None:
-        """Read what there is."""
         files = self._state.files
         if not files.exists(self._path):
             return

@@ -28,8 +28,6 @@ NOWHERE: Final = -1
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic in numbers."""
-
     topic: str
     id: bytes
     partitions: int
@@ -62,7 +60,6 @@ class Partitions:
         self.names: Mapping[bytes, str] = MappingProxyType(catalogue.names)
 
     def layout(self, name: str) -> Layout:
-        """A topic in numbers."""
         topic = self._state.topic(name)
         return Layout(topic=name, id=topic.id, partitions=len(topic.partitions), settings=topic.settings)
 

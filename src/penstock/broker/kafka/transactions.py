@@ -318,7 +318,6 @@ class Transactions:
         return TransactionState(name=name, known=known, begun_ms=begun_ms)
 
     def names(self) -> list[str]:
-        """All transactional ids."""
         return [] if self._state.ledger is None else sorted(self._ledger.by_name)
 
     def producers(self, topic: str, number: int) -> list[ActiveProducer]:

@@ -28,8 +28,6 @@ SAID_AGAIN_MS: Final = 3_600_000  # ... for so long.
 
 
 class Storage:
-    """Watches the data directory."""
-
     def __init__(self, state: State) -> None:
         self._state = state
         self._identity: tuple[int, int] | None = None

@@ -30,8 +30,6 @@ REPLAYED_MAX = 1000  # So many decisions are replayed in some milliseconds.
 
 
 class Maintenance:
-    """Upkeep of all partitions."""
-
     def __init__(self, state: State, staging: Staging) -> None:
         self._state = state
         self._staging = staging

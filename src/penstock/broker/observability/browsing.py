@@ -27,8 +27,6 @@ CHUNK_RECORDS: Final = 100  # Read at a time, so that the bytes are counted befo
 
 
 class Browsing:
-    """Reading without taking."""
-
     def __init__(self, state: State) -> None:
         self._state = state
 

@@ -49,8 +49,6 @@ class Family(NamedTuple):
 
 
 class Measuring:
-    """Reads the metrics."""
-
     def __init__(self, state: State, progress: Progress) -> None:
         self._state = state
         self._progress = progress
@@ -96,8 +94,6 @@ class Measuring:
 
 
 class _Findings:
-    """Samples by metric."""
-
     def __init__(self) -> None:
         self._families = {
             metric.name: Family(metric, section.labels + metric.labels, [])

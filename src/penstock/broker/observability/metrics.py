@@ -41,12 +41,10 @@ class Metric(NamedTuple):
 
 
 def counter(name: str, meaning: str, read: Read, labels: tuple[str, ...] = ()) -> Metric:
-    """What only grows."""
     return Metric(name, "counter", meaning, read, labels)
 
 
 def gauge(name: str, meaning: str, read: Read, labels: tuple[str, ...] = ()) -> Metric:
-    """What rises and falls."""
     return Metric(name, "gauge", meaning, read, labels)
 
 

@@ -38,8 +38,6 @@ class Found:
 
 
 class Progress:
-    """Describes groups."""
-
     def __init__(self, state: State) -> None:
         self._state = state
 

@@ -117,8 +117,6 @@ class Appended(Receipt):
 
 
 class Publishing:
-    """The way in."""
-
     def __init__(self, state: State, missing: MissingTopics) -> None:
         self._state = state
         self._missing = missing

@@ -54,8 +54,6 @@ REDRIVE_GROUP: Final = "x-redrive-group"
 
 
 class DeadLetters:
-    """Burying and redriving."""
-
     def __init__(
         self, state: State, catalogue: Catalogue, topics: Topics, publishing: Publishing, groups: Groups
     ) -> None:

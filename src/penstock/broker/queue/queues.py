@@ -353,7 +353,6 @@ class Queues:
         yield from journal_durable(member.partition)
 
     def reject_runs(self, consumer: Consumer, runs: list[Run], reason: Any) -> Steps[None]:
-        """The same for runs."""
         self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
         held, missed = self._held_runs(consumer, runs)

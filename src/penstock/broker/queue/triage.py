@@ -40,7 +40,6 @@ class Tally:
         self.about: About = {}
 
     def add(self, partition: Partition, offset: int, about: About) -> None:
-        """One more."""
         self.count += 1
         self.first_ms = min(self.first_ms, int(about["x-first-failed-at"] or 0))
         self.groups.add(about["x-group"] or b"")
@@ -51,7 +50,6 @@ class Tally:
             self.about = about
 
     def told(self, topic: str, fingerprint: str) -> DeadLetterErrors:
-        """As it is told."""
         about = {name: _text(value) for name, value in self.about.items()}
         return DeadLetterErrors(
             topic=topic,

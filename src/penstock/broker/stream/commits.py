@@ -136,7 +136,6 @@ class Commits:
         self._held.update((group_name, name, number) for number in numbers)
 
     def release(self, name: str, group_name: str, numbers: Iterable[int]) -> None:
-        """It has ended."""
         self._held.subtract((group_name, name, number) for number in numbers)
         self._held += Counter()  # Without those that nobody holds.
 

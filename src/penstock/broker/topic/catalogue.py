@@ -38,8 +38,6 @@ GENERATIONS_NEAR = 100  # ... and so many before the last is given, or groups wo
 
 
 class Manifest(msgspec.Struct):
-    """Content of penstock.json."""
-
     format: int = FORMAT_VERSION
     next_producer_id: int = 1
     generations: int = 0  # No group of Kafka's had a later one.
@@ -47,8 +45,6 @@ class Manifest(msgspec.Struct):
 
 
 class StoredTopic(TopicSettings, frozen=True, kw_only=True):
-    """Content of topic.json."""
-
     id: UUID | None = None  # None: it was written before topics had ids.
 
 

@@ -28,8 +28,6 @@ SYNCED_SLICE: Final = 50  # And so many before the disk has to follow: all who p
 
 
 class Groups:
-    """Administration of groups."""
-
     def __init__(self, state: State, missing: MissingTopics) -> None:
         self._state = state
         self._missing = missing

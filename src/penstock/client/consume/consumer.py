@@ -57,12 +57,10 @@ class RemoteConsumer:
 
     @work
     async def nack(self, message: Any, delay: Duration | None, error: BaseException | str | None) -> None:
-        """Deliver again later."""
         await self._answers.nack(message, delay, error)
 
     @work
     async def reject(self, message: Any, reason: Any) -> None:
-        """To the dead letters."""
         await self._answers.reject(message, reason)
 
     @work

@@ -101,7 +101,6 @@ class Holdings:
             self.count -= lease.left
 
     def clear(self) -> None:
-        """Everything was taken back."""
         self._leases.clear()
         self.count = 0
 

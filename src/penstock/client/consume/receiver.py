@@ -346,7 +346,6 @@ class Receiver:
             self.session.send(encode_credit(self.number, room))
 
     def wake(self) -> None:
-        """Let receives look again."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():

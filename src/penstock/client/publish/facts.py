@@ -28,7 +28,6 @@ class Facts:
         self._producer_id = -1  # The one that all senders begin with.
 
     async def metadata(self, topic: Any) -> Metadata:
-        """Settings of a topic."""
         if not isinstance(topic, str):
             raise missing_topic(topic)
         body = await self.session.call(
@@ -71,7 +70,6 @@ class Request:
         self.tries = 0
 
     def encode(self, correlation: int) -> bytes:
-        """The frame."""
         self.tries += 1
         return encode_publish(correlation, self.topic, self.version, self.acks, self.batches)
 

@@ -18,8 +18,6 @@ from penstock.wire.native_bodies import PublishMessages, WireReceipt, decode_bod
 
 
 class MessagesRequests:
-    """Those of one topic."""
-
     def __init__(self, facts: Facts, topic: str) -> None:
         self._facts = facts
         self._session = facts.session

@@ -66,7 +66,6 @@ class Room:
         self._taken = False
 
     def take(self) -> None:
-        """From any thread."""
         publisher = self._publisher
         with publisher.lock:
             before = publisher.buffered
@@ -77,7 +76,6 @@ class Room:
             raise QueueFull(what="the client's publish buffer", limit=publisher.buffer_bytes_max)
 
     def give_back(self) -> None:
-        """From any thread."""
         with self._publisher.lock:
             if self._taken:
                 self._taken = False

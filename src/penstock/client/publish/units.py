@@ -68,7 +68,6 @@ class Unit:
             self.special = True  # There is room for all of it or for none, and only the server can say.
 
     def finish(self) -> None:
-        """Tell whoever waits."""
         if self.error is None:
             self.then(self.receipts, None)
         else:
@@ -129,7 +128,6 @@ class Batch:
         self.sequence = -1  # Of its first record, if it is numbered.
 
     def add(self, unit: Unit, index: int, item: Placed) -> None:
-        """One more message."""
         self.builder.add(item.key, item.value, item.headers)
         self._own(unit, index, 1)
 

@@ -79,7 +79,6 @@ class Resource:
         self.has_socket = any(route.socket is not None for route in routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "websocket":
             await self._open(scope, receive, send)
             return
@@ -120,7 +119,6 @@ class Resource:
         return b"" if route.answer is None else encode(answer)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Open a WebSocket."""
         decoding = self._routes["GET"]
         try:
             call = Call(self._shared, dict(scope["headers"]))

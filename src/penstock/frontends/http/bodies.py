@@ -25,7 +25,6 @@ def check_type(call: Call, *accepted: str) -> str:
 
 
 async def read_body(call: Call) -> bytes:
-    """All of a body."""
     limit = call.shared.limits.http_body_bytes_max
     announced = call.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced) > limit:

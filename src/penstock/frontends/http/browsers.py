@@ -38,8 +38,6 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Who(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is logged in."""
-
     required: bool  # Whether this server asks for a login at all.
     kind: Literal["key", "user", "nobody"] = "nobody"
     name: str = ""
@@ -57,7 +55,6 @@ async def who(call: Call) -> Who:
 
 
 async def log_in(call: Call) -> Who:
-    """Begin a session."""
     doors = call.shared.doors
     if not doors.required:
         return Who(required=False)
@@ -71,7 +68,6 @@ async def log_in(call: Call) -> Who:
 
 
 async def log_out(call: Call) -> None:
-    """End the session."""
     session = session_of(call)
     if session is not None:
         check_guard(call, "DELETE", session)

@@ -54,7 +54,6 @@ def stored(message: StoredMessage, way: As = "base64") -> Stored:
 
 
 def content(key: bytes | None, value: bytes | None, headers: dict[str, str], way: As) -> dict[str, Any]:
-    """The fields of ``Content``."""
     bare, text, document = value_fields(value, way)
     return {**key_fields(key), "headers": headers, "value": bare, "text": text, "json": document}
 
@@ -89,7 +88,6 @@ def text_of(data: bytes) -> str | None:
 
 
 def encode(answer: Any) -> bytes:
-    """An answer as JSON."""
     try:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.

@@ -158,7 +158,6 @@ def headers(error: PenstockError) -> Headers:
 
 
 def encode(told: Problem) -> bytes:
-    """The document as JSON."""
     try:
         return msgspec.json.encode(told)
     except UnicodeEncodeError:  # Half a character, in a name that somebody has sent.

@@ -120,8 +120,6 @@ class HttpListener:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection."""
-
     def __init__(self, listener: HttpListener) -> None:
         super().__init__(listener.config, listener.state, {}, asyncio.get_running_loop())
         self._listener = listener

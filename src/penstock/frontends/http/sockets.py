@@ -68,8 +68,6 @@ def _of_interest(record: logging.LogRecord) -> bool:
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """One WebSocket."""
-
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._lost = Lost()

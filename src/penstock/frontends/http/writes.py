@@ -37,7 +37,6 @@ class JoinedWrites:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held."""
         held, self._held = self._held, []
         self._held_bytes = 0
         if held and not self._inner.is_closing():

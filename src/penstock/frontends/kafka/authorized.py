@@ -34,7 +34,6 @@ ON_CLUSTER: Final[Operations] = {
 def authorized(
     call: Call[Any], on: Operations, *, topic: str | None = None, group: str | None = None, asked: bool = True
 ) -> int:
-    """The bits, or ``NOT_ASKED``."""
     if not asked:
         return NOT_ASKED
     permissions = call.session.identity.permissions

@@ -39,8 +39,6 @@ class Answering(Protocol):
 
 
 class Call(Generic[RequestT_co]):
-    """One request."""
-
     __slots__ = (
         "_connection", "api", "client_id", "correlation", "hurry", "parts", "request", "session", "version",
     )  # fmt: skip
@@ -72,7 +70,6 @@ class Call(Generic[RequestT_co]):
 
     @property
     def apis(self) -> Mapping[int, "Api"]:
-        """All that is offered."""
         return self._connection.apis
 
     @property

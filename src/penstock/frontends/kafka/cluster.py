@@ -55,7 +55,6 @@ def api_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
 
 
 def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
-    """One broker."""
     host, port = call.session.advertised
     return DescribeClusterResponse(
         cluster_id=call.shared.cluster_id,
@@ -69,7 +68,6 @@ def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterRespo
 
 
 def describe_quorum(call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse:
-    """One voter, which leads."""
     now(call.operations.topics())  # Whoever may describe anything may know this.
     host, port = call.session.advertised
     return DescribeQuorumResponse(

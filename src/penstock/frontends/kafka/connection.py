@@ -54,17 +54,13 @@ class Host(Protocol):
     half_frame_bytes_max: int
     apis: Mapping[int, Api]
 
-    def session(self) -> Session:
-        """For a new client."""
-        ...
+    def session(self) -> Session: ...
 
     def enter(self, connection: "Connection") -> None:
         """Count the connection in, or raise."""
         ...
 
-    def leave(self, connection: "Connection") -> None:
-        """Count it out."""
-        ...
+    def leave(self, connection: "Connection") -> None: ...
 
     def refused(self, peer: str, error: PenstockError) -> None:
         """A connection was refused, or ended because of what it sent."""
@@ -175,7 +171,6 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     def _work(self) -> None:
-        """Begin what may begin."""
         if self._working:
             return
         self._working = True
@@ -377,7 +372,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Cut it."""
         self._ending = True
         if self._transport is not None:
             self._transport.abort()

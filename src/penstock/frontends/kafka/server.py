@@ -84,7 +84,6 @@ class KafkaListener:
     # A connection's calls.
 
     def session(self) -> Session:
-        """For a new client."""
         return Session(self.shared)
 
     def enter(self, connection: Connection) -> None:
@@ -94,7 +93,6 @@ class KafkaListener:
             asyncio.get_running_loop().call_later(LOGIN_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:
-        """Count it out."""
         self.shared.shares.lost(connection.session)
         self.guests.leave(connection)
 

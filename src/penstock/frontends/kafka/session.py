@@ -73,7 +73,6 @@ class Session:
         self.trust()
 
     def leave(self) -> None:
-        """The connection is gone."""
         if self._visit is not None:
             self._visit.leave()
 

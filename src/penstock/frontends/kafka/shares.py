@@ -94,8 +94,6 @@ class Share:
 
 
 class ShareSession:
-    """What a member fetches."""
-
     def __init__(self, connection: object) -> None:
         self.connection = connection  # Its owner, by identity.
         self.epoch = OPEN  # Of the last request.
@@ -111,7 +109,6 @@ class ShareSession:
         self.partitions.setdefault(topic_id, set()).add(partition)
 
     def forget(self, topic_id: bytes, partitions: Iterable[int]) -> None:
-        """These not any more."""
         left = self.partitions.get(topic_id, set()).difference(partitions)
         if left:
             self.partitions[topic_id] = left
@@ -226,7 +223,6 @@ class Sharer:
             share.release(disconnected)
 
     def close(self, disconnected: bool = False) -> None:
-        """It is gone."""
         self._closed = True
         self.session = None
         for share in self._shares.values():
@@ -270,7 +266,6 @@ class Shares:
         return found
 
     def heard(self, member: Sharer) -> None:
-        """It is alive."""
         if member.timer is not None:
             member.timer.cancel()
         session_s = now(member.operations.group_config(member.group))[1].share_session_ms / 1000
@@ -300,7 +295,6 @@ class Shares:
                 self.end_session(member, disconnected=not self._stopping)
 
     def close(self) -> None:
-        """The server ends."""
         for member in list(self._members.values()):
             self.remove(member)
 
@@ -317,7 +311,6 @@ class Shares:
         return found, found.session
 
     def end_session(self, member: Sharer, disconnected: bool = False) -> None:
-        """It fetches no more."""
         member.end_session(disconnected)
         if not member.epoch:
             self.remove(member)
@@ -338,7 +331,6 @@ class Shares:
 
 
 def following(epoch: int) -> int:
-    """The next one."""
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
@@ -346,5 +338,4 @@ def _start(run: Run) -> int:
     return run[2]
 
 
-def _nobody(result: Any, error: BaseException | None) -> None:
-    """Nobody asked for it."""
+def _nobody(result: Any, error: BaseException | None) -> None: ...

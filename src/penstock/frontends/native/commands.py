@@ -98,7 +98,6 @@ def _welcome(session: Session) -> Welcome:
 
 
 def ping(session: Session, correlation: int, _: bytes) -> None:
-    """Answer."""
     session.answer(native.frame(native.OK, correlation))
 
 
@@ -169,7 +168,6 @@ def _outcome(answer: Receipt | PenstockError) -> Outcome:
 
 
 def publish(session: Session, correlation: int, body: bytes) -> None:
-    """Append encoded batches."""
     request = native.decode_publish(body)
     wait = request.acks == native.ACKS_DURABLE
     version, durability = session.shared.durabilities.get(request.topic, (-1, 0))
@@ -280,13 +278,11 @@ def credit(session: Session, _: int, body: bytes) -> None:
 
 
 def ack(session: Session, correlation: int, body: bytes) -> None:
-    """These are done."""
     number, runs = native.decode_ack(body)
     session.start(session.consumer(number).inner.ack(runs), correlation, _done)
 
 
 def nack(session: Session, correlation: int, body: bytes) -> None:
-    """These failed."""
     told = decode_body(body, Nack)
     failure = Failure(told.error_class, told.error_message, told.fingerprint)
     work = session.consumer(told.consumer).inner.nack(told.runs, told.delay_ms, failure)
@@ -294,7 +290,6 @@ def nack(session: Session, correlation: int, body: bytes) -> None:
 
 
 def reject(session: Session, correlation: int, body: bytes) -> None:
-    """These are no good."""
     told = decode_body(body, Reject)
     work = session.consumer(told.consumer).inner.reject(told.runs, told.reason)
     session.start(work, correlation, _done)

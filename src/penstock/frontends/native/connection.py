@@ -54,17 +54,13 @@ class Speaker(Protocol):
         """The client does not read: push nothing more."""
         ...
 
-    def resume(self) -> None:
-        """The client reads again."""
-        ...
+    def resume(self) -> None: ...
 
     def drain(self) -> None:
         """The server is about to end: end every wait, begin none."""
         ...
 
-    def lost(self) -> None:
-        """The connection is gone."""
-        ...
+    def lost(self) -> None: ...
 
 
 class Host(Protocol):
@@ -81,9 +77,7 @@ class Host(Protocol):
         """Count the connection in, or raise."""
         ...
 
-    def leave(self, connection: "Connection") -> None:
-        """Count it out."""
-        ...
+    def leave(self, connection: "Connection") -> None: ...
 
     def speaker(self, opcode: int, connection: "Connection") -> Speaker | None:
         """Who answers a connection that begins with this opcode."""
@@ -93,9 +87,7 @@ class Host(Protocol):
         """The answer to a connection that begins with these bytes, if nobody does."""
         ...
 
-    def refused(self, peer: str, error: PenstockError) -> None:
-        """A connection was refused."""
-        ...
+    def refused(self, peer: str, error: PenstockError) -> None: ...
 
     def refusal(self, error: PenstockError) -> bytes:
         """The answer to a connection that has not spoken yet."""
@@ -272,7 +264,6 @@ class Connection(asyncio.Protocol):
         self._end_if_drained()
 
     def abort(self) -> None:
-        """Cut it."""
         if self._transport is not None:
             self._transport.abort()
 

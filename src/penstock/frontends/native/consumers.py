@@ -114,8 +114,6 @@ class WireConsumer:
     # Asked.
 
     def receive(self, max_messages: int, wait_ms: int, then: Then) -> None:
-        """One RECEIVE."""
-
         def ended(batches: Any, error: BaseException | None) -> None:
             if self._asked.pop(wait, None) is not None:
                 then(batches, error)
@@ -180,7 +178,6 @@ class WireConsumer:
     # Life.
 
     def attach(self, owner: Owner, number: int) -> None:
-        """The client is there."""
         self.owner = owner
         self.number = number
         self._paused = False
@@ -202,7 +199,6 @@ class WireConsumer:
             self._push = None
 
     def resume(self) -> None:
-        """Go on."""
         self._paused = False
         for wait in list(self._asked):
             wait.start()
@@ -232,7 +228,6 @@ class Lobby:
         return len(self._timers)
 
     def add(self, consumer: WireConsumer) -> None:
-        """A new one."""
         self._consumers[consumer.token] = consumer
 
     def take(self, token: bytes, topic: str, group: str, operations: LocalOperations) -> WireConsumer | None:
@@ -280,5 +275,4 @@ class Lobby:
             self.close(consumer, _nobody)
 
 
-def _nobody(result: Any, error: BaseException | None) -> None:
-    """Nobody asked for it."""
+def _nobody(result: Any, error: BaseException | None) -> None: ...

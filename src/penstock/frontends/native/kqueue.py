@@ -67,8 +67,6 @@ class KQueueShared:
 
 
 class KQueueSession:
-    """One KQueue client."""
-
     def __init__(self, connection: Connection, shared: KQueueShared) -> None:
         self.connection = connection
         self.shared = shared
@@ -79,7 +77,6 @@ class KQueueSession:
     # The connection's calls.
 
     def handle(self, opcode: int, body: bytes) -> None:
-        """One command."""
         name = COMMANDS.get(opcode)
         try:
             if opcode == KQUEUE_PUB:
@@ -96,7 +93,6 @@ class KQueueSession:
             self._say(f"ERR Decoding {name} payload: {problem}")
 
     def refusal(self, error: PenstockError) -> bytes:
-        """Last words."""
         return f"ERR {error}\n".encode()
 
     def pause(self) -> None:
@@ -105,12 +101,10 @@ class KQueueSession:
             subscription.pause()
 
     def resume(self) -> None:
-        """The client reads again."""
         for subscription in self._subscriptions.values():
             subscription.resume()
 
     def drain(self) -> None:
-        """Push nothing more."""
         self.pause()
 
     def lost(self) -> None:
@@ -235,7 +229,6 @@ class Subscription:
         self._closed = False
 
     def resume(self) -> None:
-        """Push what there is."""
         self._paused = False
         if self._waiting or self._closed:
             return
@@ -293,7 +286,6 @@ class Subscription:
             self.resume()
 
     def acknowledge(self, name: str, message: ReceivedMessage, then: Any) -> None:
-        """The message is done."""
         self._forget(name)
         self._broker.start(self._consumer.ack([message], []), then)
 
@@ -340,5 +332,4 @@ def _text(fields: Fields, name: str) -> str:
     return value
 
 
-def _nobody(result: Any, error: BaseException | None) -> None:
-    """Nobody asked for it."""
+def _nobody(result: Any, error: BaseException | None) -> None: ...

@@ -90,7 +90,6 @@ class NativeListener:
             asyncio.get_running_loop().call_later(HELLO_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:
-        """Count it out."""
         self.guests.leave(connection)
 
     def speaker(self, opcode: int, connection: Connection) -> Speaker | None:
@@ -113,7 +112,6 @@ class NativeListener:
         return f"{unknown_command(opcode)}\n".encode()
 
     def refused(self, peer: str, error: PenstockError) -> None:
-        """A connection was refused."""
         self._refusals.note(peer, error)
 
     def _end_stranger(self, connection: Connection) -> None:

@@ -90,7 +90,6 @@ class Session:
     # The connection's calls.
 
     def handle(self, opcode: int, body: bytes) -> None:
-        """One request."""
         try:
             correlation = native.correlation_of(body)
         except ProtocolViolation as error:
@@ -121,12 +120,10 @@ class Session:
             consumer.pause()
 
     def resume(self) -> None:
-        """The client reads again."""
         for consumer in list(self._consumers.values()):
             consumer.resume()
 
     def drain(self) -> None:
-        """End every wait."""
         for consumer in list(self._consumers.values()):
             consumer.give_up()
 
@@ -245,5 +242,4 @@ def _told(error: BaseException) -> PenstockError:
     return PenstockError(reason=f"the server failed: {type(error).__name__}; its log says more")
 
 
-def _nobody(result: Any, error: BaseException | None) -> None:
-    """Nobody asked for it."""
+def _nobody(result: Any, error: BaseException | None) -> None: ...

@@ -105,7 +105,6 @@ class Doors:
         return self._logins.scram(mechanism, address)
 
     def scram_fitted(self, login: ScramLogin, address: str) -> Identity:
-        """Who has ended it."""
         assert self._logins is not None
         return self._current(self._logins.scram_fitted(login, address))
 
@@ -138,7 +137,6 @@ class Doors:
     # What the server itself keeps an eye on, whoever asks.
 
     def overview(self) -> Work[Overview]:
-        """All topics and groups."""
         return self._broker.operations.overview()
 
     def pipeline_reports(self, offset: int, limit: int) -> Work[list[StoredMessage]]:

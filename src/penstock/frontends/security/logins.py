@@ -129,7 +129,6 @@ class Logins:
         self._fitted.pop((kind, name), None)
 
     def close(self) -> None:
-        """No more logins."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _check_beside(

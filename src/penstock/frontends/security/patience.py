@@ -46,7 +46,6 @@ class Patience:
                 self._failed.popitem(last=False)
 
     def forgive(self, *subjects: str) -> None:
-        """The login was right."""
         for subject in subjects:
             count, last_ms = self._failed.get(subject, (0, 0))
             if count > 1:

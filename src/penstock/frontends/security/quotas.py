@@ -14,8 +14,6 @@ from penstock.model.access import Quota
 
 
 class Bucket:
-    """One limit."""
-
     def __init__(self, limit: int, now_ms: int) -> None:
         self.limit = limit  # A second; also what is there at most.
         self._level = float(limit)

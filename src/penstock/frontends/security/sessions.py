@@ -44,8 +44,6 @@ class Session:
 
 
 class Sessions:
-    """All of them."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()  # By hash; the longest unused first.

@@ -53,8 +53,6 @@ class BadRequest(Exception):  # noqa: N818 - it reads better, and never leaves t
 
 
 class StatusListener(LineListener):
-    """The status page."""
-
     def __init__(
         self,
         broker: EmbeddedAsyncBroker,
@@ -79,7 +77,6 @@ class StatusListener(LineListener):
         return response(HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)})
 
     async def talk(self, connection: LineConnection) -> None:
-        """Answer one request."""
         try:
             async with asyncio.timeout(self._limits.status_timeout_ms / 1000):
                 headers = await self._read_head(connection)

@@ -196,14 +196,12 @@ async def topics(session: Session, _: list[bytes]) -> str:
 
 
 async def help_(session: Session, _: list[bytes]) -> str:
-    """List the commands."""
     lines = list(help_lines())
     await session.send("".join(f"HELP {line}\n" for line in lines).encode())
     return f"END {len(lines)}"
 
 
 async def quit_(session: Session, _: list[bytes]) -> str:
-    """End the connection."""
     session.ended = True
     return "Bye"
 

@@ -36,8 +36,6 @@ PUSH_WAIT_S: Final = 3600  # A subscription waits this long at a time, and then 
 
 
 class TextListener(LineListener):
-    """The text protocol."""
-
     def __init__(
         self,
         broker: EmbeddedAsyncBroker,

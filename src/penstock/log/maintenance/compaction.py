@@ -100,8 +100,6 @@ def _short(key: bytes) -> bytes:
 
 
 class _Pass:
-    """What one pass keeps."""
-
     def __init__(self, newest: dict[bytes, int], mapped: int, horizon_ms: int) -> None:
         self._newest = newest
         self._mapped = mapped  # Offsets from here on are left alone.
@@ -109,7 +107,6 @@ class _Pass:
         self.oldest_tombstone_ms: int | None = None
 
     def keep(self, record: Record) -> bool:
-        """Does the record stay?"""
         if record.key is None or record.offset >= self._mapped:
             return True
         if self._newest.get(_short(record.key), -1) > record.offset:

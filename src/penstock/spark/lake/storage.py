@@ -74,7 +74,6 @@ def make_folder(path: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Is there a file?"""
     system, inside = filesystem_of(path)
     return bool(system.get_file_info(inside).type == fs.FileType.File)
 

@@ -90,7 +90,6 @@ class LakeTable:
 
     @property
     def exists(self) -> bool:
-        """Was anything ever archived?"""
         return self._delta is not None
 
     def refresh(self) -> None:

@@ -41,8 +41,6 @@ FORMAT: Final[dict[str, Any]] = {
 
 
 class FileWriter:
-    """Writes one file."""
-
     def __init__(self, table: str, date: datetime.date, partition: int, start: int) -> None:
         self.path = new_path(table, date, partition, start)
         self._date = date

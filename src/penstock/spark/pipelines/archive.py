@@ -51,8 +51,6 @@ HOUR_MS: Final = 3600 * 1000
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``archive.toml`` may say."""
-
     # The topics; empty, and no pattern: all of them, also those that come later.
     topic: list[str] = []
     # All topics whose whole name matches a regular expression.
@@ -112,8 +110,6 @@ def run(settings: Settings, context: Context) -> None:
 
 
 class Archive:
-    """The driver's side."""
-
     def __init__(self, settings: Settings, context: Context) -> None:
         self._settings = settings
         self._context = context

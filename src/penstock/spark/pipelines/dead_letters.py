@@ -87,8 +87,6 @@ from {letters} group by all
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``dead_letters.toml`` may say."""
-
     # The topics whose messages failed; empty: all of them.
     topic: list[str] = []
     # The period, by when a message became a dead letter; none: from the first, and to now.

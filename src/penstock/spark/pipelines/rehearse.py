@@ -54,8 +54,6 @@ VERDICT: Final = """case
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which handler, over what."""
-
     # "module:function" of a worker's function, or "module:app" of an app that has one.
     handler: str
     # What it works on; empty: as its app says.

@@ -181,8 +181,6 @@ def _chunk(settings: Settings, context: Context, replay: Replay, number: int, so
 
 
 class _Pace:
-    """Keeps to a rate."""
-
     def __init__(self, rate: float | None, context: Context) -> None:
         self._rate = rate
         self._context = context

@@ -52,8 +52,6 @@ RETRIES: Final = 6  # In a row, an interval apart: a broker that restarts, a wor
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``rollup.toml`` may say."""
-
     # The topics; empty: all of them, also those that come later.
     topic: list[str] = []
     # How long to wait before looking again whether a minute is over.
@@ -85,8 +83,6 @@ def run(settings: Settings, context: Context) -> None:
 
 
 class Rollup:
-    """The driver's side."""
-
     def __init__(self, settings: Settings, context: Context) -> None:
         self._settings = settings
         self._context = context

@@ -49,7 +49,6 @@ class UpdateSink(DataSource):
         return FORMAT
 
     def writer(self, schema: "StructType", overwrite: bool) -> "UpdateWriter":
-        """One batch."""
         options = address_of(self.options).options | {"topic": self.options["topic"]}
         stream = TopicStreamWriter(options, schema, overwrite=overwrite)
         return UpdateWriter(stream, int(self.options["version"]))
@@ -63,7 +62,6 @@ class UpdateWriter(DataSourceArrowWriter):
         self._version = version
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Any:
-        """In a task."""
         return self._stream.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

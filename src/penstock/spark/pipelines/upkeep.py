@@ -30,8 +30,6 @@ HOUR_MS: Final = 3_600_000
 
 
 class Upkeep:
-    """Looks after tables."""
-
     def __init__(self, context: "Context", file_bytes: int, vacuum_after_ms: int) -> None:
         self._context = context
         self._file_bytes = file_bytes

@@ -58,7 +58,6 @@ class Watch:
             self._spark.sparkContext.setJobGroup(self._name, self._context.name)
 
     def end(self) -> None:
-        """And no longer."""
         self._spark.removeTag(self._name)
         if self._is_classic:
             self._spark.sparkContext._jsc.clearJobGroup()  # noqa: SLF001 - Python has no word for it.

@@ -49,19 +49,14 @@ GAPS: Final = "time timestamp, topic string, partition int, start long, end long
 
 
 class Facts(DataSource):
-    """The data source."""
-
     @classmethod
     def name(cls) -> str:
-        """Spark's call."""
         return NAME
 
     def schema(self) -> str:
-        """Spark's call."""
         return SCHEMAS[self.options["of"]]
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's call."""
         return FactsReader(dict(self.options), schema)
 
 

@@ -75,15 +75,12 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Spark's call."""
         return NAME
 
     def schema(self) -> str:
-        """Spark's call."""
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is COLUMNS.
-        """Spark's call."""
         ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
         return JournalReader(address_of(self.options), ranges)
 

@@ -53,8 +53,6 @@ ADDED: Final = frozenset({"x-expires-at"})  # Headers that the broker adds.
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets of one partition."""
-
     partition: int
     start: int
     end: int
@@ -144,11 +142,9 @@ class OutcomeSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns."""
         return COLUMNS
 
     def reader(self, schema: "StructType") -> "OutcomeReader":  # noqa: ARG002 - it is COLUMNS.
-        """One read."""
         ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
         return OutcomeReader(address_of(self.options), self.options["topic"], self.options["group"], ranges)
 

@@ -134,7 +134,6 @@ def _blobs(spans: Spans, data: bytes) -> pa.Array:
 
 @cache  # At most a dozen, of which the largest has as many as a batch may have records.
 def _even(count: int) -> pa.Array:
-    """0, 2, 4 ..."""
     return _numbers(pa.int32(), array("i", range(0, 2 * count, 2)), count)
 
 

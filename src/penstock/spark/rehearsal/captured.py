@@ -38,8 +38,7 @@ class Answers:
         """Note that the message is no good."""
         self._answer(message, Rejected(reason))
 
-    def extend(self, message: Any, duration: Duration) -> None:
-        """Nobody else wants it."""
+    def extend(self, message: Any, duration: Duration) -> None: ...
 
     def _answer(self, message: Delivered, outcome: Outcome) -> None:
         if message.settled:
@@ -68,7 +67,6 @@ class Sent:
         self.messages: list[tuple[str, Message]] = []
 
     def add(self, topic: str, message: Message) -> Receipt:
-        """Note a message."""
         self.messages.append((topic, message))
         return Receipt(topic, 0, None, 0)
 
@@ -80,11 +78,9 @@ class CapturedBroker:
         self._sent = sent
 
     def publish(self, topic: str, value: bytes | None, **options: Any) -> Receipt:
-        """Note a message."""
         return self._sent.add(topic, Message(value, options.get("key"), options.get("headers")))
 
     def publish_batch(self, topic: str, messages: Iterable[Message | bytes], **_: Any) -> list[Receipt]:
-        """Note some messages."""
         return [
             self._sent.add(topic, each if isinstance(each, Message) else Message(each)) for each in messages
         ]

@@ -78,7 +78,6 @@ def replay_chunk(spark: "SparkSession", broker: "Broker", chunk: Chunk) -> int:
 
 
 def _stage_slice(chunk: Chunk, work: Slice) -> Staged:
-    """In a task."""
     rows = SliceReader(chunk.source, MESSAGE).read(work)
     return stage(chunk.sink, chunk.application, _messages(rows, chunk))
 
@@ -155,7 +154,6 @@ class ChunkTarget(DataSource):
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> "ChunkWriter":  # noqa: ARG002 - Spark's.
-        """One chunk."""
         return ChunkWriter(self.options)
 
 
@@ -168,7 +166,6 @@ class ChunkWriter(DataSourceArrowWriter):
         self._number = int(options["number"])
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """In a task."""
         return stage(self._sink, self._application, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -105,7 +105,6 @@ def step_minutes(errors: list[Row]) -> int:
 
 
 def name_of(error: Row, characters: int) -> str:
-    """What people call it."""
     return shown(error["error"] or error["error_class"] or error["reason"] or "unknown", characters)
 
 

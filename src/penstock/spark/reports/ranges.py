@@ -27,7 +27,6 @@ class Ranges:
         self._unknown: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Some rows more."""
         self.rows += batch.num_rows
         for field, column in zip(batch.schema, batch.columns, strict=True):
             if not _is_told(field.type):

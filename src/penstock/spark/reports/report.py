@@ -83,11 +83,9 @@ class Page:
         self._parts.append(f"<section>{inside}</section>")
 
     def note(self, text: str) -> None:
-        """A remark."""
         self._parts.append(f'<p class="note">{_text(text)}</p>')
 
     def html(self) -> str:
-        """The whole file."""
         head = f'<meta charset="utf-8"><title>{_text(self._title)}</title><style>{STYLE}</style>'
         view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
         body = "\n".join(["<body><main>", *self._parts, "</main></body></html>", ""])

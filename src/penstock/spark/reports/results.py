@@ -75,7 +75,6 @@ class ResultTable(DataSource):
         return FORMAT
 
     def writer(self, schema: "StructType", overwrite: bool) -> "ResultWriter":  # noqa: ARG002 - it only appends.
-        """One write."""
         return ResultWriter(self.options["path"])
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ResultStreamWriter":  # noqa: ARG002, N802 - Spark's.
@@ -96,13 +95,10 @@ class Written(WriterCommitMessage):
 
 
 class ResultWriter(DataSourceArrowWriter):
-    """Adds one DataFrame."""
-
     def __init__(self, path: str) -> None:
         self._path = path
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task."""
         return write_file(self._path, iterator, None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -117,7 +113,6 @@ class ResultStreamWriter(DataSourceStreamArrowWriter):
         self._path = path
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In a task."""
         context = TaskContext.get()
         return write_file(self._path, iterator, context.getLocalProperty(QUERY_ID) if context else None)
 

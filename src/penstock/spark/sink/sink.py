@@ -96,15 +96,12 @@ class Staged(WriterCommitMessage):
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """Writes one DataFrame."""
-
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._options = sink_options(options, stream=False)
         _prepare(self._options, schema, overwrite=overwrite)
         self._application = f"write:{self._options.write_id or uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
-        """In a task."""
         return stage(self._options, self._application, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -122,7 +119,6 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         _prepare(self._options, schema, overwrite=overwrite)
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> Staged:
-        """In a task."""
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         if query is None:

@@ -53,7 +53,6 @@ class Bounds:
 
     @property
     def from_ms(self) -> int | None:
-        """The first millisecond."""
         return None if self.time_us.low == INT_MIN else -(-self.time_us.low // 1000)
 
     @property

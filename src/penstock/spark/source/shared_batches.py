@@ -36,8 +36,6 @@ KEPT: Final = 1000
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One batch."""
-
     number: int
     start: Reached
     end: Reached

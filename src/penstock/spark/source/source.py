@@ -65,7 +65,6 @@ class PenstockSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> TableReader:
-        """One read."""
         options = source_options(self.options)
         check_schema(schema, options)
         return TableReader(options, schema)
@@ -79,7 +78,6 @@ class PenstockSource(DataSource):
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
-        """One write."""
         return TopicWriter(self.options, schema, overwrite=overwrite)
 
     @plainly

@@ -80,7 +80,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _told(self._scan().starting(self._options.starting or "latest"))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """What the options say."""
         if self._options.max_records is not None:
             return ReadMaxRows(self._options.max_records)
         if self._options.max_bytes is not None:

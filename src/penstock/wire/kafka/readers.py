@@ -52,7 +52,6 @@ class _PartReader:
         return str(self.text), self.text.known
 
     def flush(self) -> None:
-        """Read the run."""
         if self.run:
             unpack = self.text.know(Struct(">" + "".join(kind.code for _, kind in self.run)).unpack_from)
             names = ", ".join(name for name, _ in self.run)

@@ -15,7 +15,6 @@ TOPICS_MAX: Final = 100_000
 
 
 def subscribed(metadata: bytes) -> list[str]:
-    """The topics, or none."""
     try:
         _, count = struct.unpack_from(">hi", metadata, 0)
         topics, at = [], 6

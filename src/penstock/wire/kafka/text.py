@@ -15,7 +15,6 @@ class Text:
         self._names = 0
 
     def line(self, text: str) -> None:
-        """Another line."""
         self._lines.append("    " * self._depth + text)
 
     def open(self, text: str) -> None:

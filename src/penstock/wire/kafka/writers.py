@@ -45,7 +45,6 @@ class _PartWriter:
         return str(self.text), self.text.known
 
     def flush(self) -> None:
-        """Write the run."""
         if self.run:
             packed = self.text.know(Struct(">" + "".join(kind.code for _, kind in self.run)).pack)
             self.text.line(f"out += {packed}({', '.join(name for name, _ in self.run)})")

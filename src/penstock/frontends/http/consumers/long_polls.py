@@ -40,7 +40,6 @@ class Lost:
             call()
 
     def lose(self) -> None:
-        """It is lost."""
         self.gone = True
         self.call_all()
 

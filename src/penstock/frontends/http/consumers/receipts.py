@@ -60,7 +60,6 @@ class Held:
         return True
 
     def singly(self) -> "list[Held]":
-        """One by one."""
         return [
             Held((self.consumer, self.partition, self.lease, offset), receipt)
             for offset, receipt in enumerate(self.receipts, self.start)

@@ -48,8 +48,6 @@ class Consumer:
 
 
 class Consumers:
-    """All of them."""
-
     def __init__(self, broker: EmbeddedAsyncBroker) -> None:
         self._broker = broker
         self._by_key: dict[Key, Consumer] = {}
@@ -188,5 +186,4 @@ class Consumers:
             self._broker.start(inner.disconnect() if disconnected else inner.close(), _nobody)
 
 
-def _nobody(result: Any, error: BaseException | None) -> None:
-    """Nobody asked for it."""
+def _nobody(result: Any, error: BaseException | None) -> None: ...

@@ -69,7 +69,6 @@ class Series:
         self.waited = NO_WAITS  # Deliveries by how long messages had waited, at the last row.
 
     def add(self, time_ms: int, row: Row) -> None:
-        """One more."""
         for column, value in zip(self.columns, (time_ms, *row), strict=True):
             column.append(value)
             if len(column) > self._rows_max:
@@ -102,7 +101,6 @@ class Watch:
         return self._reports.judged_all(found)
 
     def stop(self) -> None:
-        """No more looks."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -119,7 +117,6 @@ class Watch:
         self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self.start)
 
     def now_ms(self) -> int:
-        """The time of day."""
         return self._clock.wall_ms()
 
     def line(self, group: GroupState) -> GroupLine:
@@ -146,7 +143,6 @@ class Watch:
         return [[] for _ in range(len(COLUMNS) + 1)] if series is None else [list(c) for c in series.columns]
 
     def note(self, overview: Overview) -> None:
-        """Remember what was seen."""
         now_ms = self._clock.wall_ms()
         before = self._words
         self._words = {}

@@ -51,7 +51,6 @@ POLICY: Final = (
 
 
 def page(document: Document) -> bytes:
-    """The whole page."""
     info = document["info"]
     by_tag = _by_tag(document)
     title = f"{info['title']} {info['version']}"

@@ -39,7 +39,6 @@ DESCRIPTION: Final = (
 
 
 def document(routes: Iterable[Route]) -> Document:
-    """The whole document."""
     routes = list(routes)
     schemas, components = _schemas(routes)
     paths: Document = {}

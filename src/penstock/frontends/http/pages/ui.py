@@ -49,8 +49,6 @@ Refuse = Callable[[Send, PenstockError], Awaitable[None]]
 
 
 class File(msgspec.Struct, frozen=True):
-    """One of them."""
-
     kind: bytes
     content: bytes
     tag: bytes
@@ -64,7 +62,6 @@ class Files:
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's.
-        """Answer one request."""
         try:
             await self._answer(scope, send)
         except PenstockError as error:

@@ -97,7 +97,6 @@ def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
 
 
 def describe_configs(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    """Settings as they are."""
     return DescribeConfigsResponse(results=[_described(call, asked) for asked in call.request.resources])
 
 
@@ -146,7 +145,6 @@ async def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse
 async def incremental_alter_configs(
     call: Call[IncrementalAlterConfigsRequest],
 ) -> IncrementalAlterConfigsResponse:
-    """Settings one by one."""
     answers = []
     words: str | None
     for asked in call.request.resources:

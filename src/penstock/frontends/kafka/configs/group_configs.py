@@ -24,8 +24,6 @@ OF_DEFAULT: Final = 5
 
 
 class GroupEntry(msgspec.Struct, frozen=True):
-    """One setting."""
-
     kind: int
     field: str  # Of ``GroupConfig``.
     words: str

@@ -41,7 +41,6 @@ LOG_DIR: Final = "data"  # A name for it; where it is on the server's disk is no
 
 
 def describe_log_dirs(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
-    """How large partitions are."""
     asked = call.request.topics
     if asked is None:
         wanted = dict.fromkeys(now(call.operations.topics()))
@@ -146,7 +145,6 @@ def _missing(call: Call[Any], name: str, number: int) -> int:
 def list_partition_reassignments(
     call: Call[ListPartitionReassignmentsRequest],  # noqa: ARG001 - whatever is asked for.
 ) -> ListPartitionReassignmentsResponse:
-    """Nothing moves."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

@@ -23,8 +23,6 @@ Check = Callable[[str, str], object]  # Raises if a value cannot be that of a se
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """One setting."""
-
     kind: int
     default: str
     check: Check

@@ -154,7 +154,6 @@ async def _deleted(call: Call[DeleteTopicsRequest], wanted: DeleteTopicState) ->
 
 
 async def create_partitions(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
-    """Give topics more partitions."""
     return CreatePartitionsResponse(results=[await _grown(call, each) for each in call.request.topics])
 
 

@@ -31,8 +31,6 @@ CONSUMER = 1  # The type of a member that speaks this protocol.
 
 
 def consumer_group_heartbeat(call: Call[ConsumerGroupHeartbeatRequest]) -> Later:
-    """Join, stay, or leave."""
-
     def then(beaten: Beaten | None, error: BaseException | None) -> None:
         if beaten is not None:
             call.answer(_beaten(beaten))

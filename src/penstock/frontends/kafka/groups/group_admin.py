@@ -28,7 +28,6 @@ DEAD = "Dead"  # What Kafka calls a group that is not there.
 
 
 def describe_groups(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
-    """Groups with their members."""
     return DescribeGroupsResponse(groups=[_describe(call, name) for name in call.request.groups])
 
 

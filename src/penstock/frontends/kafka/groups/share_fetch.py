@@ -45,8 +45,6 @@ Extent = tuple[int, int]  # The first offset, and the one after the last.
 
 
 class ShareFetch:
-    """One fetch under way."""
-
     def __init__(self, call: Call[ShareFetchRequest]) -> None:
         self._call = call
         self._request = call.request
@@ -65,7 +63,6 @@ class ShareFetch:
         self._woken.set()
 
     async def answer(self) -> ShareFetchResponse:
-        """All of it."""
         try:
             found = self._open()
         except PenstockError as error:
@@ -253,7 +250,6 @@ class ShareFetch:
 
 
 def _extent(batches: list[LeasedBatch]) -> tuple[int, int]:
-    """Records and bytes."""
     return sum(batch.end - batch.start for batch in batches), sum(len(batch.data) for batch in batches)
 
 

@@ -30,7 +30,6 @@ TOPICS_MAX = 10_000  # Of one member.
 
 
 async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
-    """Join, stay, or leave."""
     request = call.request
     if not request.group_id or not request.member_id or request.member_epoch < CLOSE:
         return _refused(Code.INVALID_REQUEST, "a member has a group, an id and an epoch")
@@ -102,7 +101,6 @@ def _refused(code: int, why: str) -> ShareGroupHeartbeatResponse:
 
 
 def share_group_describe(call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
-    """Groups with their members."""
     return ShareGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
 
 

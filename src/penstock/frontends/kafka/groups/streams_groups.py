@@ -19,7 +19,6 @@ UNSUPPORTED = "This broker has no streams groups (KIP-1071); set group.protocol=
 
 
 def streams_group_heartbeat(call: Call[StreamsGroupHeartbeatRequest]) -> StreamsGroupHeartbeatResponse:
-    """Nobody can join."""
     return StreamsGroupHeartbeatResponse(
         error_code=Code.UNSUPPORTED_VERSION, error_message=UNSUPPORTED, member_id=call.request.member_id
     )

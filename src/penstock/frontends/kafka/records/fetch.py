@@ -38,8 +38,6 @@ IDS_SINCE = 13  # From this version on a topic is named by its id.
 
 
 class Fetch:
-    """One fetch under way."""
-
     def __init__(self, call: Call[FetchRequest]) -> None:
         self._call = call
         self._request = call.request

@@ -111,7 +111,6 @@ def _pattern(acl: Acl) -> int:
 
 
 def describe_acls(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
-    """ACLs by resource."""
     if not call.shared.doors.required:
         return DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=OFF)
     try:

@@ -69,7 +69,6 @@ def _is_wanted(user: UserInfo, components: list[QuotaComponent], strict: bool) -
 
 
 def alter_quotas(call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
-    """Give users other quotas."""
     return AlterClientQuotasResponse(entries=[_altered(call, entry) for entry in call.request.entries])
 
 

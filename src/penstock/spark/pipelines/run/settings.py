@@ -43,7 +43,6 @@ class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def told(self) -> dict[str, str]:
-        """What was said."""
         return {name: text for name, text in msgspec.structs.asdict(self).items() if text}
 
     def __repr__(self) -> str:

@@ -19,8 +19,6 @@ from penstock.wire.kafka.fields import (
 
 
 class ApiVersionsRequest(Message):
-    """ApiVersions: what is asked."""
-
     KEY: ClassVar = 18
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -54,8 +52,6 @@ class FinalizedFeatureKey(Part):
 
 
 class ApiVersionsResponse(Message):
-    """ApiVersions: what is answered."""
-
     KEY: ClassVar = 18
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -70,8 +66,6 @@ class ApiVersionsResponse(Message):
 
 
 class DescribeClusterRequest(Message):
-    """DescribeCluster: what is asked."""
-
     KEY: ClassVar = 60
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -92,8 +86,6 @@ class DescribeClusterBroker(Part):
 
 
 class DescribeClusterResponse(Message):
-    """DescribeCluster: what is answered."""
-
     KEY: ClassVar = 60
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -109,21 +101,15 @@ class DescribeClusterResponse(Message):
 
 
 class DescribeQuorumPartition(Part):
-    """The partitions to describe."""
-
     partition_index: Int32 = 0
 
 
 class DescribeQuorumTopic(Part):
-    """The topics to describe."""
-
     topic_name: String = ""
     partitions: list[DescribeQuorumPartition] = []
 
 
 class DescribeQuorumRequest(Message):
-    """DescribeQuorum: what is asked."""
-
     KEY: ClassVar = 55
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -142,8 +128,6 @@ class QuorumReplica(Part):
 
 
 class QuorumPartition(Part):
-    """The partition data."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: Annotated[String | None, Versions(2)] = ""
@@ -177,8 +161,6 @@ class QuorumNode(Part):
 
 
 class DescribeQuorumResponse(Message):
-    """DescribeQuorum: what is answered."""
-
     KEY: ClassVar = 55
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0

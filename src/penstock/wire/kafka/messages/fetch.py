@@ -28,8 +28,6 @@ class ReplicaState(Part):
 
 
 class FetchPartition(Part):
-    """The partitions to fetch."""
-
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Versions(9)] = -1
     fetch_offset: Int64 = 0
@@ -41,8 +39,6 @@ class FetchPartition(Part):
 
 
 class FetchTopic(Part):
-    """The topics to fetch."""
-
     topic: Annotated[String, Versions(0, 12)] = ""
     topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
     partitions: list[FetchPartition] = []
@@ -57,8 +53,6 @@ class ForgottenTopic(Part):
 
 
 class FetchRequest(Message):
-    """Fetch: what is asked."""
-
     KEY: ClassVar = 1
     VERSIONS: ClassVar = (4, 18)
     FLEXIBLE: ClassVar = 12
@@ -94,15 +88,11 @@ class SnapshotId(Part):
 
 
 class AbortedTransaction(Part):
-    """The aborted transactions."""
-
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
 class PartitionData(Part):
-    """The topic partitions."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = 0
@@ -117,16 +107,12 @@ class PartitionData(Part):
 
 
 class FetchableTopicResponse(Part):
-    """The response topics."""
-
     topic: Annotated[String, Versions(0, 12)] = ""
     topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
     partitions: list[PartitionData] = []
 
 
 class FetchResponse(Message):
-    """Fetch: what is answered."""
-
     KEY: ClassVar = 1
     VERSIONS: ClassVar = (4, 18)
     FLEXIBLE: ClassVar = 12

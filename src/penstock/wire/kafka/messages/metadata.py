@@ -13,8 +13,6 @@ class MetadataRequestTopic(Part):
 
 
 class MetadataRequest(Message):
-    """Metadata: what is asked."""
-
     KEY: ClassVar = 3
     VERSIONS: ClassVar = (0, 13)
     FLEXIBLE: ClassVar = 9
@@ -58,8 +56,6 @@ class MetadataResponseTopic(Part):
 
 
 class MetadataResponse(Message):
-    """Metadata: what is answered."""
-
     KEY: ClassVar = 3
     VERSIONS: ClassVar = (0, 13)
     FLEXIBLE: ClassVar = 9
@@ -87,8 +83,6 @@ class DescribeTopicPartitionsRequestCursor(Part):
 
 
 class DescribeTopicPartitionsRequest(Message):
-    """DescribeTopicPartitions: what is asked."""
-
     KEY: ClassVar = 75
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -131,8 +125,6 @@ class DescribeTopicPartitionsResponseCursor(Part):
 
 
 class DescribeTopicPartitionsResponse(Message):
-    """DescribeTopicPartitions: what is answered."""
-
     KEY: ClassVar = 75
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0

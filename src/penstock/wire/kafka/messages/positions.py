@@ -24,8 +24,6 @@ class ListOffsetsTopic(Part):
 
 
 class ListOffsetsRequest(Message):
-    """ListOffsets: what is asked."""
-
     KEY: ClassVar = 2
     VERSIONS: ClassVar = (1, 11)
     FLEXIBLE: ClassVar = 6
@@ -54,8 +52,6 @@ class ListOffsetsTopicResponse(Part):
 
 
 class ListOffsetsResponse(Message):
-    """ListOffsets: what is answered."""
-
     KEY: ClassVar = 2
     VERSIONS: ClassVar = (1, 11)
     FLEXIBLE: ClassVar = 6
@@ -80,8 +76,6 @@ class OffsetForLeaderTopic(Part):
 
 
 class OffsetForLeaderEpochRequest(Message):
-    """OffsetForLeaderEpoch: what is asked."""
-
     KEY: ClassVar = 23
     VERSIONS: ClassVar = (2, 4)
     FLEXIBLE: ClassVar = 4
@@ -107,8 +101,6 @@ class OffsetForLeaderTopicResult(Part):
 
 
 class OffsetForLeaderEpochResponse(Message):
-    """OffsetForLeaderEpoch: what is answered."""
-
     KEY: ClassVar = 23
     VERSIONS: ClassVar = (2, 4)
     FLEXIBLE: ClassVar = 4
@@ -132,8 +124,6 @@ class DeleteRecordsTopic(Part):
 
 
 class DeleteRecordsRequest(Message):
-    """DeleteRecords: what is asked."""
-
     KEY: ClassVar = 21
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -158,8 +148,6 @@ class DeleteRecordsTopicResult(Part):
 
 
 class DeleteRecordsResponse(Message):
-    """DeleteRecords: what is answered."""
-
     KEY: ClassVar = 21
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2

@@ -35,8 +35,6 @@ class TopicProduceData(Part):
 
 
 class ProduceRequest(Message):
-    """Produce: what is asked."""
-
     KEY: ClassVar = 0
     VERSIONS: ClassVar = (3, 13)
     FLEXIBLE: ClassVar = 9
@@ -68,16 +66,12 @@ class PartitionProduceResponse(Part):
 
 
 class TopicProduceResponse(Part):
-    """Each produce response."""
-
     name: Annotated[String, Versions(0, 12)] = ""
     topic_id: Annotated[Uuid, Versions(13)] = NO_UUID
     partition_responses: list[PartitionProduceResponse] = []
 
 
 class ProduceResponse(Message):
-    """Produce: what is answered."""
-
     KEY: ClassVar = 0
     VERSIONS: ClassVar = (3, 13)
     FLEXIBLE: ClassVar = 9
@@ -88,8 +82,6 @@ class ProduceResponse(Message):
 
 
 class InitProducerIdRequest(Message):
-    """InitProducerId: what is asked."""
-
     KEY: ClassVar = 22
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 2
@@ -101,8 +93,6 @@ class InitProducerIdRequest(Message):
 
 
 class InitProducerIdResponse(Message):
-    """InitProducerId: what is answered."""
-
     KEY: ClassVar = 22
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 2

@@ -6,8 +6,6 @@ from penstock.wire.kafka.fields import NEVER, Bytes, Int16, Int64, Message, Stri
 
 
 class SaslHandshakeRequest(Message):
-    """SaslHandshake: what is asked."""
-
     KEY: ClassVar = 17
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = NEVER
@@ -16,8 +14,6 @@ class SaslHandshakeRequest(Message):
 
 
 class SaslHandshakeResponse(Message):
-    """SaslHandshake: what is answered."""
-
     KEY: ClassVar = 17
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = NEVER
@@ -27,8 +23,6 @@ class SaslHandshakeResponse(Message):
 
 
 class SaslAuthenticateRequest(Message):
-    """SaslAuthenticate: what is asked."""
-
     KEY: ClassVar = 36
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -37,8 +31,6 @@ class SaslAuthenticateRequest(Message):
 
 
 class SaslAuthenticateResponse(Message):
-    """SaslAuthenticate: what is answered."""
-
     KEY: ClassVar = 36
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2

@@ -13,8 +13,6 @@ class AddPartitionsToTxnTopic(Part):
 
 
 class AddPartitionsToTxnRequest(Message):
-    """AddPartitionsToTxn: what is asked."""
-
     KEY: ClassVar = 24
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 3
@@ -40,8 +38,6 @@ class AddPartitionsToTxnTopicResult(Part):
 
 
 class AddPartitionsToTxnResponse(Message):
-    """AddPartitionsToTxn: what is answered."""
-
     KEY: ClassVar = 24
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 3
@@ -51,8 +47,6 @@ class AddPartitionsToTxnResponse(Message):
 
 
 class AddOffsetsToTxnRequest(Message):
-    """AddOffsetsToTxn: what is asked."""
-
     KEY: ClassVar = 25
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -64,8 +58,6 @@ class AddOffsetsToTxnRequest(Message):
 
 
 class AddOffsetsToTxnResponse(Message):
-    """AddOffsetsToTxn: what is answered."""
-
     KEY: ClassVar = 25
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -75,8 +67,6 @@ class AddOffsetsToTxnResponse(Message):
 
 
 class EndTxnRequest(Message):
-    """EndTxn: what is asked."""
-
     KEY: ClassVar = 26
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -88,8 +78,6 @@ class EndTxnRequest(Message):
 
 
 class EndTxnResponse(Message):
-    """EndTxn: what is answered."""
-
     KEY: ClassVar = 26
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -117,8 +105,6 @@ class TxnOffsetCommitRequestTopic(Part):
 
 
 class TxnOffsetCommitRequest(Message):
-    """TxnOffsetCommit: what is asked."""
-
     KEY: ClassVar = 28
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -148,8 +134,6 @@ class TxnOffsetCommitResponseTopic(Part):
 
 
 class TxnOffsetCommitResponse(Message):
-    """TxnOffsetCommit: what is answered."""
-
     KEY: ClassVar = 28
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3

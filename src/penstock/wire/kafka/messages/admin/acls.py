@@ -6,8 +6,6 @@ from penstock.wire.kafka.fields import Int8, Int16, Int32, Message, Part, String
 
 
 class DescribeAclsRequest(Message):
-    """DescribeAcls: what is asked."""
-
     KEY: ClassVar = 29
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -22,8 +20,6 @@ class DescribeAclsRequest(Message):
 
 
 class AclDescription(Part):
-    """The ACLs."""
-
     principal: String = ""
     host: String = ""
     operation: Int8 = 0
@@ -40,8 +36,6 @@ class DescribeAclsResource(Part):
 
 
 class DescribeAclsResponse(Message):
-    """DescribeAcls: what is answered."""
-
     KEY: ClassVar = 29
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -65,8 +59,6 @@ class AclCreation(Part):
 
 
 class CreateAclsRequest(Message):
-    """CreateAcls: what is asked."""
-
     KEY: ClassVar = 30
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -82,8 +74,6 @@ class AclCreationResult(Part):
 
 
 class CreateAclsResponse(Message):
-    """CreateAcls: what is answered."""
-
     KEY: ClassVar = 30
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -105,8 +95,6 @@ class DeleteAclsFilter(Part):
 
 
 class DeleteAclsRequest(Message):
-    """DeleteAcls: what is asked."""
-
     KEY: ClassVar = 31
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -137,8 +125,6 @@ class DeleteAclsFilterResult(Part):
 
 
 class DeleteAclsResponse(Message):
-    """DeleteAcls: what is answered."""
-
     KEY: ClassVar = 31
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2

@@ -14,8 +14,6 @@ class DescribeConfigsResource(Part):
 
 
 class DescribeConfigsRequest(Message):
-    """DescribeConfigs: what is asked."""
-
     KEY: ClassVar = 32
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 4
@@ -34,8 +32,6 @@ class DescribeConfigsSynonym(Part):
 
 
 class DescribeConfigsResourceResult(Part):
-    """Each listed configuration."""
-
     name: String = ""
     value: String | None = ""
     read_only: Bool = False
@@ -57,8 +53,6 @@ class DescribeConfigsResult(Part):
 
 
 class DescribeConfigsResponse(Message):
-    """DescribeConfigs: what is answered."""
-
     KEY: ClassVar = 32
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 4
@@ -68,8 +62,6 @@ class DescribeConfigsResponse(Message):
 
 
 class AlterConfigsRequestAlterableConfig(Part):
-    """The configurations."""
-
     name: String = ""
     value: String | None = ""
 
@@ -83,8 +75,6 @@ class AlterConfigsRequestAlterConfigsResource(Part):
 
 
 class AlterConfigsRequest(Message):
-    """AlterConfigs: what is asked."""
-
     KEY: ClassVar = 33
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -103,8 +93,6 @@ class AlterConfigsResourceResponse(Part):
 
 
 class AlterConfigsResponse(Message):
-    """AlterConfigs: what is answered."""
-
     KEY: ClassVar = 33
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -114,8 +102,6 @@ class AlterConfigsResponse(Message):
 
 
 class IncrementalAlterConfigsRequestAlterableConfig(Part):
-    """The configurations."""
-
     name: String = ""
     config_operation: Int8 = 0
     value: String | None = ""
@@ -130,8 +116,6 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Part):
 
 
 class IncrementalAlterConfigsRequest(Message):
-    """IncrementalAlterConfigs: what is asked."""
-
     KEY: ClassVar = 44
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -141,8 +125,6 @@ class IncrementalAlterConfigsRequest(Message):
 
 
 class IncrementalAlterConfigsResponse(Message):
-    """IncrementalAlterConfigs: what is answered."""
-
     KEY: ClassVar = 44
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -152,8 +134,6 @@ class IncrementalAlterConfigsResponse(Message):
 
 
 class ListConfigResourcesRequest(Message):
-    """ListConfigResources: what is asked."""
-
     KEY: ClassVar = 74
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -169,8 +149,6 @@ class ConfigResource(Part):
 
 
 class ListConfigResourcesResponse(Message):
-    """ListConfigResources: what is answered."""
-
     KEY: ClassVar = 74
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0

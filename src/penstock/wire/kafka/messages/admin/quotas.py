@@ -14,8 +14,6 @@ class QuotaComponent(Part):
 
 
 class DescribeClientQuotasRequest(Message):
-    """DescribeClientQuotas: what is asked."""
-
     KEY: ClassVar = 48
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -25,8 +23,6 @@ class DescribeClientQuotasRequest(Message):
 
 
 class QuotaEntity(Part):
-    """The quota entity description."""
-
     entity_type: String = ""
     entity_name: String | None = ""
 
@@ -39,15 +35,11 @@ class QuotaValue(Part):
 
 
 class QuotaEntry(Part):
-    """A result entry."""
-
     entity: list[QuotaEntity] = []
     values: list[QuotaValue] = []
 
 
 class DescribeClientQuotasResponse(Message):
-    """DescribeClientQuotas: what is answered."""
-
     KEY: ClassVar = 48
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -74,8 +66,6 @@ class QuotaAlteration(Part):
 
 
 class AlterClientQuotasRequest(Message):
-    """AlterClientQuotas: what is asked."""
-
     KEY: ClassVar = 49
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -93,8 +83,6 @@ class QuotaAlterationResult(Part):
 
 
 class AlterClientQuotasResponse(Message):
-    """AlterClientQuotas: what is answered."""
-
     KEY: ClassVar = 49
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1

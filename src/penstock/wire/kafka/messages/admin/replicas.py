@@ -16,8 +16,6 @@ class DescribableLogDirTopic(Part):
 
 
 class DescribeLogDirsRequest(Message):
-    """DescribeLogDirs: what is asked."""
-
     KEY: ClassVar = 35
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 2
@@ -26,8 +24,6 @@ class DescribeLogDirsRequest(Message):
 
 
 class DescribeLogDirsPartition(Part):
-    """The partitions."""
-
     partition_index: Int32 = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
@@ -35,15 +31,11 @@ class DescribeLogDirsPartition(Part):
 
 
 class DescribeLogDirsTopic(Part):
-    """The topics."""
-
     name: String = ""
     partitions: list[DescribeLogDirsPartition] = []
 
 
 class DescribeLogDirsResult(Part):
-    """The log directories."""
-
     error_code: Int16 = 0
     log_dir: String = ""
     topics: list[DescribeLogDirsTopic] = []
@@ -52,8 +44,6 @@ class DescribeLogDirsResult(Part):
 
 
 class DescribeLogDirsResponse(Message):
-    """DescribeLogDirs: what is answered."""
-
     KEY: ClassVar = 35
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 2
@@ -71,8 +61,6 @@ class TopicPartitions(Part):
 
 
 class ElectLeadersRequest(Message):
-    """ElectLeaders: what is asked."""
-
     KEY: ClassVar = 43
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -99,8 +87,6 @@ class ReplicaElectionResult(Part):
 
 
 class ElectLeadersResponse(Message):
-    """ElectLeaders: what is answered."""
-
     KEY: ClassVar = 43
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -111,22 +97,16 @@ class ElectLeadersResponse(Message):
 
 
 class ReassignablePartition(Part):
-    """The partitions to reassign."""
-
     partition_index: Int32 = 0
     replicas: list[Int32] | None = None
 
 
 class ReassignableTopic(Part):
-    """The topics to reassign."""
-
     name: String = ""
     partitions: list[ReassignablePartition] = []
 
 
 class AlterPartitionReassignmentsRequest(Message):
-    """AlterPartitionReassignments: what is asked."""
-
     KEY: ClassVar = 45
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -151,8 +131,6 @@ class ReassignableTopicResponse(Part):
 
 
 class AlterPartitionReassignmentsResponse(Message):
-    """AlterPartitionReassignments: what is answered."""
-
     KEY: ClassVar = 45
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -171,8 +149,6 @@ class ListPartitionReassignmentsTopics(Part):
 
 
 class ListPartitionReassignmentsRequest(Message):
-    """ListPartitionReassignments: what is asked."""
-
     KEY: ClassVar = 46
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -198,8 +174,6 @@ class OngoingTopicReassignment(Part):
 
 
 class ListPartitionReassignmentsResponse(Message):
-    """ListPartitionReassignments: what is answered."""
-
     KEY: ClassVar = 46
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -225,8 +199,6 @@ class AlterReplicaLogDir(Part):
 
 
 class AlterReplicaLogDirsRequest(Message):
-    """AlterReplicaLogDirs: what is asked."""
-
     KEY: ClassVar = 34
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 2
@@ -249,8 +221,6 @@ class AlterReplicaLogDirTopicResult(Part):
 
 
 class AlterReplicaLogDirsResponse(Message):
-    """AlterReplicaLogDirs: what is answered."""
-
     KEY: ClassVar = 34
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 2

@@ -12,8 +12,6 @@ class UserName(Part):
 
 
 class DescribeUserScramCredentialsRequest(Message):
-    """DescribeUserScramCredentials: what is asked."""
-
     KEY: ClassVar = 50
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -38,8 +36,6 @@ class DescribeUserScramCredentialsResult(Part):
 
 
 class DescribeUserScramCredentialsResponse(Message):
-    """DescribeUserScramCredentials: what is answered."""
-
     KEY: ClassVar = 50
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -68,8 +64,6 @@ class ScramCredentialUpsertion(Part):
 
 
 class AlterUserScramCredentialsRequest(Message):
-    """AlterUserScramCredentials: what is asked."""
-
     KEY: ClassVar = 51
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -87,8 +81,6 @@ class AlterUserScramCredentialsResult(Part):
 
 
 class AlterUserScramCredentialsResponse(Message):
-    """AlterUserScramCredentials: what is answered."""
-
     KEY: ClassVar = 51
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0

@@ -31,8 +31,6 @@ class CreatableTopicConfig(Part):
 
 
 class CreatableTopic(Part):
-    """The topics to create."""
-
     name: String = ""
     num_partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -41,8 +39,6 @@ class CreatableTopic(Part):
 
 
 class CreateTopicsRequest(Message):
-    """CreateTopics: what is asked."""
-
     KEY: ClassVar = 19
     VERSIONS: ClassVar = (2, 7)
     FLEXIBLE: ClassVar = 5
@@ -53,8 +49,6 @@ class CreateTopicsRequest(Message):
 
 
 class CreatableTopicConfigs(Part):
-    """Configuration of the topic."""
-
     name: String = ""
     value: String | None = ""
     read_only: Bool = False
@@ -76,8 +70,6 @@ class CreatableTopicResult(Part):
 
 
 class CreateTopicsResponse(Message):
-    """CreateTopics: what is answered."""
-
     KEY: ClassVar = 19
     VERSIONS: ClassVar = (2, 7)
     FLEXIBLE: ClassVar = 5
@@ -94,8 +86,6 @@ class DeleteTopicState(Part):
 
 
 class DeleteTopicsRequest(Message):
-    """DeleteTopics: what is asked."""
-
     KEY: ClassVar = 20
     VERSIONS: ClassVar = (1, 6)
     FLEXIBLE: ClassVar = 4
@@ -115,8 +105,6 @@ class DeletableTopicResult(Part):
 
 
 class DeleteTopicsResponse(Message):
-    """DeleteTopics: what is answered."""
-
     KEY: ClassVar = 20
     VERSIONS: ClassVar = (1, 6)
     FLEXIBLE: ClassVar = 4
@@ -126,8 +114,6 @@ class DeleteTopicsResponse(Message):
 
 
 class CreatePartitionsAssignment(Part):
-    """The new partition assignments."""
-
     broker_ids: list[Int32] = []
 
 
@@ -140,8 +126,6 @@ class CreatePartitionsTopic(Part):
 
 
 class CreatePartitionsRequest(Message):
-    """CreatePartitions: what is asked."""
-
     KEY: ClassVar = 37
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 2
@@ -160,8 +144,6 @@ class CreatePartitionsTopicResult(Part):
 
 
 class CreatePartitionsResponse(Message):
-    """CreatePartitions: what is answered."""
-
     KEY: ClassVar = 37
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 2

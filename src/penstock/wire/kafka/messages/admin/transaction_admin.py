@@ -13,8 +13,6 @@ class DescribeProducersTopic(Part):
 
 
 class DescribeProducersRequest(Message):
-    """DescribeProducers: what is asked."""
-
     KEY: ClassVar = 61
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -50,8 +48,6 @@ class DescribeProducersTopicResult(Part):
 
 
 class DescribeProducersResponse(Message):
-    """DescribeProducers: what is answered."""
-
     KEY: ClassVar = 61
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -61,8 +57,6 @@ class DescribeProducersResponse(Message):
 
 
 class DescribeTransactionsRequest(Message):
-    """DescribeTransactions: what is asked."""
-
     KEY: ClassVar = 65
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -91,8 +85,6 @@ class DescribedTransaction(Part):
 
 
 class DescribeTransactionsResponse(Message):
-    """DescribeTransactions: what is answered."""
-
     KEY: ClassVar = 65
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -102,8 +94,6 @@ class DescribeTransactionsResponse(Message):
 
 
 class ListTransactionsRequest(Message):
-    """ListTransactions: what is asked."""
-
     KEY: ClassVar = 66
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -123,8 +113,6 @@ class ListedTransaction(Part):
 
 
 class ListTransactionsResponse(Message):
-    """ListTransactions: what is answered."""
-
     KEY: ClassVar = 66
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0

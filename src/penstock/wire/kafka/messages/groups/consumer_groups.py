@@ -26,8 +26,6 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Part):
 
 
 class ConsumerGroupHeartbeatRequest(Message):
-    """ConsumerGroupHeartbeat: what is asked."""
-
     KEY: ClassVar = 68
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -58,8 +56,6 @@ class ConsumerGroupHeartbeatResponseAssignment(Part):
 
 
 class ConsumerGroupHeartbeatResponse(Message):
-    """ConsumerGroupHeartbeat: what is answered."""
-
     KEY: ClassVar = 68
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -74,8 +70,6 @@ class ConsumerGroupHeartbeatResponse(Message):
 
 
 class ConsumerGroupDescribeRequest(Message):
-    """ConsumerGroupDescribe: what is asked."""
-
     KEY: ClassVar = 69
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -93,14 +87,10 @@ class ConsumerGroupDescribeResponseTopicPartitions(Part):
 
 
 class ConsumerGroupDescribeResponseAssignment(Part):
-    """The current assignment."""
-
     topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = []
 
 
 class Member(Part):
-    """The members."""
-
     member_id: String = ""
     instance_id: String | None = None
     rack_id: String | None = None
@@ -119,8 +109,6 @@ class Member(Part):
 
 
 class DescribedGroup(Part):
-    """Each described group."""
-
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -133,8 +121,6 @@ class DescribedGroup(Part):
 
 
 class ConsumerGroupDescribeResponse(Message):
-    """ConsumerGroupDescribe: what is answered."""
-
     KEY: ClassVar = 69
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0

@@ -6,8 +6,6 @@ from penstock.wire.kafka.fields import Bool, Bytes, Int16, Int32, Message, Part,
 
 
 class DescribeGroupsRequest(Message):
-    """DescribeGroups: what is asked."""
-
     KEY: ClassVar = 15
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 5
@@ -17,8 +15,6 @@ class DescribeGroupsRequest(Message):
 
 
 class DescribedGroupMember(Part):
-    """The group members."""
-
     member_id: String = ""
     group_instance_id: Annotated[String | None, Versions(4)] = None
     client_id: String = ""
@@ -28,8 +24,6 @@ class DescribedGroupMember(Part):
 
 
 class DescribedGroup(Part):
-    """Each described group."""
-
     error_code: Int16 = 0
     error_message: Annotated[String | None, Versions(6)] = None
     group_id: String = ""
@@ -41,8 +35,6 @@ class DescribedGroup(Part):
 
 
 class DescribeGroupsResponse(Message):
-    """DescribeGroups: what is answered."""
-
     KEY: ClassVar = 15
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 5
@@ -52,8 +44,6 @@ class DescribeGroupsResponse(Message):
 
 
 class ListGroupsRequest(Message):
-    """ListGroups: what is asked."""
-
     KEY: ClassVar = 16
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -72,8 +62,6 @@ class ListedGroup(Part):
 
 
 class ListGroupsResponse(Message):
-    """ListGroups: what is answered."""
-
     KEY: ClassVar = 16
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -84,8 +72,6 @@ class ListGroupsResponse(Message):
 
 
 class DeleteGroupsRequest(Message):
-    """DeleteGroups: what is asked."""
-
     KEY: ClassVar = 42
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -94,15 +80,11 @@ class DeleteGroupsRequest(Message):
 
 
 class DeletableGroupResult(Part):
-    """The deletion results."""
-
     group_id: String = ""
     error_code: Int16 = 0
 
 
 class DeleteGroupsResponse(Message):
-    """DeleteGroups: what is answered."""
-
     KEY: ClassVar = 42
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2

@@ -9,8 +9,6 @@ from penstock.wire.kafka.fields import Bool, Bytes, Int8, Int16, Int32, Message,
 
 
 class FindCoordinatorRequest(Message):
-    """FindCoordinator: what is asked."""
-
     KEY: ClassVar = 10
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 3
@@ -32,8 +30,6 @@ class Coordinator(Part):
 
 
 class FindCoordinatorResponse(Message):
-    """FindCoordinator: what is answered."""
-
     KEY: ClassVar = 10
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 3
@@ -55,8 +51,6 @@ class JoinGroupRequestProtocol(Part):
 
 
 class JoinGroupRequest(Message):
-    """JoinGroup: what is asked."""
-
     KEY: ClassVar = 11
     VERSIONS: ClassVar = (0, 9)
     FLEXIBLE: ClassVar = 6
@@ -72,16 +66,12 @@ class JoinGroupRequest(Message):
 
 
 class JoinGroupResponseMember(Part):
-    """The group members."""
-
     member_id: String = ""
     group_instance_id: Annotated[String | None, Versions(5)] = None
     metadata: Bytes = b""
 
 
 class JoinGroupResponse(Message):
-    """JoinGroup: what is answered."""
-
     KEY: ClassVar = 11
     VERSIONS: ClassVar = (0, 9)
     FLEXIBLE: ClassVar = 6
@@ -98,15 +88,11 @@ class JoinGroupResponse(Message):
 
 
 class SyncGroupRequestAssignment(Part):
-    """Each assignment."""
-
     member_id: String = ""
     assignment: Bytes = b""
 
 
 class SyncGroupRequest(Message):
-    """SyncGroup: what is asked."""
-
     KEY: ClassVar = 14
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4
@@ -121,8 +107,6 @@ class SyncGroupRequest(Message):
 
 
 class SyncGroupResponse(Message):
-    """SyncGroup: what is answered."""
-
     KEY: ClassVar = 14
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4
@@ -135,8 +119,6 @@ class SyncGroupResponse(Message):
 
 
 class HeartbeatRequest(Message):
-    """Heartbeat: what is asked."""
-
     KEY: ClassVar = 12
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 4
@@ -148,8 +130,6 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """Heartbeat: what is answered."""
-
     KEY: ClassVar = 12
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 4
@@ -167,8 +147,6 @@ class MemberIdentity(Part):
 
 
 class LeaveGroupRequest(Message):
-    """LeaveGroup: what is asked."""
-
     KEY: ClassVar = 13
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4
@@ -187,8 +165,6 @@ class MemberResponse(Part):
 
 
 class LeaveGroupResponse(Message):
-    """LeaveGroup: what is answered."""
-
     KEY: ClassVar = 13
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4

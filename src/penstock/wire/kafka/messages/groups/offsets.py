@@ -35,8 +35,6 @@ class OffsetCommitRequestTopic(Part):
 
 
 class OffsetCommitRequest(Message):
-    """OffsetCommit: what is asked."""
-
     KEY: ClassVar = 8
     VERSIONS: ClassVar = (2, 10)
     FLEXIBLE: ClassVar = 8
@@ -65,8 +63,6 @@ class OffsetCommitResponseTopic(Part):
 
 
 class OffsetCommitResponse(Message):
-    """OffsetCommit: what is answered."""
-
     KEY: ClassVar = 8
     VERSIONS: ClassVar = (2, 10)
     FLEXIBLE: ClassVar = 8
@@ -100,8 +96,6 @@ class OffsetFetchRequestGroup(Part):
 
 
 class OffsetFetchRequest(Message):
-    """OffsetFetch: what is asked."""
-
     KEY: ClassVar = 9
     VERSIONS: ClassVar = (1, 10)
     FLEXIBLE: ClassVar = 6
@@ -113,8 +107,6 @@ class OffsetFetchRequest(Message):
 
 
 class OffsetFetchResponsePartition(Part):
-    """The responses per partition."""
-
     partition_index: Annotated[Int32, Versions(0, 7)] = 0
     committed_offset: Annotated[Int64, Versions(0, 7)] = 0
     committed_leader_epoch: Annotated[Int32, Versions(5, 7)] = -1
@@ -123,15 +115,11 @@ class OffsetFetchResponsePartition(Part):
 
 
 class OffsetFetchResponseTopic(Part):
-    """The responses per topic."""
-
     name: Annotated[String, Versions(0, 7)] = ""
     partitions: Annotated[list[OffsetFetchResponsePartition], Versions(0, 7)] = []
 
 
 class OffsetFetchResponsePartitions(Part):
-    """The responses per partition."""
-
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = -1
@@ -140,8 +128,6 @@ class OffsetFetchResponsePartitions(Part):
 
 
 class OffsetFetchResponseTopics(Part):
-    """The responses per topic."""
-
     name: Annotated[String, Versions(0, 9)] = ""
     topic_id: Annotated[Uuid, Versions(10)] = NO_UUID
     partitions: list[OffsetFetchResponsePartitions] = []
@@ -156,8 +142,6 @@ class OffsetFetchResponseGroup(Part):
 
 
 class OffsetFetchResponse(Message):
-    """OffsetFetch: what is answered."""
-
     KEY: ClassVar = 9
     VERSIONS: ClassVar = (1, 10)
     FLEXIBLE: ClassVar = 6
@@ -182,8 +166,6 @@ class OffsetDeleteRequestTopic(Part):
 
 
 class OffsetDeleteRequest(Message):
-    """OffsetDelete: what is asked."""
-
     KEY: ClassVar = 47
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = NEVER
@@ -207,8 +189,6 @@ class OffsetDeleteResponseTopic(Part):
 
 
 class OffsetDeleteResponse(Message):
-    """OffsetDelete: what is answered."""
-
     KEY: ClassVar = 47
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = NEVER

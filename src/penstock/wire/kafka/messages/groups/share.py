@@ -25,8 +25,6 @@ from penstock.wire.kafka.messages.leaders import NodeEndpoint
 
 
 class ShareGroupHeartbeatRequest(Message):
-    """ShareGroupHeartbeat: what is asked."""
-
     KEY: ClassVar = 76
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -52,8 +50,6 @@ class ShareGroupHeartbeatResponseAssignment(Part):
 
 
 class ShareGroupHeartbeatResponse(Message):
-    """ShareGroupHeartbeat: what is answered."""
-
     KEY: ClassVar = 76
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -68,8 +64,6 @@ class ShareGroupHeartbeatResponse(Message):
 
 
 class ShareGroupDescribeRequest(Message):
-    """ShareGroupDescribe: what is asked."""
-
     KEY: ClassVar = 77
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -87,14 +81,10 @@ class ShareGroupDescribeResponseTopicPartitions(Part):
 
 
 class ShareGroupDescribeResponseAssignment(Part):
-    """The current assignment."""
-
     topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = []
 
 
 class Member(Part):
-    """The members."""
-
     member_id: String = ""
     rack_id: String | None = None
     member_epoch: Int32 = 0
@@ -107,8 +97,6 @@ class Member(Part):
 
 
 class DescribedGroup(Part):
-    """Each described group."""
-
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -121,8 +109,6 @@ class DescribedGroup(Part):
 
 
 class ShareGroupDescribeResponse(Message):
-    """ShareGroupDescribe: what is answered."""
-
     KEY: ClassVar = 77
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -132,23 +118,17 @@ class ShareGroupDescribeResponse(Message):
 
 
 class AcknowledgementBatch(Part):
-    """Record batches to acknowledge."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     acknowledge_types: list[Int8] = []
 
 
 class FetchPartition(Part):
-    """The partitions to fetch."""
-
     partition_index: Int32 = 0
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
 class FetchTopic(Part):
-    """The topics to fetch."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[FetchPartition] = []
 
@@ -161,8 +141,6 @@ class ForgottenTopic(Part):
 
 
 class ShareFetchRequest(Message):
-    """ShareFetch: what is asked."""
-
     KEY: ClassVar = 78
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0
@@ -189,16 +167,12 @@ class ShareLeader(Part):
 
 
 class AcquiredRecords(Part):
-    """The acquired records."""
-
     first_offset: Int64 = 0
     last_offset: Int64 = 0
     delivery_count: Int16 = 0
 
 
 class ShareFetchResponsePartitionData(Part):
-    """The topic partitions."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -210,15 +184,11 @@ class ShareFetchResponsePartitionData(Part):
 
 
 class ShareFetchableTopicResponse(Part):
-    """The response topics."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ShareFetchResponsePartitionData] = []
 
 
 class ShareFetchResponse(Message):
-    """ShareFetch: what is answered."""
-
     KEY: ClassVar = 78
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0
@@ -246,8 +216,6 @@ class AcknowledgeTopic(Part):
 
 
 class ShareAcknowledgeRequest(Message):
-    """ShareAcknowledge: what is asked."""
-
     KEY: ClassVar = 79
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0
@@ -260,8 +228,6 @@ class ShareAcknowledgeRequest(Message):
 
 
 class ShareAcknowledgeResponsePartitionData(Part):
-    """The topic partitions."""
-
     partition_index: Int32 = 0
     error_code: Int16 = 0
     error_message: String | None = None
@@ -269,15 +235,11 @@ class ShareAcknowledgeResponsePartitionData(Part):
 
 
 class ShareAcknowledgeTopicResponse(Part):
-    """The response topics."""
-
     topic_id: Uuid = NO_UUID
     partitions: list[ShareAcknowledgeResponsePartitionData] = []
 
 
 class ShareAcknowledgeResponse(Message):
-    """ShareAcknowledge: what is answered."""
-
     KEY: ClassVar = 79
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0

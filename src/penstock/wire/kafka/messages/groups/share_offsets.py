@@ -20,8 +20,6 @@ class DescribeShareGroupOffsetsRequestGroup(Part):
 
 
 class DescribeShareGroupOffsetsRequest(Message):
-    """DescribeShareGroupOffsets: request."""
-
     KEY: ClassVar = 90
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -58,8 +56,6 @@ class DescribeShareGroupOffsetsResponseGroup(Part):
 
 
 class DescribeShareGroupOffsetsResponse(Message):
-    """DescribeShareGroupOffsets: response."""
-
     KEY: ClassVar = 90
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -83,8 +79,6 @@ class AlterShareGroupOffsetsRequestTopic(Part):
 
 
 class AlterShareGroupOffsetsRequest(Message):
-    """AlterShareGroupOffsets: request."""
-
     KEY: ClassVar = 91
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -110,8 +104,6 @@ class AlterShareGroupOffsetsResponseTopic(Part):
 
 
 class AlterShareGroupOffsetsResponse(Message):
-    """AlterShareGroupOffsets: response."""
-
     KEY: ClassVar = 91
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -129,8 +121,6 @@ class DeleteShareGroupOffsetsRequestTopic(Part):
 
 
 class DeleteShareGroupOffsetsRequest(Message):
-    """DeleteShareGroupOffsets: request."""
-
     KEY: ClassVar = 92
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -149,8 +139,6 @@ class DeleteShareGroupOffsetsResponseTopic(Part):
 
 
 class DeleteShareGroupOffsetsResponse(Message):
-    """DeleteShareGroupOffsets: response."""
-
     KEY: ClassVar = 92
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0

@@ -13,8 +13,6 @@ NOT_ASKED = -(2**31)  # Operations that were not asked for.
 
 
 class KeyValue(Part):
-    """A setting."""
-
     key: String = ""
     value: String = ""
 
@@ -56,8 +54,6 @@ class RequestedTopology(Part):
 
 
 class TaskIds(Part):
-    """Tasks of one subtopology."""
-
     subtopology_id: String = ""
     partitions: list[Int32] = []
 
@@ -78,8 +74,6 @@ class TaskOffset(Part):
 
 
 class StreamsGroupHeartbeatRequest(Message):
-    """StreamsGroupHeartbeat: what is asked."""
-
     KEY: ClassVar = 88
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -111,8 +105,6 @@ class StreamsStatus(Part):
 
 
 class StreamsTopicPartition(Part):
-    """Partitions of a topic."""
-
     topic: String = ""
     partitions: list[Int32] = []
 
@@ -126,8 +118,6 @@ class EndpointToPartitions(Part):
 
 
 class StreamsGroupHeartbeatResponse(Message):
-    """StreamsGroupHeartbeat: what is answered."""
-
     KEY: ClassVar = 88
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -149,8 +139,6 @@ class StreamsGroupHeartbeatResponse(Message):
 
 
 class StreamsGroupDescribeRequest(Message):
-    """StreamsGroupDescribe: what is asked."""
-
     KEY: ClassVar = 89
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -185,8 +173,6 @@ class StreamsAssignment(Part):
 
 
 class StreamsMember(Part):
-    """A member."""
-
     member_id: String = ""
     member_epoch: Int32 = 0
     instance_id: String | None = None
@@ -205,8 +191,6 @@ class StreamsMember(Part):
 
 
 class DescribedStreamsGroup(Part):
-    """One group."""
-
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -219,8 +203,6 @@ class DescribedStreamsGroup(Part):
 
 
 class StreamsGroupDescribeResponse(Message):
-    """StreamsGroupDescribe: what is answered."""
-
     KEY: ClassVar = 89
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
