@@ -27,7 +27,7 @@ from penstock.model.failure import Failure
 from penstock.model.message import Message
 
 # About so many at a time, or one message that is larger: a front end joins them into one answer, and the
-# system takes larger blocks of memory back each time (penstock/memory.py).
+# system takes larger blocks of memory back each time (memory.py).
 ANSWER_BYTES: Final = 4 << 20
 
 

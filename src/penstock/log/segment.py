@@ -23,9 +23,7 @@ LOG: Final = ".log"
 INDEX: Final = ".index"
 LANES: Final = ".lanes"
 REWRITE: Final = ".rewrite.tmp"  # Of ``Log.rewrite``; ends as every temporary file does.
-RESTORING: Final = (
-    "restoring"  # The folder of segments that are not yet back in the log; see ``restoring.py``.
-)
+RESTORING: Final = "restoring"  # Segments not yet back in the log; see ``maintenance/restoring.py``.
 ROOM_BYTES_MIN: Final = 16 * 1024  # A topic of few messages reserves little room ahead ...
 ROOM_BYTES_MAX: Final = 4 * 1024 * 1024  # ... and a large one not much; more made no sync quicker.
 ZEROED_BATCH_BYTES_MAX: Final = 32 * 1024  # Room for batches up to here is zeroed: all is written twice, and

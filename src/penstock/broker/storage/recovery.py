@@ -1,7 +1,7 @@
 """Opening a partition: from the files back to the state the broker had.
 
     data log        recovered by itself (log/), which cuts a torn tail
-    digest          idempotent producers, transactions, and the batches since it was written (digest.py)
+    producers       idempotent producers, transactions, and the batches since (producer_snapshot.py)
     snapshot        groups and outbox numbers as of some journal offset
     journal         replayed from there through the same engine calls that made it
     schedule        reconciled with the data log (schedule/)

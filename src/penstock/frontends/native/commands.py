@@ -4,7 +4,7 @@ A command decodes its body, starts one operation and leaves the answer to a
 callback; a wrong body raises, and the session answers.  There is nothing of
 delivery here: leases, groups, durability are the broker's.
 
-``TABLE`` has the opcodes, ``penstock.calls.CALLS`` the names; both are compared
+``TABLE`` has the opcodes, ``penstock.operations.calls.CALLS`` the names; both are compared
 with docs/protocols/native.md by a test.
 """
 

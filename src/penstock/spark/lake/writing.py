@@ -10,7 +10,7 @@ was idle longest is finished, and its date gets another one later.
 
 A page has a checksum, so that damage is found when it is read.  If anything
 fails, what was written is removed again; what a killed process left behind is
-vacuumed (``vacuum.py``).
+vacuumed (``table.py``).
 """
 
 import datetime

@@ -1,6 +1,6 @@
 """What happened in each minute, as queries over journals and messages.
 
-    happened   rows of journals (``journal.py``)
+    happened   rows of journals (``queries/journal.py``)
     messages   when each message was published
     floors     of each group: when messages that are not settled now were published
 
