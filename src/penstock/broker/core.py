@@ -60,7 +60,7 @@ from penstock.broker.state import (
     Chore,
     Consumer,
     Group,
-    GroupPartition,
+    GroupCursor,
     MemberGroup,
     Partition,
     State,
@@ -183,9 +183,9 @@ class Core:
     def _revive(self, topic: Topic) -> None:
         """Groups, dedup ids, alarms and unfinished jobs of a topic that was just opened."""
         for partition in topic.partitions:
-            for member in partition.groups.values():
-                if member.group not in topic.groups:
-                    topic.groups[member.group] = Group(topic, member.group, member.settings)
+            for cursor in partition.groups.values():
+                if cursor.group not in topic.groups:
+                    topic.groups[cursor.group] = Group(topic, cursor.group, cursor.settings)
         for partition in topic.partitions:
             for group in topic.groups.values():
                 if group.name not in partition.groups:  # The crash came in the middle of making it.
@@ -199,10 +199,10 @@ class Core:
             set_schedule_alarm(self.state, partition)
         if partition.outbox:
             self.state.jobs.append(self.publishing.drain_outbox(partition))
-        for member in partition.groups.values():
-            if member.engine.exhausted:
-                self.dead_letters.bury_soon(member)
-            self.state.alarms.set(member, member.engine.next_due_ms(self.state.clock.steady_ms()))
+        for cursor in partition.groups.values():
+            if cursor.engine.exhausted:
+                self.dead_letters.bury_soon(cursor)
+            self.state.alarms.set(cursor, cursor.engine.next_due_ms(self.state.clock.steady_ms()))
 
     def close(self) -> None:
         """Release leases, write everything down, let go of the directory.  No calls come any more."""
@@ -271,7 +271,7 @@ class Core:
 
     def _ring(self, target: Target) -> Steps[None]:
         match target:
-            case GroupPartition() if target.partition.groups.get(target.group) is target:
+            case GroupCursor() if target.partition.groups.get(target.group) is target:
                 self.queues.look(target)
             case Partition() if not target.topic.deleted:
                 if target.outbox:  # By a job, so that neither keeps the other from its turn.

@@ -1,7 +1,7 @@
 """What a broker knows while it runs: topics, partitions, groups, consumers.
 
     State ── topics ── Topic ── partitions ── Partition ── log, journal, schedule, producers
-               │         │                        └── groups ── GroupPartition ── engine, gate, failures
+               │         │                        └── groups ── GroupCursor ── engine, gate, failures
                │         └── groups ── Group ── settings, consumers, coordinator
                └── jobs, alarms, commit, clock, files
 
@@ -84,8 +84,8 @@ class Failure:
         self.fingerprint = ""
 
 
-class GroupPartition:
-    """One group on one partition."""
+class GroupCursor:
+    """What one group has settled, leased, to retry and committed on one partition."""
 
     def __init__(
         self, partition: "Partition", group: str, number: int, settings: GroupSettings, engine: DeliveryEngine
@@ -131,7 +131,7 @@ class Partition:
         self.log = log
         self.journal: Journal | None = None  # Begun with the first group.
         self.schedule: Schedule | None = None  # Begun with the first delayed message.
-        self.groups: dict[str, GroupPartition] = {}
+        self.groups: dict[str, GroupCursor] = {}
         self.group_numbers = 0
         self.producers = ProducerTable()
         self.dedup_last = -1  # The last offset whose batch carries dedup ids.

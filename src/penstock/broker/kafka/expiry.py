@@ -72,9 +72,9 @@ class Expiry:
         wall_ms, now_ms = self._state.clock.wall_ms(), self._state.clock.steady_ms()
         for partition, commit in told:
             if wall_ms - commit.told_ms >= RENEWAL_MS:
-                member = partition.groups[group.name]
-                member.commit = replace(commit, told_ms=wall_ms)
-                open_journal(self._state, partition).note(committed(member, member.commit), now_ms)
+                cursor = partition.groups[group.name]
+                cursor.commit = replace(commit, told_ms=wall_ms)
+                open_journal(self._state, partition).note(committed(cursor, cursor.commit), now_ms)
                 self._state.alarms.set(self._state.flush, now_ms + FLUSH_MS)
 
     def _forget(self, group: Group, told: Places) -> Steps[None]:

@@ -12,7 +12,7 @@ import logging
 
 from penstock.broker.maintenance.restoring import forget_idle, held_from
 from penstock.broker.publish.staging import Staging
-from penstock.broker.state import GroupPartition, Partition, State, Topic
+from penstock.broker.state import GroupCursor, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.broker.storage.recovery import behind, skip_deleted
 from penstock.broker.storage.replay import snapshot_state
@@ -79,7 +79,7 @@ class Maintenance:
         aging_ms = self._state.aging_ms()
         keep_from = min(held_from(partition, aging_ms), log.unstable)
         if settings.retain_until_settled and partition.groups:
-            keep_from = min(keep_from, *(behind(member) for member in partition.groups.values()))
+            keep_from = min(keep_from, *(behind(cursor) for cursor in partition.groups.values()))
         if topic.name == STAGING:
             keep_from = min(keep_from, self._staging.needed_from(log.end))
         if settings.retention_waits_for_archive:
@@ -108,16 +108,16 @@ class Maintenance:
 
     def _overtake(self, partition: Partition) -> None:
         now_ms = self._state.clock.steady_ms()
-        for member in partition.groups.values():
-            if behind(member) < partition.log.start:
-                self._free_consumers(partition, member)
-                skip_deleted(partition, member, now_ms)
+        for cursor in partition.groups.values():
+            if behind(cursor) < partition.log.start:
+                self._free_consumers(partition, cursor)
+                skip_deleted(partition, cursor, now_ms)
 
-    def _free_consumers(self, partition: Partition, member: GroupPartition) -> None:
+    def _free_consumers(self, partition: Partition, cursor: GroupCursor) -> None:
         """What consumers hold of deleted messages does not count against them any more."""
-        consumers = partition.topic.groups[member.group].consumers
+        consumers = partition.topic.groups[cursor.group].consumers
         start = partition.log.start
-        for lease in member.engine.leases.values():
+        for lease in cursor.engine.leases.values():
             if lease.consumer in consumers:
                 held = sum(max(min(end, start) - first, 0) for first, end in lease.unsettled())
                 consumers[lease.consumer].in_flight -= held
@@ -205,7 +205,7 @@ class Maintenance:
 
 def archived(partition: Partition) -> int:
     """Everything below is in the lake; nothing is while nobody archives."""
-    member = partition.groups.get(ARCHIVE_GROUP)
-    if member is None or member.settings.kind != "stream":
+    cursor = partition.groups.get(ARCHIVE_GROUP)
+    if cursor is None or cursor.settings.kind != "stream":
         return partition.log.start
-    return member.committed
+    return cursor.committed

@@ -166,9 +166,9 @@ def held_from(partition: Partition, wall_ms: int) -> int:
     if partition.restoration is not None:
         return partition.log.start
     held = [
-        behind(member)
-        for member in partition.groups.values()
-        if wall_ms < member.held_until_ms and behind(member) < member.held_end
+        behind(cursor)
+        for cursor in partition.groups.values()
+        if wall_ms < cursor.held_until_ms and behind(cursor) < cursor.held_end
     ]
     return min(held, default=partition.log.end)
 

@@ -16,7 +16,7 @@ from array import array
 from typing import Final
 
 from penstock.broker.observability.tracing import CLOCK_STEP_MS
-from penstock.broker.state import Group, GroupPartition, Partition, State
+from penstock.broker.state import Group, GroupCursor, Partition, State
 from penstock.broker.steps import GiveWay, Steps
 from penstock.delivery import events
 from penstock.errors import InvalidValue
@@ -60,28 +60,28 @@ class Deliveries:
         whole_number("end", end, 0)
         if end - start > SPAN_MAX:
             raise InvalidValue(name="end", value=end, why=f"ask for at most {SPAN_MAX:,} offsets at once")
-        member = partition.groups[group_name]
-        start, end = max(start, partition.log.start), min(end, member.high)
+        cursor = partition.groups[group_name]
+        start, end = max(start, partition.log.start), min(end, cursor.high)
         if start >= end:
             return []
         if group.settings.kind == "stream":
-            return _of_stream(group, member, start, end)
+            return _of_stream(group, cursor, start, end)
         span = Span(start, end)
-        yield from self._tell(partition, member, span)
-        span.check(member)
+        yield from self._tell(partition, cursor, span)
+        span.check(cursor)
         return (yield from span.ranges())
 
-    def _tell(self, partition: Partition, member: GroupPartition, span: "Span") -> Steps[None]:
+    def _tell(self, partition: Partition, cursor: GroupCursor, span: "Span") -> Steps[None]:
         """What the journal says of the span."""
         journal = partition.journal
         assert journal is not None, "there is a group"
         journal.flush()
-        first = member.records(span.start, min(span.start + 1000, span.end))
+        first = cursor.records(span.start, min(span.start + 1000, span.end))
         since_ms = first[0].timestamp - CLOCK_STEP_MS if first else 0
         if since_ms > self._state.clock.wall_ms():  # The wall clock was set back: look at everything.
             since_ms = 0
         for count, (_, _, event) in enumerate(journal.events(journal.log.offset_at(since_ms)), 1):
-            if event.group == member.number:
+            if event.group == cursor.number:
                 span.tell(event)
             if count % STEP_EVENTS == 0:
                 yield GiveWay()
@@ -116,9 +116,9 @@ class Span:
             case _:
                 pass  # Of groups and leases as such; stream groups do without.
 
-    def check(self, member: GroupPartition) -> None:
+    def check(self, cursor: GroupCursor) -> None:
         """The engine has the last word."""
-        engine = member.engine
+        engine = cursor.engine
         for start, end in engine.done.runs(self.start, self.end):
             self._change(start, end, IF_OPEN_SETTLED)
         for start, end in engine.done.gaps(self.start, self.end):
@@ -168,12 +168,12 @@ class Span:
             self.states[begin:stop] = self.states[begin:stop].translate(table)
 
 
-def _of_stream(group: Group, member: GroupPartition, start: int, end: int) -> list[DeliveryState]:
+def _of_stream(group: Group, cursor: GroupCursor, start: int, end: int) -> list[DeliveryState]:
     """Committed, read and not committed, not read."""
-    number = member.partition.number
+    number = cursor.partition.number
     read = max((each.positions.get(number, 0) for each in group.consumers.values()), default=0)
     found = []
-    for upto, state, attempts in ((member.committed, ACKED, 1), (read, IN_FLIGHT, 1), (end, WAITING, 0)):
+    for upto, state, attempts in ((cursor.committed, ACKED, 1), (read, IN_FLIGHT, 1), (end, WAITING, 0)):
         stop = min(upto, end)
         if start < stop:
             found.append(DeliveryState(start, stop, STATES[state], attempts))

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.broker.health.rates import SAMPLE_MS
 from penstock.broker.health.verdict import Standing, drain_seconds, judge
-from penstock.broker.state import Failure, Group, GroupPartition, State, Topic
+from penstock.broker.state import Failure, Group, GroupCursor, State, Topic
 from penstock.broker.topic.depth import group_lag
 from penstock.broker.topic.subscribers import readers
 from penstock.delivery import events
@@ -25,12 +25,12 @@ READ_RECORDS: Final = 1000  # Looked at to find the first that compaction has le
 class Found:
     """A delivered message that is not settled, by its place."""
 
-    __slots__ = ("attempts", "consumer", "due_ms", "member", "offset")
+    __slots__ = ("attempts", "consumer", "cursor", "due_ms", "offset")
 
     def __init__(
-        self, member: GroupPartition, offset: int, attempts: int, consumer: str | None, due_ms: int
+        self, cursor: GroupCursor, offset: int, attempts: int, consumer: str | None, due_ms: int
     ) -> None:
-        self.member = member
+        self.cursor = cursor
         self.offset = offset
         self.attempts = attempts
         self.consumer = consumer  # None: nobody has it.
@@ -45,9 +45,9 @@ class Progress:
         """How far the group is, and how it is getting on."""
         topic = self._state.topic(name)
         group = topic.group(group_name)
-        members = [partition.groups[group_name] for partition in topic.partitions]
-        lags = [_partition_lag(member) for member in members]
-        standing = self._standing(group, members, lags)
+        cursors = [partition.groups[group_name] for partition in topic.partitions]
+        lags = [_partition_lag(cursor) for cursor in cursors]
+        standing = self._standing(group, cursors, lags)
         return GroupInfo(
             topic=name,
             group=group_name,
@@ -61,7 +61,7 @@ class Progress:
             oldest_unacked=standing.oldest,
             rates=standing.rates,
             consumers=sorted([*(each.identity for each in group.consumers.values()), *self._kafka(group)]),
-            lost=sum(member.lost for member in members),
+            lost=sum(cursor.lost for cursor in cursors),
             delivered=group.delivered,
             acked=group.acked,
             nacked=group.nacked,
@@ -71,20 +71,20 @@ class Progress:
             partitions=lags,
         )
 
-    def _standing(self, group: Group, members: list[GroupPartition], lags: list[PartitionLag]) -> Standing:
+    def _standing(self, group: Group, cursors: list[GroupCursor], lags: list[PartitionLag]) -> Standing:
         lag_seconds = max(
-            self._age_seconds(member, lag.floor) if lag.lag else 0.0
-            for member, lag in zip(members, lags, strict=True)
+            self._age_seconds(cursor, lag.floor) if lag.lag else 0.0
+            for cursor, lag in zip(cursors, lags, strict=True)
         )
         consumers = len(group.consumers) + len(self._kafka(group))
         return Standing(
             lag=sum(lag.lag for lag in lags),
             lag_seconds=lag_seconds,
-            in_flight=sum(_in_hand(group, member) for member in members),
+            in_flight=sum(_in_hand(group, cursor) for cursor in cursors),
             waiting=sum(lag.waiting_retry for lag in lags),
             consumers=consumers or self._has_reader(group),
             rates=self._rates(group),
-            oldest=self._oldest(group, members),
+            oldest=self._oldest(group, cursors),
             quiet_seconds=min(self._quiet_ms(group) / 1000, lag_seconds),
             visibility_seconds=group.settings.visibility_timeout_ms / 1000,
             batches=consumers == 0 and group.reader_ms >= 0,
@@ -102,11 +102,11 @@ class Progress:
         silent_ms = self._state.clock.steady_ms() - group.reader_ms
         return group.reader_ms >= 0 and silent_ms < group.settings.session_timeout_ms
 
-    def _age_seconds(self, member: GroupPartition, offset: int) -> float:
+    def _age_seconds(self, cursor: GroupCursor, offset: int) -> float:
         """How long ago the first record at or after ``offset`` was published."""
-        start = max(offset, member.partition.log.start)
+        start = max(offset, cursor.partition.log.start)
         for count in (1, READ_RECORDS):  # It is nearly always there.
-            for record in member.records(start, min(start + count, member.high)):
+            for record in cursor.records(start, min(start + count, cursor.high)):
                 return max(self._state.clock.wall_ms() - record.timestamp, 0) / 1000
         return 0.0
 
@@ -140,19 +140,19 @@ class Progress:
 
     # The oldest.
 
-    def _oldest(self, group: Group, members: list[GroupPartition]) -> Unacked | None:
+    def _oldest(self, group: Group, cursors: list[GroupCursor]) -> Unacked | None:
         find = _find_read if group.settings.kind == "stream" else _find_leased
         aged = [
-            (self._age_seconds(found.member, found.offset), found)
-            for member in members
-            if (found := find(group, member)) is not None
+            (self._age_seconds(found.cursor, found.offset), found)
+            for cursor in cursors
+            if (found := find(group, cursor)) is not None
         ]
         if not aged:
             return None
         return self._unacked(*max(aged, key=lambda pair: pair[0]))
 
     def _unacked(self, age_seconds: float, found: Found) -> Unacked:
-        member, partition = found.member, found.member.partition
+        cursor, partition = found.cursor, found.cursor.partition
         now_ms = self._state.clock.steady_ms()
         held = found.consumer is not None
         return Unacked(
@@ -160,52 +160,52 @@ class Progress:
             age_seconds=age_seconds,
             attempts=found.attempts,
             failures=found.attempts - held,
-            error=_error(member.failures.get(found.offset)),
+            error=_error(cursor.failures.get(found.offset)),
             consumer=found.consumer,
             due_seconds=None if found.due_ms < 0 else max(found.due_ms - now_ms, 0) / 1000,
-            behind=0 if member.gate is None else member.gate.behind(found.offset),
+            behind=0 if cursor.gate is None else cursor.gate.behind(found.offset),
         )
 
 
-def _partition_lag(member: GroupPartition) -> PartitionLag:
-    partition = member.partition
-    stream = member.settings.kind == "stream"
+def _partition_lag(cursor: GroupCursor) -> PartitionLag:
+    partition = cursor.partition
+    stream = cursor.settings.kind == "stream"
     return PartitionLag(
         partition=partition.number,
-        journal_group=member.number,
-        floor=member.committed if stream else member.engine.floor,
-        end=member.high,
-        lag=group_lag(member),
-        in_flight=member.engine.in_flight,
-        waiting_retry=member.engine.waiting_retry,
+        journal_group=cursor.number,
+        floor=cursor.committed if stream else cursor.engine.floor,
+        end=cursor.high,
+        lag=group_lag(cursor),
+        in_flight=cursor.engine.in_flight,
+        waiting_retry=cursor.engine.waiting_retry,
     )
 
 
-def _in_hand(group: Group, member: GroupPartition) -> int:
+def _in_hand(group: Group, cursor: GroupCursor) -> int:
     if group.settings.kind != "stream":
-        return member.engine.in_flight
-    return max(_read_upto(group, member)[0] - member.committed, 0)
+        return cursor.engine.in_flight
+    return max(_read_upto(group, cursor)[0] - cursor.committed, 0)
 
 
-def _read_upto(group: Group, member: GroupPartition) -> tuple[int, str]:
+def _read_upto(group: Group, cursor: GroupCursor) -> tuple[int, str]:
     """Stream groups: how far the partition was read, and by whom; -1 if by nobody."""
-    number = member.partition.number
+    number = cursor.partition.number
     for consumer in group.consumers.values():
         if number in consumer.positions:
             return consumer.positions[number], consumer.identity
     return -1, ""
 
 
-def _find_read(group: Group, member: GroupPartition) -> Found | None:
+def _find_read(group: Group, cursor: GroupCursor) -> Found | None:
     """Stream groups: the first message that was read and not committed."""
-    upto, identity = _read_upto(group, member)
-    start = max(member.committed, member.partition.log.start)
-    return Found(member, start, 1, identity, -1) if start < upto else None
+    upto, identity = _read_upto(group, cursor)
+    start = max(cursor.committed, cursor.partition.log.start)
+    return Found(cursor, start, 1, identity, -1) if start < upto else None
 
 
-def _find_leased(group: Group, member: GroupPartition) -> Found | None:
+def _find_leased(group: Group, cursor: GroupCursor) -> Found | None:
     """Queue groups: the lowest offset that is in hand, waits for its next attempt, or for its burial."""
-    engine = member.engine
+    engine = cursor.engine
     found: Found | None = None
     for lease in engine.leases.values():
         if found is None or lease.start < found.offset:
@@ -213,15 +213,15 @@ def _find_leased(group: Group, member: GroupPartition) -> Found | None:
             if found is None or offset < found.offset:
                 holder = group.consumers.get(lease.consumer)
                 identity = "" if holder is None else holder.identity
-                found = Found(member, offset, lease.attempt, identity, lease.deadline_ms)
+                found = Found(cursor, offset, lease.attempt, identity, lease.deadline_ms)
     waiting = engine.oldest_waiting()
     if waiting is not None and (found is None or waiting[0] < found.offset):
         offset, attempt, due_ms = waiting
-        found = Found(member, offset, attempt - 1, None, due_ms)
+        found = Found(cursor, offset, attempt - 1, None, due_ms)
     for start, _, attempt in engine.exhausted:
         if found is None or start < found.offset:
-            failure = member.failures.get(start)
-            found = Found(member, start, failure.attempts if failure else attempt - 1, None, 0)
+            failure = cursor.failures.get(start)
+            found = Found(cursor, start, failure.attempts if failure else attempt - 1, None, 0)
     return found
 
 

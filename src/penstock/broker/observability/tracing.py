@@ -111,7 +111,7 @@ class Tracing:
         if journal is None:
             return []
         journal.flush()
-        names = {member.number: member.group for member in partition.groups.values()}
+        names = {cursor.number: cursor.group for cursor in partition.groups.values()}
         teller = _Teller(offset)
         timeline: list[TraceEvent] = []
         # A record of the future is one that came after the wall clock was set back: look at everything.

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from typing import Final
 
 from penstock.broker.publish.publishing import Prepared, Publishing
-from penstock.broker.state import Failure, GroupPartition, Partition, State, Topic
+from penstock.broker.state import Failure, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.storage.replay import finish
@@ -65,14 +65,14 @@ class DeadLetters:
 
     # Burying.
 
-    def bury_soon(self, member: GroupPartition) -> None:
-        """Queue the burial of everything the member's engine has given up on."""
-        self._state.jobs.append(self._bury(member))
+    def bury_soon(self, cursor: GroupCursor) -> None:
+        """Queue the burial of everything the cursor's engine has given up on."""
+        self._state.jobs.append(self._bury(cursor))
 
-    def _bury(self, member: GroupPartition) -> Steps[None]:
-        engine = member.engine
+    def _bury(self, cursor: GroupCursor) -> Steps[None]:
+        engine = cursor.engine
         while True:
-            target = yield from self._target(member)
+            target = yield from self._target(cursor)
             exhausted = engine.take_exhausted()
             if exhausted is None:
                 break
@@ -80,39 +80,39 @@ class DeadLetters:
             while start < end:
                 upto = min(end, start + RANGE_MAX)
                 try:
-                    self._bury_range(member, start, upto, target)
+                    self._bury_range(cursor, start, upto, target)
                 except PenstockError:
                     engine.return_exhausted()
-                    self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
+                    self._state.alarms.set(cursor, self._state.clock.steady_ms() + RETRY_MS)
                     raise
                 start = upto
-        partition = member.partition
+        partition = cursor.partition
         yield from self._publishing.drain_outbox(partition)
         if partition.topic.settings.depth_max is not None:
             partition.topic.wake()
 
-    def _bury_range(self, member: GroupPartition, start: int, end: int, target: Topic | None) -> None:
-        partition = member.partition
-        settled: list[events.AnyEvent] = [events.Settled(member.number, -1, start, end, events.DEAD)]
+    def _bury_range(self, cursor: GroupCursor, start: int, end: int, target: Topic | None) -> None:
+        partition = cursor.partition
+        settled: list[events.AnyEvent] = [events.Settled(cursor.number, -1, start, end, events.DEAD)]
         if target is not None:
-            items = [self._letter(partition, member, target, record) for record in member.records(start, end)]
-            self._write(partition, member.number, settled, items, start, end, f"to {target.name}")
+            items = [self._letter(partition, cursor, target, record) for record in cursor.records(start, end)]
+            self._write(partition, cursor.number, settled, items, start, end, f"to {target.name}")
         else:
-            self._write(partition, member.number, settled, [], start, end, "")
-        group = partition.topic.groups[member.group]
+            self._write(partition, cursor.number, settled, [], start, end, "")
+        group = partition.topic.groups[cursor.group]
         group.maybe_sample(self._state.clock.steady_ms())
         group.dead_lettered += end - start
         for offset in range(start, end):
-            failure = member.failures.get(offset)
+            failure = cursor.failures.get(offset)
             why = events.TIMED_OUT if failure is None else failure.why
             group.buried[why] = group.buried.get(why, 0) + 1
-        member.engine.settle_free(start, end)
-        finish(member, start, end)
+        cursor.engine.settle_free(start, end)
+        finish(cursor, start, end)
 
-    def _target(self, member: GroupPartition) -> Steps[Topic | None]:
-        """Where the member's dead letters go, made if it is not there; None if they go nowhere."""
-        topic = member.partition.topic
-        if not member.settings.dead_letter or topic.name.endswith(DEAD_LETTER_SUFFIX):
+    def _target(self, cursor: GroupCursor) -> Steps[Topic | None]:
+        """The topic of the group's dead letters, created if it is missing; None if it has none."""
+        topic = cursor.partition.topic
+        if not cursor.settings.dead_letter or topic.name.endswith(DEAD_LETTER_SUFFIX):
             return None
         name = topic.settings.dead_letter_topic or topic.name + DEAD_LETTER_SUFFIX
         settings = TopicSettings(
@@ -121,22 +121,22 @@ class DeadLetters:
             retention_ms=RETENTION_MS,
             message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, MESSAGE_BYTES_MAX),
         )
-        while name not in self._state.topics and member.engine.exhausted:
+        while name not in self._state.topics and cursor.engine.exhausted:
             try:
                 yield from self._topics.make(name, settings, limited=False)
             except TopicExists:
                 continue  # Somebody was quicker.
             except PenstockError:
-                self._state.alarms.set(member, self._state.clock.steady_ms() + RETRY_MS)
+                self._state.alarms.set(cursor, self._state.clock.steady_ms() + RETRY_MS)
                 raise
-            if topic.deleted or member.partition.groups.get(member.group) is not member:
-                member.engine.exhausted.clear()  # Nobody wants to hear of them any more.
+            if topic.deleted or cursor.partition.groups.get(cursor.group) is not cursor:
+                cursor.engine.exhausted.clear()  # Nobody wants to hear of them any more.
         return self._state.topics.get(name)
 
     def _letter(
-        self, partition: Partition, member: GroupPartition, target: Topic, record: Record
+        self, partition: Partition, cursor: GroupCursor, target: Topic, record: Record
     ) -> tuple[Topic, Prepared]:
-        failure = member.failures.get(record.offset) or Failure(self._state.clock.wall_ms(), events.TIMED_OUT)
+        failure = cursor.failures.get(record.offset) or Failure(self._state.clock.wall_ms(), events.TIMED_OUT)
         error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
         reason = events.WHY[failure.why]
         added = {
@@ -148,7 +148,7 @@ class DeadLetters:
             "x-source-topic": partition.topic.name,
             "x-source-partition": str(partition.number),
             "x-source-offset": str(record.offset),
-            "x-group": member.group,
+            "x-group": cursor.group,
             "x-attempts": str(failure.attempts),
             "x-first-failed-at": str(failure.first_ms),
             "x-last-failed-at": str(failure.last_ms),
@@ -255,15 +255,15 @@ class DeadLetters:
 
     def unredriven(self, partition: Partition) -> Iterator[Sequence[Record]]:
         """The dead letters of a partition that did not go back, some at a time."""
-        member = partition.groups.get(REDRIVE)
-        position = partition.log.start if member is None else max(member.engine.floor, partition.log.start)
+        cursor = partition.groups.get(REDRIVE)
+        position = partition.log.start if cursor is None else max(cursor.engine.floor, partition.log.start)
         end = partition.log.high  # What dies meanwhile, perhaps again, is for the next time.
         while position < end:
             position = max(position, partition.log.start)  # Retention goes on meanwhile.
             fitting = max(self._state.config.receive_bytes_max // partition.log.average_bytes, 1)
             upto = min(position + min(SCAN_RECORDS, fitting), max(end, position))
             records = partition.log.records(position, upto)
-            done = None if member is None else member.engine.done
+            done = None if cursor is None else cursor.engine.done
             yield [
                 record
                 for record in records
@@ -327,8 +327,8 @@ class DeadLetters:
         """Send one letter back; False if another redrive was quicker."""
         message = letter.message
         partition = dead_topic.partitions[message.partition]
-        member = partition.groups[REDRIVE]
-        if member.engine.done.contains(message.offset):
+        cursor = partition.groups[REDRIVE]
+        if cursor.engine.done.contains(message.offset):
             return False
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
         home = source.partitions[int(source_partition) % len(source.partitions)]
@@ -339,11 +339,11 @@ class DeadLetters:
         item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
         item.attributes = REDRIVEN | message.attributes & LANE_MASK
         offset = message.offset
-        settled: list[events.AnyEvent] = [events.Settled(member.number, -1, offset, offset + 1, events.ACKED)]
+        settled: list[events.AnyEvent] = [events.Settled(cursor.number, -1, offset, offset + 1, events.ACKED)]
         self._write(
-            partition, member.number, settled, [(source, item)], offset, offset + 1, f"to {source.name}"
+            partition, cursor.number, settled, [(source, item)], offset, offset + 1, f"to {source.name}"
         )
-        member.engine.settle_free(offset, offset + 1)
+        cursor.engine.settle_free(offset, offset + 1)
         self._state.jobs.append(self._publishing.drain_outbox(partition))
         if home.journal is not None:
             failed = home.groups.get(letter.group)

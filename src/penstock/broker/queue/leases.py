@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from penstock.broker.journal.journal import Journal
 from penstock.broker.queue.dead_letters import DeadLetters
-from penstock.broker.state import Consumer, GroupPartition, Partition, State, Topic
+from penstock.broker.state import Consumer, GroupCursor, Partition, State, Topic
 from penstock.broker.storage.replay import finish, remember_failure
 from penstock.delivery import events
 from penstock.delivery.engine import Lease
@@ -98,9 +98,9 @@ class Leases:
             number = (consumer.turn + step) % count
             if consumer.wanted is not None and number not in consumer.wanted:
                 continue
-            member = topic.partitions[number].groups[consumer.group.name]
+            cursor = topic.partitions[number].groups[consumer.group.name]
             try:
-                self._take_from(member, consumer, haul, now_ms)
+                self._take_from(cursor, consumer, haul, now_ms)
             except PenstockError:
                 if not haul.messages:
                     raise
@@ -110,21 +110,21 @@ class Leases:
         consumer.turn += 1
         return haul.messages
 
-    def _take_from(self, member: GroupPartition, consumer: Consumer, haul: "Haul", now_ms: int) -> None:
+    def _take_from(self, cursor: GroupCursor, consumer: Consumer, haul: "Haul", now_ms: int) -> None:
         """Add messages of one partition."""
-        journal_of(member).make_room()
-        average_bytes = member.partition.log.average_bytes if haul.room > 1 else 1
+        journal_of(cursor).make_room()
+        average_bytes = cursor.partition.log.average_bytes if haul.room > 1 else 1
         while haul.room > 0 and haul.bytes_left > 0 and self.looks_left > 0 and not haul.full:
             room = min(haul.room, haul.bytes_left // average_bytes + 1)
             if consumer.locks_max:
-                room = min(room, consumer.locks_max - member.engine.in_flight)
+                room = min(room, consumer.locks_max - cursor.engine.in_flight)
                 if room <= 0:
-                    member.full = True
+                    cursor.full = True
                     break
-            lease = self._lease(member, consumer, room, now_ms)
+            lease = self._lease(cursor, consumer, room, now_ms)
             if lease is None:
                 break
-            count = self._hand_over(member, consumer, lease, haul, now_ms)
+            count = self._hand_over(cursor, consumer, lease, haul, now_ms)
             if count == 0:
                 self.looks_left -= 1
                 continue  # All of it had expired, or is not for this group.
@@ -135,37 +135,37 @@ class Leases:
             consumer.group.handed_out(count, lease.attempt, waited_ms)
 
     def _hand_over(
-        self, member: GroupPartition, consumer: Consumer, lease: Lease, haul: "Haul", now_ms: int
+        self, cursor: GroupCursor, consumer: Consumer, lease: Lease, haul: "Haul", now_ms: int
     ) -> int:
         """Add what the lease holds for the consumer; return how many messages that are."""
-        partition = member.partition
-        plain_topic = partition.topic.settings.ttl_ms is None and member.gate is None
+        partition = cursor.partition
+        plain_topic = partition.topic.settings.ttl_ms is None and cursor.gate is None
         if consumer.takes_batches and not consumer.takes_records and plain_topic:
             data = self._batches(partition, lease)
             if data and (not consumer.bytes_exact or len(data) <= haul.bytes_left):
                 haul.messages.append(lent(partition.number, lease, data))
                 haul.published_ms = published_ms(data)
                 return lease.end - lease.start
-        records = self._read(member, lease, now_ms)
+        records = self._read(cursor, lease, now_ms)
         if not records:
             return 0
         haul.published_ms = records[0].timestamp
         if consumer.takes_records:
             haul.messages.append(lent(partition.number, lease, b"", records))
         elif consumer.bytes_exact:
-            return self._hand_over_fitting(member, consumer, lease, records, haul, now_ms)
+            return self._hand_over_fitting(cursor, consumer, lease, records, haul, now_ms)
         elif consumer.takes_batches:
             haul.messages.append(lent(partition.number, lease, encode_records(records)))
         else:
             delivery = Delivery(
-                partition.topic.name, partition.number, member.group, lease.number, lease.start, lease.end,
+                partition.topic.name, partition.number, cursor.group, lease.number, lease.start, lease.end,
                 lease.attempt, consumer.settler,
             )  # fmt: skip
             haul.messages += consumer.wrap(delivery, records)
         return len(records)
 
     def _hand_over_fitting(
-        self, member: GroupPartition, consumer: Consumer, lease: Lease, records: list[Record], haul: "Haul",
+        self, cursor: GroupCursor, consumer: Consumer, lease: Lease, records: list[Record], haul: "Haul",
         now_ms: int,
     ) -> int:  # fmt: skip
         """Add the first records that there is room for, and give back the others; return how many were added.
@@ -179,20 +179,20 @@ class Leases:
             count = max(min(count - 1, count * haul.bytes_left // len(data)), least)
             data = encode_records(records[:count]) if count > 0 else b""
         if count == len(records):
-            haul.messages.append(lent(member.partition.number, lease, data))
+            haul.messages.append(lent(cursor.partition.number, lease, data))
             return count
         cut = records[count].offset
         for start, end in lease.unsettled():
             if end > cut:
                 self.take_back(
-                    member, lease, max(start, cut), end, lease.attempt, now_ms, events.RELEASED, now_ms
+                    cursor, lease, max(start, cut), end, lease.attempt, now_ms, events.RELEASED, now_ms
                 )
         if count > 0:
-            batch = lent(member.partition.number, lease, data)
+            batch = lent(cursor.partition.number, lease, data)
             batch.end = cut
             haul.messages.append(batch)
         haul.full = True
-        member.partition.topic.wake()  # Others may have room for it.
+        cursor.partition.topic.wake()  # Others may have room for it.
         return count
 
     def _batches(self, partition: Partition, lease: Lease) -> bytes:
@@ -206,79 +206,79 @@ class Leases:
         except PenstockError:
             return b""
 
-    def _lease(self, member: GroupPartition, consumer: Consumer, limit: int, now_ms: int) -> Lease | None:
+    def _lease(self, cursor: GroupCursor, consumer: Consumer, limit: int, now_ms: int) -> Lease | None:
         while True:
-            high = member.high
-            if member.gate is not None:
-                lease = self._lease_ordered(member, consumer, now_ms)
+            high = cursor.high
+            if cursor.gate is not None:
+                lease = self._lease_ordered(cursor, consumer, now_ms)
             else:
-                lease = member.engine.lease(limit, high, now_ms, consumer.visibility_ms, consumer.number)
+                lease = cursor.engine.lease(limit, high, now_ms, consumer.visibility_ms, consumer.number)
             if lease is None:
                 return None
-            self._note(member, lease, consumer, now_ms)
+            self._note(cursor, lease, consumer, now_ms)
             if lease.end <= high:
                 return lease
-            self._postpone(member, lease, high, now_ms)
+            self._postpone(cursor, lease, high, now_ms)
 
-    def _note(self, member: GroupPartition, lease: Lease, consumer: Consumer, now_ms: int) -> None:
+    def _note(self, cursor: GroupCursor, lease: Lease, consumer: Consumer, now_ms: int) -> None:
         event = events.Leased(
-            member.number, lease.number, lease.start, lease.end, lease.attempt, lease.deadline_ms,
+            cursor.number, lease.number, lease.start, lease.end, lease.attempt, lease.deadline_ms,
             consumer.identity,
         )  # fmt: skip
-        journal_of(member).note(event, now_ms)
-        if not 0 <= member.alarm_ms <= lease.deadline_ms:
-            self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        journal_of(cursor).note(event, now_ms)
+        if not 0 <= cursor.alarm_ms <= lease.deadline_ms:
+            self._state.alarms.set(cursor, cursor.engine.next_due_ms(now_ms))
         if self._state.flush.alarm_ms < 0:
             self._state.alarms.set(self._state.flush, now_ms + 1000)
 
-    def _lease_ordered(self, member: GroupPartition, consumer: Consumer, now_ms: int) -> Lease | None:
+    def _lease_ordered(self, cursor: GroupCursor, consumer: Consumer, now_ms: int) -> Lease | None:
         """One message whose key is free; those whose key is busy are set aside in line."""
-        gate, engine = member.gate, member.engine
+        gate, engine = cursor.gate, cursor.engine
         assert gate is not None
         deadline_ms = now_ms + consumer.visibility_ms
-        while member.unparked:
-            offset = member.unparked.popleft()
+        while cursor.unparked:
+            offset = cursor.unparked.popleft()
             attempt = engine.waiting_attempt(offset)
             if attempt > 0:  # Else it was settled or skipped while it stood in line.
                 return engine.restore_lease(
                     engine.next_number, offset, offset + 1, attempt, deadline_ms, consumer.number
                 )
         while True:
-            high = member.high if gate.waiting < self._state.config.deferred_max else 0
+            high = cursor.high if gate.waiting < self._state.config.deferred_max else 0
             lease = engine.lease(1, high, now_ms, consumer.visibility_ms, consumer.number)
             if lease is None:
                 return None
             try:
-                records = member.records(lease.start, lease.end)
+                records = cursor.records(lease.start, lease.end)
             except PenstockError:
-                self._note(member, lease, consumer, now_ms)
+                self._note(cursor, lease, consumer, now_ms)
                 again_ms = now_ms + READ_RETRY_MS
                 self.take_back(
-                    member, lease, lease.start, lease.end, lease.attempt, again_ms, events.RELEASED, now_ms
+                    cursor, lease, lease.start, lease.end, lease.attempt, again_ms, events.RELEASED, now_ms
                 )
                 raise
             key = records[0].key if records else None
             if key is None or gate.holds(lease.start) or gate.admit(lease.start, key):
                 return lease
-            self._note(member, lease, consumer, now_ms)
+            self._note(cursor, lease, consumer, now_ms)
             self.take_back(
-                member, lease, lease.start, lease.end, lease.attempt, PARKED_MS, events.DEFERRED, now_ms
+                cursor, lease, lease.start, lease.end, lease.attempt, PARKED_MS, events.DEFERRED, now_ms
             )
 
     def take_back(
-        self, member: GroupPartition, lease: Lease, start: int, end: int, attempt: int, due_ms: int, why: int,
+        self, cursor: GroupCursor, lease: Lease, start: int, end: int, attempt: int, due_ms: int, why: int,
         now_ms: int, failure: Failure = NO_FAILURE,
     ) -> None:  # fmt: skip
         """Note and do: these offsets of the lease will be delivered again as ``attempt``."""
         event = events.GivenBack(
-            member.number, lease.number, start, end, attempt, due_ms, why,
+            cursor.number, lease.number, start, end, attempt, due_ms, why,
             failure.error_class, failure.message, failure.fingerprint, lease.attempt,
         )  # fmt: skip
-        journal_of(member).note(event, now_ms)
-        member.engine.give_back(lease.number, start, end, attempt, due_ms)
-        remember_failure(member, event, self._state.clock.wall_ms())
+        journal_of(cursor).note(event, now_ms)
+        cursor.engine.give_back(lease.number, start, end, attempt, due_ms)
+        remember_failure(cursor, event, self._state.clock.wall_ms())
 
-    def _postpone(self, member: GroupPartition, lease: Lease, high: int, now_ms: int) -> None:
+    def _postpone(self, cursor: GroupCursor, lease: Lease, high: int, now_ms: int) -> None:
         """Give back a lease that has messages of an open transaction, and offer these again later.
 
         They were delivered before, and the group was then told to read committed messages only.
@@ -289,88 +289,84 @@ class Leases:
                 (start, min(end, high), now_ms), (max(start, high), end, later_ms),
             ):  # fmt: skip
                 if first < last:
-                    self.take_back(member, lease, first, last, lease.attempt, due_ms, events.RELEASED, now_ms)
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+                    self.take_back(cursor, lease, first, last, lease.attempt, due_ms, events.RELEASED, now_ms)
+        self._state.alarms.set(cursor, cursor.engine.next_due_ms(now_ms))
 
     # What a lease holds.
 
-    def _read(self, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
+    def _read(self, cursor: GroupCursor, lease: Lease, now_ms: int) -> list[Record]:
         """The records of a lease that this group should get; the others are settled here."""
-        partition = member.partition
+        partition = cursor.partition
         try:
-            records = member.records(lease.start, lease.end)
+            records = cursor.records(lease.start, lease.end)
         except PenstockError:
-            return self._read_around(member, lease, now_ms)
+            return self._read_around(cursor, lease, now_ms)
         if partition.topic.settings.ttl_ms is None and plain(records, lease.end - lease.start):
             return records
-        return self._fitting(member, lease, records, now_ms)
+        return self._fitting(cursor, lease, records, now_ms)
 
-    def _read_around(self, member: GroupPartition, lease: Lease, now_ms: int) -> list[Record]:
+    def _read_around(self, cursor: GroupCursor, lease: Lease, now_ms: int) -> list[Record]:
         """Some of the lease cannot be read: give that back for later, and return the rest."""
         good: list[Record] = []
         failure: PenstockError | None = None
         for offset in range(lease.start, lease.end):
             try:
-                records = member.records(offset, offset + 1)
+                records = cursor.records(offset, offset + 1)
                 if not records:
-                    self._skip(member, lease, offset, offset + 1, events.SKIPPED, now_ms)
-                good += [record for record in records if self._fits(member, lease, record, now_ms)]
+                    self._skip(cursor, lease, offset, offset + 1, events.SKIPPED, now_ms)
+                good += [record for record in records if self._fits(cursor, lease, record, now_ms)]
             except PenstockError as error:
                 failure = error
                 again_ms = now_ms + READ_RETRY_MS
                 self.take_back(
-                    member, lease, offset, offset + 1, lease.attempt, again_ms, events.RELEASED, now_ms
+                    cursor, lease, offset, offset + 1, lease.attempt, again_ms, events.RELEASED, now_ms
                 )
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        self._state.alarms.set(cursor, cursor.engine.next_due_ms(now_ms))
         if failure is not None and not good:
             raise failure
         return good
 
-    def _fitting(
-        self, member: GroupPartition, lease: Lease, records: list[Record], now_ms: int
-    ) -> list[Record]:
+    def _fitting(self, cursor: GroupCursor, lease: Lease, records: list[Record], now_ms: int) -> list[Record]:
         fitting: list[Record] = []
         position = lease.start
         for record in records:
-            self._skip(member, lease, position, record.offset, events.SKIPPED, now_ms)
+            self._skip(cursor, lease, position, record.offset, events.SKIPPED, now_ms)
             position = record.offset + 1
-            if self._fits(member, lease, record, now_ms):
+            if self._fits(cursor, lease, record, now_ms):
                 fitting.append(record)
-        self._skip(member, lease, position, lease.end, events.SKIPPED, now_ms)
+        self._skip(cursor, lease, position, lease.end, events.SKIPPED, now_ms)
         return fitting
 
-    def _fits(self, member: GroupPartition, lease: Lease, record: Record, now_ms: int) -> bool:
+    def _fits(self, cursor: GroupCursor, lease: Lease, record: Record, now_ms: int) -> bool:
         """Whether the group should get the record; if not, it is settled here."""
         offset = record.offset
         if record.attributes & REDRIVEN:
             wanted = last_header(record.headers, REDRIVE_GROUP)
-            if wanted not in (b"", member.group.encode()):
-                self._skip(member, lease, offset, offset + 1, events.SKIPPED, now_ms)
+            if wanted not in (b"", cursor.group.encode()):
+                self._skip(cursor, lease, offset, offset + 1, events.SKIPPED, now_ms)
                 return False
-        if _expired(record, member.partition.topic.settings.ttl_ms, self._state.clock.wall_ms()):
-            self._expire(member, lease, offset, now_ms)
+        if _expired(record, cursor.partition.topic.settings.ttl_ms, self._state.clock.wall_ms()):
+            self._expire(cursor, lease, offset, now_ms)
             return False
         return True
 
-    def _skip(
-        self, member: GroupPartition, lease: Lease, start: int, end: int, how: int, now_ms: int
-    ) -> None:
+    def _skip(self, cursor: GroupCursor, lease: Lease, start: int, end: int, how: int, now_ms: int) -> None:
         """Settle what nobody will see: compacted away, meant for another group, expired."""
         if start < end:
-            event = events.Settled(member.number, lease.number, start, end, how)
-            journal_of(member).note(event, now_ms)
-            member.engine.settle(lease.number, start, end)
-            finish(member, start, end)
+            event = events.Settled(cursor.number, lease.number, start, end, how)
+            journal_of(cursor).note(event, now_ms)
+            cursor.engine.settle(lease.number, start, end)
+            finish(cursor, start, end)
 
-    def _expire(self, member: GroupPartition, lease: Lease, offset: int, now_ms: int) -> None:
-        topic = member.partition.topic
-        topic.groups[member.group].expired += 1
+    def _expire(self, cursor: GroupCursor, lease: Lease, offset: int, now_ms: int) -> None:
+        topic = cursor.partition.topic
+        topic.groups[cursor.group].expired += 1
         if not topic.settings.dead_letter_expired:
-            self._skip(member, lease, offset, offset + 1, events.EXPIRED, now_ms)
+            self._skip(cursor, lease, offset, offset + 1, events.EXPIRED, now_ms)
             return
-        last = member.settings.max_attempts + 1
-        self.take_back(member, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
-        self._dead_letters.bury_soon(member)
+        last = cursor.settings.max_attempts + 1
+        self.take_back(cursor, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
+        self._dead_letters.bury_soon(cursor)
 
 
 def published_ms(batches: bytes) -> int:
@@ -378,9 +374,9 @@ def published_ms(batches: bytes) -> int:
     return _unpack_timestamp(batches, TIMESTAMP_AT)[0]
 
 
-def journal_of(member: GroupPartition) -> Journal:
+def journal_of(cursor: GroupCursor) -> Journal:
     """The journal of the group's partition, which was begun with its first group."""
-    journal = member.partition.journal
+    journal = cursor.partition.journal
     assert journal is not None
     return journal
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from penstock.broker.queue.dead_letters import DeadLetters
 from penstock.broker.queue.leases import Leases, journal_of
-from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic
+from penstock.broker.state import Consumer, Group, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.replay import finish, remember_failure
 from penstock.broker.topic.groups import journal_durable
@@ -46,7 +46,7 @@ HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks 
 CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
 
 Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
-HeldRun = tuple[GroupPartition, LeaseRun]
+HeldRun = tuple[GroupCursor, LeaseRun]
 
 
 class Queues:
@@ -107,8 +107,8 @@ class Queues:
         else:
             return False
         for partition in group.topic.partitions:
-            member = partition.groups[group.name]
-            if member.engine.has_ready(member.high, now_ms):
+            cursor = partition.groups[group.name]
+            if cursor.engine.has_ready(cursor.high, now_ms):
                 return True
         return False
 
@@ -122,9 +122,9 @@ class Queues:
         ready = 0
         for partition in group.topic.partitions:
             if consumer.wanted is None or partition.number in consumer.wanted:
-                member = partition.groups[group.name]
-                engine = member.engine
-                ready += max(engine.lag(member.high) - engine.in_flight - engine.waiting_retry, 0)
+                cursor = partition.groups[group.name]
+                engine = cursor.engine
+                ready += max(engine.lag(cursor.high) - engine.in_flight - engine.waiting_retry, 0)
                 if ready >= room * sharers:
                     return room
         return max(-(-ready // sharers), room_least)
@@ -177,8 +177,8 @@ class Queues:
     def _run(self, consumer: Consumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
         """A run as the consumer names it; another consumer's lease is none of its own."""
         group = consumer.group
-        member = group.topic.partition(number).groups[group.name]
-        held = member.engine.leases.get(lease)
+        cursor = group.topic.partition(number).groups[group.name]
+        held = cursor.engine.leases.get(lease)
         if held is not None and held.consumer != consumer.number:
             lease, held = NO_LEASE, None
         delivery = Delivery(
@@ -221,40 +221,40 @@ class Queues:
         self, partition: Partition, group: Group, runs: list[LeaseRun], now_ms: int
     ) -> PenstockError | None:
         missed: PenstockError | None = None
-        member = partition.groups[group.name]
+        cursor = partition.groups[group.name]
         held: list[LeaseRun] = []
         for run in runs:
-            error = _missing(member, run)
+            error = _missing(cursor, run)
             if error is None:
                 held.append(run)
             else:
                 missed = _graver(missed, error)
         decisions: list[events.AnyEvent] = [
-            events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+            events.Settled(cursor.number, run.delivery.lease, run.start, run.end, events.ACKED)
             for run in held
         ]
-        self._decide(member, decisions, now_ms)
+        self._decide(cursor, decisions, now_ms)
         for run in held:
-            self._settle(member, group, run.delivery.lease, run.start, run.end)
+            self._settle(cursor, group, run.delivery.lease, run.start, run.end)
             group.acked += run.end - run.start
         return missed
 
-    def _decide(self, member: GroupPartition, decisions: list[events.AnyEvent], now_ms: int) -> None:
-        journal = journal_of(member)
+    def _decide(self, cursor: GroupCursor, decisions: list[events.AnyEvent], now_ms: int) -> None:
+        journal = journal_of(cursor)
         journal.commit(decisions, now_ms)
         self._state.commit.mark(journal.log)
 
-    def _settle(self, member: GroupPartition, group: Group, number: int, start: int, end: int) -> None:
-        self._free_consumer(member, group, number, end - start)
-        member.engine.settle(number, start, end)
-        if member.failures or member.gate is not None:
-            finish(member, start, end)
+    def _settle(self, cursor: GroupCursor, group: Group, number: int, start: int, end: int) -> None:
+        self._free_consumer(cursor, group, number, end - start)
+        cursor.engine.settle(number, start, end)
+        if cursor.failures or cursor.gate is not None:
+            finish(cursor, start, end)
 
-    def _free_consumer(self, member: GroupPartition, group: Group, number: int, count: int) -> None:
-        if member.full:
-            member.full = False
+    def _free_consumer(self, cursor: GroupCursor, group: Group, number: int, count: int) -> None:
+        if cursor.full:
+            cursor.full = False
             group.topic.wake()  # Somebody may be waiting for room below its ``locks_max``.
-        lease = member.engine.leases.get(number)
+        lease = cursor.engine.leases.get(number)
         consumer = group.consumers.get(lease.consumer) if lease is not None else None
         if consumer is not None:
             if consumer.in_flight >= consumer.in_flight_max:
@@ -270,20 +270,20 @@ class Queues:
             why = "messages acked together with outputs must come from one partition"
             raise InvalidValue(name="messages", value=sorted(numbers), why=why)
         partition = topic.partitions[numbers.pop()]
-        member = partition.groups[consumer.group.name]
+        cursor = partition.groups[consumer.group.name]
         missed: PenstockError | None = None
         for run in runs:
-            missed = _graver(missed, _missing(member, run))
+            missed = _graver(missed, _missing(cursor, run))
         if missed is not None:
             raise missed
         settled: list[events.AnyEvent] = [
-            events.Settled(member.number, run.delivery.lease, run.start, run.end, events.ACKED)
+            events.Settled(cursor.number, run.delivery.lease, run.start, run.end, events.ACKED)
             for run in runs
         ]
-        self._dead_letters.send(partition, member.number, settled, outputs, runs[0].start, runs[-1].end)
+        self._dead_letters.send(partition, cursor.number, settled, outputs, runs[0].start, runs[-1].end)
         consumer.group.maybe_sample(self._state.clock.steady_ms())
         for run in runs:
-            self._settle(member, consumer.group, run.delivery.lease, run.start, run.end)
+            self._settle(cursor, consumer.group, run.delivery.lease, run.start, run.end)
             consumer.group.acked += run.end - run.start
 
     def nack(
@@ -295,12 +295,12 @@ class Queues:
     ) -> Steps[None]:
         """Deliver the message again later, or bury it if this was its last attempt."""
         topic = self._open_topic(consumer, "nack")
-        member = self._held(topic, consumer, message)
+        cursor = self._held(topic, consumer, message)
         delay_ms = -1 if delay is None else duration_ms("delay", delay)
         run = LeaseRun(message.delivery, message.offset, message.offset + 1)
-        self._nack(member, consumer.group, run, delay_ms, describe_error(error))
+        self._nack(cursor, consumer.group, run, delay_ms, describe_error(error))
         message.mark_settled()
-        yield from journal_durable(member.partition)
+        yield from journal_durable(cursor.partition)
 
     def nack_runs(
         self, consumer: Consumer, runs: list[Run], delay_ms: int | None, failure: Failure
@@ -309,17 +309,17 @@ class Queues:
         self._open_topic(consumer, "nack")
         wait_ms = -1 if delay_ms is None else duration_ms("delay", f"{delay_ms}ms")
         held, missed = self._held_runs(consumer, runs)
-        for member, run in held:
-            self._nack(member, consumer.group, run, wait_ms, failure)
+        for cursor, run in held:
+            self._nack(cursor, consumer.group, run, wait_ms, failure)
         yield from self._until_given_back(held, missed)
 
     def _nack(
-        self, member: GroupPartition, group: Group, run: LeaseRun, delay_ms: int, failure: Failure
+        self, cursor: GroupCursor, group: Group, run: LeaseRun, delay_ms: int, failure: Failure
     ) -> None:
         attempt = run.delivery.attempt
-        wait_ms = member.backoff.delay_ms(attempt, self._state.random.random()) if delay_ms < 0 else delay_ms
+        wait_ms = cursor.backoff.delay_ms(attempt, self._state.random.random()) if delay_ms < 0 else delay_ms
         due_ms = self._state.clock.steady_ms() + wait_ms
-        self._give_back(member, run, attempt + 1, due_ms, events.NACKED, failure)
+        self._give_back(cursor, run, attempt + 1, due_ms, events.NACKED, failure)
         group.nacked += run.end - run.start
 
     def _held_runs(self, consumer: Consumer, runs: list[Run]) -> tuple[list[HeldRun], PenstockError | None]:
@@ -329,17 +329,17 @@ class Queues:
         missed: PenstockError | None = None
         for named in runs:
             run = self._run(consumer, named[0], named[1], named[2], named[3])
-            member = consumer.group.topic.partitions[named[0]].groups[consumer.group.name]
-            error = _missing(member, run)
+            cursor = consumer.group.topic.partitions[named[0]].groups[consumer.group.name]
+            error = _missing(cursor, run)
             if error is None:
-                held.append((member, run))
+                held.append((cursor, run))
             else:
                 missed = _graver(missed, error)
         return held, missed
 
     def _until_given_back(self, held: list[HeldRun], missed: PenstockError | None) -> Steps[None]:
-        for member, _ in held:
-            yield from journal_durable(member.partition)
+        for cursor, _ in held:
+            yield from journal_durable(cursor.partition)
         if missed is not None:
             raise missed
 
@@ -347,49 +347,49 @@ class Queues:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
-        member = self._held(topic, consumer, message)
-        self._reject(member, LeaseRun(message.delivery, message.offset, message.offset + 1), failure)
+        cursor = self._held(topic, consumer, message)
+        self._reject(cursor, LeaseRun(message.delivery, message.offset, message.offset + 1), failure)
         message.mark_settled()
-        yield from journal_durable(member.partition)
+        yield from journal_durable(cursor.partition)
 
     def reject_runs(self, consumer: Consumer, runs: list[Run], reason: Any) -> Steps[None]:
         self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
         held, missed = self._held_runs(consumer, runs)
-        for member, run in held:
-            self._reject(member, run, failure)
+        for cursor, run in held:
+            self._reject(cursor, run, failure)
         yield from self._until_given_back(held, missed)
 
-    def _reject(self, member: GroupPartition, run: LeaseRun, failure: Failure) -> None:
-        last = member.settings.max_attempts + 1
-        self._give_back(member, run, last, self._state.clock.steady_ms(), events.REJECTED, failure)
+    def _reject(self, cursor: GroupCursor, run: LeaseRun, failure: Failure) -> None:
+        last = cursor.settings.max_attempts + 1
+        self._give_back(cursor, run, last, self._state.clock.steady_ms(), events.REJECTED, failure)
 
     def _give_back(
-        self, member: GroupPartition, run: LeaseRun, attempt: int, due_ms: int, why: int, failure: Failure
+        self, cursor: GroupCursor, run: LeaseRun, attempt: int, due_ms: int, why: int, failure: Failure
     ) -> None:
         now_ms = self._state.clock.steady_ms()
         lease = run.delivery.lease
         event = events.GivenBack(
-            member.number, lease, run.start, run.end, attempt, due_ms, why,
+            cursor.number, lease, run.start, run.end, attempt, due_ms, why,
             failure.error_class, failure.message, failure.fingerprint, run.delivery.attempt,
         )  # fmt: skip
-        topic = member.partition.topic
-        topic.groups[member.group].maybe_sample(now_ms)
-        self._decide(member, [event], now_ms)
-        self._free_consumer(member, topic.groups[member.group], lease, run.end - run.start)
-        member.engine.give_back(lease, run.start, run.end, attempt, due_ms)
-        remember_failure(member, event, self._state.clock.wall_ms())
-        if member.engine.exhausted:
-            self._dead_letters.bury_soon(member)
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        topic = cursor.partition.topic
+        topic.groups[cursor.group].maybe_sample(now_ms)
+        self._decide(cursor, [event], now_ms)
+        self._free_consumer(cursor, topic.groups[cursor.group], lease, run.end - run.start)
+        cursor.engine.give_back(lease, run.start, run.end, attempt, due_ms)
+        remember_failure(cursor, event, self._state.clock.wall_ms())
+        if cursor.engine.exhausted:
+            self._dead_letters.bury_soon(cursor)
+        self._state.alarms.set(cursor, cursor.engine.next_due_ms(now_ms))
         if due_ms <= now_ms:
             topic.wake()
 
     def extend(self, consumer: Consumer, message: Any, duration: Duration) -> Steps[None]:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
-        member = self._held(topic, consumer, message)
-        self._extend(member, message.delivery.lease, extension_ms(duration))
+        cursor = self._held(topic, consumer, message)
+        self._extend(cursor, message.delivery.lease, extension_ms(duration))
         yield from ()
 
     def extend_leases(
@@ -400,21 +400,21 @@ class Queues:
         kept_ms = extension_ms(f"{duration_ms}ms")
         lost: list[tuple[int, int]] = []
         for number, lease in leases:
-            member = topic.partition(number).groups[consumer.group.name]
-            held = member.engine.leases.get(lease)
+            cursor = topic.partition(number).groups[consumer.group.name]
+            held = cursor.engine.leases.get(lease)
             if held is not None and held.consumer == consumer.number:
-                self._extend(member, lease, kept_ms)
+                self._extend(cursor, lease, kept_ms)
             else:
                 lost.append((number, lease))
         yield from ()
         return lost
 
-    def _extend(self, member: GroupPartition, lease: int, kept_ms: int) -> None:
+    def _extend(self, cursor: GroupCursor, lease: int, kept_ms: int) -> None:
         now_ms = self._state.clock.steady_ms()
         deadline_ms = now_ms + kept_ms
-        journal_of(member).note(events.Extended(member.number, lease, deadline_ms), now_ms)
-        member.engine.extend(lease, deadline_ms)
-        self._state.alarms.set(member, deadline_ms)
+        journal_of(cursor).note(events.Extended(cursor.number, lease, deadline_ms), now_ms)
+        cursor.engine.extend(lease, deadline_ms)
+        self._state.alarms.set(cursor, deadline_ms)
 
     def _open_topic(self, consumer: Consumer, operation: str) -> Topic:
         self._check(consumer)
@@ -422,40 +422,40 @@ class Queues:
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(self, topic: Topic, consumer: Consumer, message: Any) -> GroupPartition:
+    def _held(self, topic: Topic, consumer: Consumer, message: Any) -> GroupCursor:
         check_held(message, consumer.settler, "message")
         if message.settled:
             raise refused(message)
         partition = topic.partitions[message.partition]
-        member: GroupPartition = partition.groups[message.group]
-        error = _missing(member, LeaseRun(message.delivery, message.offset, message.offset + 1))
+        cursor: GroupCursor = partition.groups[message.group]
+        error = _missing(cursor, LeaseRun(message.delivery, message.offset, message.offset + 1))
         if error is not None:
             raise error
-        return member
+        return cursor
 
     # Time.
 
-    def look(self, member: GroupPartition) -> None:
-        """The member's alarm rang: take back what is overdue, wake who can have it."""
-        partition = member.partition
+    def look(self, cursor: GroupCursor) -> None:
+        """The cursor's alarm rang: take back overdue leases and wake the consumers that can have them."""
+        partition = cursor.partition
         now_ms = self._state.clock.steady_ms()
-        group = partition.topic.groups[member.group]
+        group = partition.topic.groups[cursor.group]
         group.maybe_sample(now_ms)
-        for lease in member.engine.expired(now_ms):
+        for lease in cursor.engine.expired(now_ms):
             consumer = group.consumers.get(lease.consumer)
             for start, end in lease.unsettled():
                 if consumer is not None:
                     consumer.in_flight -= end - start
                 group.timed_out += end - start
                 self._leases.take_back(
-                    member, lease, start, end, lease.attempt + 1, now_ms, events.TIMED_OUT, now_ms
+                    cursor, lease, start, end, lease.attempt + 1, now_ms, events.TIMED_OUT, now_ms
                 )
-        if member.engine.exhausted:
-            self._dead_letters.bury_soon(member)
-        self._state.alarms.set(member, member.engine.next_due_ms(now_ms))
+        if cursor.engine.exhausted:
+            self._dead_letters.bury_soon(cursor)
+        self._state.alarms.set(cursor, cursor.engine.next_due_ms(now_ms))
         if partition.journal is not None and partition.journal.pending:
             self._state.alarms.set(self._state.flush, now_ms + 1000)
-        if member.engine.has_ready(member.high, now_ms):
+        if cursor.engine.has_ready(cursor.high, now_ms):
             partition.topic.wake()
 
     def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:
@@ -470,9 +470,9 @@ class Queues:
         consumer.group.consumers.pop(consumer.number, None)
         now_ms = self._state.clock.steady_ms()
         for partition in consumer.group.topic.partitions:
-            member = partition.groups.get(consumer.group.name)
-            if member is not None:
-                self._release(member, consumer.number, now_ms, disconnected=disconnected)
+            cursor = partition.groups.get(consumer.group.name)
+            if cursor is not None:
+                self._release(cursor, consumer.number, now_ms, disconnected=disconnected)
         consumer.group.topic.wake()
 
     def unsettled(self, consumer: Consumer, number: int, leases: list[int]) -> list[Run]:
@@ -495,15 +495,15 @@ class Queues:
         now_ms = self._state.clock.steady_ms()
         before = consumer.in_flight
         for partition in consumer.group.topic.partitions:
-            member = partition.groups[consumer.group.name]
+            cursor = partition.groups[consumer.group.name]
             kept = {lease for number, lease in leases if number == partition.number}
-            consumer.in_flight -= self._release(member, consumer.number, now_ms, kept, disconnected)
+            consumer.in_flight -= self._release(cursor, consumer.number, now_ms, kept, disconnected)
         if consumer.in_flight != before:
             consumer.group.topic.wake()
 
     def _release(
         self,
-        member: GroupPartition,
+        cursor: GroupCursor,
         number: int,
         now_ms: int,
         kept: AbstractSet[int] = frozenset(),
@@ -514,15 +514,15 @@ class Queues:
         why, failure = (
             (events.DISCONNECTED, CONNECTION_LOST) if disconnected else (events.RELEASED, NO_FAILURE)
         )
-        for lease in [lease for lease in member.engine.leases.values() if lease.consumer == number]:
+        for lease in [lease for lease in cursor.engine.leases.values() if lease.consumer == number]:
             if lease.number in kept:
                 continue
             for start, end in lease.unsettled():
                 released += end - start
                 attempt = lease.attempt + 1 if disconnected else lease.attempt
-                self._leases.take_back(member, lease, start, end, attempt, now_ms, why, now_ms, failure)
-        if member.engine.exhausted:
-            self._dead_letters.bury_soon(member)
+                self._leases.take_back(cursor, lease, start, end, attempt, now_ms, why, now_ms, failure)
+        if cursor.engine.exhausted:
+            self._dead_letters.bury_soon(cursor)
         self._state.alarms.set(self._state.flush, now_ms + 1000)
         return released
 
@@ -562,16 +562,16 @@ def _failure_of(reason: Any) -> Failure:
     return describe_error(reason)
 
 
-def _missing(member: GroupPartition, run: LeaseRun) -> PenstockError | None:
+def _missing(cursor: GroupCursor, run: LeaseRun) -> PenstockError | None:
     """Why the run cannot be settled; None if it can.
 
     "Settled before" means all of it: a client that repeats an ack takes that for the answer to its first.
     """
-    answer = member.engine.held(run.delivery.lease, run.start, run.end)
+    answer = cursor.engine.held(run.delivery.lease, run.start, run.end)
     if answer == HELD:
         return None
     if answer == LOST:
-        missing = member.engine.done.first_missing(run.start)
+        missing = cursor.engine.done.first_missing(run.start)
         if missing < run.end:
             return LeaseLost(topic=run.delivery.topic, partition=run.delivery.partition, offset=missing)
     return AlreadySettled(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.broker.journal.journal import Journal
-from penstock.broker.state import GroupPartition, Partition, State, Topic
+from penstock.broker.state import GroupCursor, Partition, State, Topic
 from penstock.broker.storage.producer_snapshot import load_digest
 from penstock.broker.storage.replay import (
     apply,
@@ -111,7 +111,7 @@ def _replay(partition: Partition) -> bool:
     else:
         load_snapshot(partition, snapshot)
         start = snapshot["journal_offset"]
-    numbers = {member.number: member for member in partition.groups.values()}
+    numbers = {cursor.number: cursor for cursor in partition.groups.values()}
     expected = max(start, journal.log.start)
     whole = True
     for offset, time_ms, event in journal.events(start):
@@ -135,18 +135,18 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
     assert journal is not None
     now_ms = state.clock.steady_ms()
     shorter = False
-    for member in partition.groups.values():
-        if not whole or max(member.engine.end(), member.committed) > partition.log.end:
-            told = _without_lost(state, member, partition.log.end, whole)
+    for cursor in partition.groups.values():
+        if not whole or max(cursor.engine.end(), cursor.committed) > partition.log.end:
+            told = _without_lost(state, cursor, partition.log.end, whole)
             journal.commit(told, now_ms)
             for event in told:
-                apply(partition, {member.number: member}, event, now_ms)
+                apply(partition, {cursor.number: cursor}, event, now_ms)
             shorter = True
-        if behind(member) < partition.log.start:
-            skip_deleted(partition, member, now_ms)
-        _give_back_all(state, journal, member, now_ms)
-        rebuild_gate(member)
-        _number_on(member.engine, state.clock.wall_ms())
+        if behind(cursor) < partition.log.start:
+            skip_deleted(partition, cursor, now_ms)
+        _give_back_all(state, journal, cursor, now_ms)
+        rebuild_gate(cursor)
+        _number_on(cursor.engine, state.clock.wall_ms())
     held_end = _held_end(partition, state.clock.wall_ms())
     if held_end:
         with suppress(PenstockError):  # A damaged batch is told of by whoever reads it.
@@ -158,19 +158,19 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
         journal.log.sync()
 
 
-def _give_back_all(state: State, journal: Journal, member: GroupPartition, now_ms: int) -> None:
+def _give_back_all(state: State, journal: Journal, cursor: GroupCursor, now_ms: int) -> None:
     """What the last process had lent comes again."""
     counted = _counted(state)
-    for lease in list(member.engine.leases.values()):
+    for lease in list(cursor.engine.leases.values()):
         for start, end in lease.unsettled():
             back = events.GivenBack(
-                member.number, lease.number, start, end, lease.attempt + counted, now_ms, events.RESTARTED,
+                cursor.number, lease.number, start, end, lease.attempt + counted, now_ms, events.RESTARTED,
                 failed_attempt=lease.attempt,
             )  # fmt: skip
             journal.note(back, now_ms)
-            member.engine.give_back(lease.number, start, end, lease.attempt + counted, now_ms)
+            cursor.engine.give_back(lease.number, start, end, lease.attempt + counted, now_ms)
             if counted:
-                remember_failure(member, back, state.clock.wall_ms())
+                remember_failure(cursor, back, state.clock.wall_ms())
 
 
 def _counted(state: State) -> int:
@@ -183,8 +183,8 @@ def _counted(state: State) -> int:
 
 def _held_end(partition: Partition, wall_ms: int) -> int:
     """Below it messages were put back for groups that still need them; 0 if there are none."""
-    held = (member for member in partition.groups.values() if wall_ms < member.held_until_ms)
-    return max((member.held_end for member in held if behind(member) < member.held_end), default=0)
+    held = (cursor for cursor in partition.groups.values() if wall_ms < cursor.held_until_ms)
+    return max((cursor.held_end for cursor in held if behind(cursor) < cursor.held_end), default=0)
 
 
 def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
@@ -197,9 +197,9 @@ def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
     engine.next_number = engine.next_number + LEASES_FORGOTTEN_MAX if set_back else number
 
 
-def _without_lost(state: State, member: GroupPartition, end: int, whole: bool) -> list[events.AnyEvent]:
+def _without_lost(state: State, cursor: GroupCursor, end: int, whole: bool) -> list[events.AnyEvent]:
     """What a group knows of the offsets up to ``end``, told anew; if not ``whole``, only what is settled."""
-    engine, group = member.engine, member.number
+    engine, group = cursor.engine, cursor.number
     told: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
     for start, stop in engine.done.ranges():
         if start < end:
@@ -219,49 +219,49 @@ def _without_lost(state: State, member: GroupPartition, end: int, whole: bool) -
             stop = min(stop, end)
             told.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
             told.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
-    if member.settings.kind == "stream":
-        told += _place_kept(member, end)
+    if cursor.settings.kind == "stream":
+        told += _place_kept(cursor, end)
     return told
 
 
-def _place_kept(member: GroupPartition, end: int) -> list[events.AnyEvent]:
+def _place_kept(cursor: GroupCursor, end: int) -> list[events.AnyEvent]:
     """The place of a stream group, which was told or not, within what is left of the log."""
-    commit = member.commit
+    commit = cursor.commit
     if commit is None:
-        return [events.Forgotten(member.number, min(member.committed, end))]
+        return [events.Forgotten(cursor.number, min(cursor.committed, end))]
     place = min(commit.offset, end)
     told = (commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol)
-    return [events.Committed(member.number, place, -1, *told)]
+    return [events.Committed(cursor.number, place, -1, *told)]
 
 
-def behind(member: GroupPartition) -> int:
+def behind(cursor: GroupCursor) -> int:
     """The first offset that the group is not done with."""
-    return member.committed if member.settings.kind == "stream" else member.engine.floor
+    return cursor.committed if cursor.settings.kind == "stream" else cursor.engine.floor
 
 
-def skip_deleted(partition: Partition, member: GroupPartition, now_ms: int) -> None:
+def skip_deleted(partition: Partition, cursor: GroupCursor, now_ms: int) -> None:
     """Retention has overtaken the group: note what it lost."""
     start = partition.log.start
-    count = member.engine.skip_to(start)
-    if member.settings.kind == "stream":
-        count = max(start - member.committed, 0)
-    member.committed = max(member.committed, start)
-    member.lost += count
-    forget = [offset for offset in member.failures if offset < start]
+    count = cursor.engine.skip_to(start)
+    if cursor.settings.kind == "stream":
+        count = max(start - cursor.committed, 0)
+    cursor.committed = max(cursor.committed, start)
+    cursor.lost += count
+    forget = [offset for offset in cursor.failures if offset < start]
     for offset in forget:
-        del member.failures[offset]
+        del cursor.failures[offset]
     assert partition.journal is not None
-    partition.journal.note(events.Lost(member.number, start, count), now_ms)
+    partition.journal.note(events.Lost(cursor.number, start, count), now_ms)
 
 
-def rebuild_gate(member: GroupPartition) -> None:
+def rebuild_gate(cursor: GroupCursor) -> None:
     """Ordered groups: let the keys of everything undelivered stand in line again, oldest first."""
-    if member.gate is None:
+    if cursor.gate is None:
         return
-    member.gate.clear()
-    member.unparked.clear()
-    for start, end, due_ms in member.engine.waiting_ranges():
-        for record in member.records(start, end):
-            admitted = record.key is None or member.gate.admit(record.offset, record.key)
+    cursor.gate.clear()
+    cursor.unparked.clear()
+    for start, end, due_ms in cursor.engine.waiting_ranges():
+        for record in cursor.records(start, end):
+            admitted = record.key is None or cursor.gate.admit(record.offset, record.key)
             if admitted and due_ms == PARKED_MS:
-                member.unparked.append(record.offset)
+                cursor.unparked.append(record.offset)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.state import Failure, GroupPartition, Partition
+from penstock.broker.state import Failure, GroupCursor, Partition
 from penstock.config.backoff import Backoff
 from penstock.config.broker import GroupSettings
 from penstock.delivery import events
@@ -36,7 +36,7 @@ def new_engine(settings: GroupSettings, floor: int, partition: Partition, wall_m
 
 
 def apply(
-    partition: Partition, numbers: dict[int, GroupPartition], event: events.AnyEvent, time_ms: int
+    partition: Partition, numbers: dict[int, GroupCursor], event: events.AnyEvent, time_ms: int
 ) -> None:
     """Do to the partition's groups what the event says was done."""
     match event:
@@ -49,69 +49,69 @@ def apply(
         case events.Redriven():
             pass  # For trace only.
         case events.GroupDeleted():
-            member = numbers.pop(event.group, None)
-            if member is not None:
-                del partition.groups[member.group]
+            cursor = numbers.pop(event.group, None)
+            if cursor is not None:
+                del partition.groups[cursor.group]
         case _:
             _apply_to_group(numbers.get(event.group), event, time_ms)
 
 
-def _apply_to_group(member: GroupPartition | None, event: events.AnyEvent, time_ms: int) -> None:
-    if member is None:
+def _apply_to_group(cursor: GroupCursor | None, event: events.AnyEvent, time_ms: int) -> None:
+    if cursor is None:
         return  # The group was deleted later, before the snapshot.
-    _APPLY[type(event)](member, event)
+    _APPLY[type(event)](cursor, event)
     if isinstance(event, events.GivenBack):
-        remember_failure(member, event, time_ms)
+        remember_failure(cursor, event, time_ms)
 
 
 def _apply_group(
-    partition: Partition, numbers: dict[int, GroupPartition], event: events.GroupSet, time_ms: int
+    partition: Partition, numbers: dict[int, GroupCursor], event: events.GroupSet, time_ms: int
 ) -> None:
     settings = msgspec.json.decode(event.settings, type=GroupSettings)
     known = partition.groups.get(event.name)
     if known is None:
         engine = new_engine(settings, event.floor, partition, time_ms)
-        member = GroupPartition(partition, event.name, event.group, settings, engine)
-        partition.groups[event.name] = numbers[event.group] = member
+        cursor = GroupCursor(partition, event.name, event.group, settings, engine)
+        partition.groups[event.name] = numbers[event.group] = cursor
         partition.group_numbers = max(partition.group_numbers, event.group)
     else:
         change_settings(known, settings)
 
 
-def change_settings(member: GroupPartition, settings: GroupSettings) -> None:
+def change_settings(cursor: GroupCursor, settings: GroupSettings) -> None:
     """Give a group new settings while it runs; its place and its leases stay."""
-    member.settings = settings
-    member.backoff = Backoff.decode(settings.backoff)
-    member.uncommitted = settings.uncommitted
-    member.engine.attempts_max = settings.max_attempts
+    cursor.settings = settings
+    cursor.backoff = Backoff.decode(settings.backoff)
+    cursor.uncommitted = settings.uncommitted
+    cursor.engine.attempts_max = settings.max_attempts
 
 
-def _apply_leased(member: GroupPartition, event: events.Leased) -> None:
-    member.engine.restore_lease(event.lease, event.start, event.end, event.attempt, event.deadline_ms, 0)
+def _apply_leased(cursor: GroupCursor, event: events.Leased) -> None:
+    cursor.engine.restore_lease(event.lease, event.start, event.end, event.attempt, event.deadline_ms, 0)
 
 
-def _apply_settled(member: GroupPartition, event: events.Settled) -> None:
-    if event.lease not in member.engine.leases:
-        member.engine.settle_free(event.start, event.end)
+def _apply_settled(cursor: GroupCursor, event: events.Settled) -> None:
+    if event.lease not in cursor.engine.leases:
+        cursor.engine.settle_free(event.start, event.end)
     else:
-        member.engine.settle(event.lease, event.start, event.end)
-    forget_failures(member, event.start, event.end)
+        cursor.engine.settle(event.lease, event.start, event.end)
+    forget_failures(cursor, event.start, event.end)
 
 
-def _apply_given_back(member: GroupPartition, event: events.GivenBack) -> None:
-    if event.lease in member.engine.leases:
-        member.engine.give_back(event.lease, event.start, event.end, event.attempt, event.due_ms)
+def _apply_given_back(cursor: GroupCursor, event: events.GivenBack) -> None:
+    if event.lease in cursor.engine.leases:
+        cursor.engine.give_back(event.lease, event.start, event.end, event.attempt, event.due_ms)
 
 
-def _apply_extended(member: GroupPartition, event: events.Extended) -> None:
-    member.engine.extend(event.lease, event.deadline_ms)
+def _apply_extended(cursor: GroupCursor, event: events.Extended) -> None:
+    cursor.engine.extend(event.lease, event.deadline_ms)
 
 
-def _apply_sought(member: GroupPartition, event: events.Sought) -> None:
-    member.engine.seek(event.offset)
-    member.failures.clear()
-    member.committed = event.offset
-    member.commit = moved(member.commit, event.offset)
+def _apply_sought(cursor: GroupCursor, event: events.Sought) -> None:
+    cursor.engine.seek(event.offset)
+    cursor.failures.clear()
+    cursor.committed = event.offset
+    cursor.commit = moved(cursor.commit, event.offset)
 
 
 def moved(commit: Commit | None, offset: int) -> Commit:
@@ -126,28 +126,28 @@ def place(partition: Partition, offset: int) -> int:
     return partition.log.end if offset == END else partition.log.start
 
 
-def _apply_committed(member: GroupPartition, event: events.Committed) -> None:
-    member.committed = place(member.partition, event.offset)
-    member.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms, event.protocol)
+def _apply_committed(cursor: GroupCursor, event: events.Committed) -> None:
+    cursor.committed = place(cursor.partition, event.offset)
+    cursor.commit = Commit(event.offset, event.epoch, event.metadata, event.told_ms, event.protocol)
 
 
-def _apply_forgotten(member: GroupPartition, event: events.Forgotten) -> None:
-    member.committed = event.offset
-    member.commit = None
+def _apply_forgotten(cursor: GroupCursor, event: events.Forgotten) -> None:
+    cursor.committed = event.offset
+    cursor.commit = None
 
 
-def _apply_lost(member: GroupPartition, event: events.Lost) -> None:
-    member.engine.skip_to(event.offset)
-    member.committed = max(member.committed, event.offset)
-    member.lost += event.count
+def _apply_lost(cursor: GroupCursor, event: events.Lost) -> None:
+    cursor.engine.skip_to(event.offset)
+    cursor.committed = max(cursor.committed, event.offset)
+    cursor.lost += event.count
 
 
-def _apply_held(member: GroupPartition, event: events.Held) -> None:
-    member.held_end = event.end
-    member.held_until_ms = event.until_ms
+def _apply_held(cursor: GroupCursor, event: events.Held) -> None:
+    cursor.held_end = event.end
+    cursor.held_until_ms = event.until_ms
 
 
-_APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
+_APPLY: dict[type[events.Event], Callable[[GroupCursor, Any], None]] = {
     events.Leased: _apply_leased,
     events.Settled: _apply_settled,
     events.GivenBack: _apply_given_back,
@@ -163,14 +163,14 @@ _APPLY: dict[type[events.Event], Callable[[GroupPartition, Any], None]] = {
 _NO_FAILURE = frozenset({events.RELEASED, events.DEFERRED})
 
 
-def remember_failure(member: GroupPartition, event: events.GivenBack, now_ms: int) -> None:
+def remember_failure(cursor: GroupCursor, event: events.GivenBack, now_ms: int) -> None:
     """Keep what a dead letter will want to say about this range."""
     if event.why in _NO_FAILURE or (event.why == events.RESTARTED and event.attempt == event.failed_attempt):
         return
     for offset in range(event.start, event.end):
-        failure = member.failures.get(offset)
+        failure = cursor.failures.get(offset)
         if failure is None:
-            failure = member.failures[offset] = Failure(now_ms, event.why)
+            failure = cursor.failures[offset] = Failure(now_ms, event.why)
         failure.last_ms = now_ms
         failure.why = event.why
         failure.attempts = event.failed_attempt
@@ -180,22 +180,22 @@ def remember_failure(member: GroupPartition, event: events.GivenBack, now_ms: in
             failure.fingerprint = event.fingerprint
 
 
-def forget_failures(member: GroupPartition, start: int, end: int) -> None:
+def forget_failures(cursor: GroupCursor, start: int, end: int) -> None:
     """The range is settled; its failures are in the journal if someone asks."""
-    if member.failures:
+    if cursor.failures:
         for offset in range(start, end):
-            member.failures.pop(offset, None)
+            cursor.failures.pop(offset, None)
 
 
-def finish(member: GroupPartition, start: int, end: int) -> None:
+def finish(cursor: GroupCursor, start: int, end: int) -> None:
     """The range is settled: its failures are history, and the next message of its key may go."""
-    forget_failures(member, start, end)
-    if member.gate is not None:
+    forget_failures(cursor, start, end)
+    if cursor.gate is not None:
         for offset in range(start, end):
-            follower = member.gate.done(offset)
+            follower = cursor.gate.done(offset)
             if follower >= 0:
-                member.unparked.append(follower)
-                member.partition.topic.wake()
+                cursor.unparked.append(follower)
+                cursor.partition.topic.wake()
 
 
 def snapshot_state(partition: Partition) -> dict[str, Any]:
@@ -203,14 +203,14 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
     return {
         "groups": [
             {
-                "name": member.group,
-                "number": member.number,
-                "settings": msgspec.json.encode(member.settings),
-                "engine": member.engine.snapshot(),
-                "committed": member.committed,
-                "commit": _told(member.commit),
-                "lost": member.lost,
-                "held": [member.held_end, member.held_until_ms],
+                "name": cursor.group,
+                "number": cursor.number,
+                "settings": msgspec.json.encode(cursor.settings),
+                "engine": cursor.engine.snapshot(),
+                "committed": cursor.committed,
+                "commit": _told(cursor.commit),
+                "lost": cursor.lost,
+                "held": [cursor.held_end, cursor.held_until_ms],
                 "failures": [
                     [
                         offset,
@@ -222,10 +222,10 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
                         f.error_message,
                         f.fingerprint,
                     ]
-                    for offset, f in member.failures.items()
+                    for offset, f in cursor.failures.items()
                 ],
             }
-            for member in partition.groups.values()
+            for cursor in partition.groups.values()
         ],
         "group_numbers": partition.group_numbers,
     }
@@ -237,26 +237,26 @@ def _told(commit: Commit | None) -> list[Any] | None:
     return [commit.offset, commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol]
 
 
-def _commit(stored: dict[str, Any], member: GroupPartition) -> Commit | None:
+def _commit(stored: dict[str, Any], cursor: GroupCursor) -> Commit | None:
     if "commit" in stored:
         return None if stored["commit"] is None else Commit(*stored["commit"])
     # A snapshot that does not say: whoever is past the beginning was told so.
-    return Commit(member.committed) if member.committed > member.engine.floor else None
+    return Commit(cursor.committed) if cursor.committed > cursor.engine.floor else None
 
 
 def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
     for stored in snapshot["groups"]:
         settings = msgspec.json.decode(stored["settings"], type=GroupSettings)
         engine = DeliveryEngine.restore(stored["engine"], partition.log.lanes)
-        member = GroupPartition(partition, stored["name"], stored["number"], settings, engine)
-        member.committed = stored["committed"]
-        member.commit = _commit(stored, member)
-        member.lost = stored["lost"]
-        member.held_end, member.held_until_ms = stored.get("held", (0, 0))
+        cursor = GroupCursor(partition, stored["name"], stored["number"], settings, engine)
+        cursor.committed = stored["committed"]
+        cursor.commit = _commit(stored, cursor)
+        cursor.lost = stored["lost"]
+        cursor.held_end, cursor.held_until_ms = stored.get("held", (0, 0))
         for offset, first_ms, last_ms, why, attempts, *error in stored["failures"]:
-            failure = member.failures[offset] = Failure(first_ms, why)
+            failure = cursor.failures[offset] = Failure(first_ms, why)
             failure.last_ms = last_ms
             failure.attempts = attempts
             failure.error_class, failure.error_message, failure.fingerprint = error
-        partition.groups[member.group] = member
+        partition.groups[cursor.group] = cursor
     partition.group_numbers = snapshot["group_numbers"]

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from penstock.broker.observability.tracing import check_offset
-from penstock.broker.state import Group, GroupPartition, Partition, State, Topic
+from penstock.broker.state import Group, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.storage.replay import place
@@ -60,8 +60,8 @@ class Commits:
             topic.partition(number)
             check_commit(commit)
         group = yield from self._groups.ensure(topic, group_name, {"kind": "stream"}, internal=True)
-        members = self._state.member_groups.get(group_name)
-        protocol = protocol_of(group) if members is None else members.machine.protocol_type or ""
+        kafka_group = self._state.member_groups.get(group_name)
+        protocol = protocol_of(group) if kafka_group is None else kafka_group.machine.protocol_type or ""
         wall_ms = self._state.clock.wall_ms()
         told = {
             number: replace(commit, told_ms=wall_ms, protocol=protocol) for number, commit in commits.items()
@@ -87,18 +87,18 @@ class Commits:
             yield from journal_durable(topic.partitions[number])
 
     def _write(self, partition: Partition, group: Group, commit: Commit) -> None:
-        member = partition.groups[group.name]
-        known = member.commit
-        if commit == known and commit.offset == member.committed and not is_stale(known, commit):
+        cursor = partition.groups[group.name]
+        known = cursor.commit
+        if commit == known and commit.offset == cursor.committed and not is_stale(known, commit):
             return
         journal = open_journal(self._state, partition)
-        journal.commit([committed(member, commit)], self._state.clock.steady_ms())
+        journal.commit([committed(cursor, commit)], self._state.clock.steady_ms())
         self._state.commit.mark(journal.log)
         reached = place(partition, commit.offset)
-        read = max(reached - member.committed, 0)
+        read = max(reached - cursor.committed, 0)
         group.delivered += read
         group.acked += read
-        member.committed, member.commit = reached, commit
+        cursor.committed, cursor.commit = reached, commit
 
     # What was told.
 
@@ -108,8 +108,8 @@ class Commits:
         group = topic.groups.get(group_name)
         if group is None or group.settings.kind != "stream":
             return {}
-        members = [(partition.number, partition.groups[group_name]) for partition in topic.partitions]
-        return {number: member.commit for number, member in members if member.commit is not None}
+        cursors = [(partition.number, partition.groups[group_name]) for partition in topic.partitions]
+        return {number: cursor.commit for number, cursor in cursors if cursor.commit is not None}
 
     def forget(self, name: str, group_name: str, numbers: Iterable[int]) -> Steps[None]:
         """The group has no place on these partitions any more; it begins anew there."""
@@ -119,13 +119,13 @@ class Commits:
             raise GroupKindMismatch(operation="forget", kind="queue", group=group_name)
         partitions = [topic.partition(number) for number in numbers]
         for partition in partitions:
-            member = partition.groups[group_name]
-            if member.commit is not None:
+            cursor = partition.groups[group_name]
+            if cursor.commit is not None:
                 journal = open_journal(self._state, partition)
                 start = partition.log.start
-                journal.commit([events.Forgotten(member.number, start)], self._state.clock.steady_ms())
+                journal.commit([events.Forgotten(cursor.number, start)], self._state.clock.steady_ms())
                 self._state.commit.mark(journal.log)
-                member.commit, member.committed = None, start
+                cursor.commit, cursor.committed = None, start
         for partition in partitions:
             yield from journal_durable(partition)
 
@@ -156,12 +156,12 @@ def protocol_of(group: Group) -> str:
     return ""
 
 
-def committed(member: GroupPartition, commit: Commit) -> events.Committed:
+def committed(cursor: GroupCursor, commit: Commit) -> events.Committed:
     """The commit as the journal has it."""
     return events.Committed(
-        member.number,
+        cursor.number,
         commit.offset,
-        member.committed,
+        cursor.committed,
         commit.leader_epoch,
         commit.metadata,
         commit.told_ms,

@@ -168,13 +168,13 @@ class Streams:
         for number, offset in offsets.items():
             self._check_owner(consumer, number)
             partition = group.topic.partitions[number]
-            member = partition.groups[group.name]
-            if offset > member.committed:
+            cursor = partition.groups[group.name]
+            if offset > cursor.committed:
                 journal = open_journal(self._state, partition)
-                journal.commit([events.Committed(member.number, offset, member.committed)], now_ms)
+                journal.commit([events.Committed(cursor.number, offset, cursor.committed)], now_ms)
                 self._state.commit.mark(journal.log)
-                group.acked += offset - member.committed
-                member.committed, member.commit = offset, Commit(offset)
+                group.acked += offset - cursor.committed
+                cursor.committed, cursor.commit = offset, Commit(offset)
             # It may have had more from a broker that is gone; that is done, and not sent again.
             if consumer.positions.get(number, offset) < offset:
                 consumer.positions[number] = offset

@@ -8,7 +8,7 @@ would be all there is.
 from contextlib import suppress
 from typing import Final
 
-from penstock.broker.state import GroupPartition, Partition, Topic
+from penstock.broker.state import GroupCursor, Partition, Topic
 from penstock.errors import PenstockError
 
 MARKERS_MAX: Final = 100  # Before who has read everything there may be markers; so many are looked at.
@@ -24,21 +24,21 @@ def topic_depth(topic: Topic) -> int:
 
 def partition_depth(partition: Partition) -> int:
     """The same of one partition."""
-    lags = [group_lag(member) for name, member in partition.groups.items() if not name.startswith("__")]
+    lags = [group_lag(cursor) for name, cursor in partition.groups.items() if not name.startswith("__")]
     return max(lags) if lags else partition.log.end - partition.log.start
 
 
-def group_lag(member: GroupPartition) -> int:
+def group_lag(cursor: GroupCursor) -> int:
     """Messages of the partition the group has not settled."""
-    partition, high = member.partition, member.high
+    partition, high = cursor.partition, cursor.high
     log = partition.log
-    if member.settings.kind != "stream":
-        lag = member.engine.lag(high)
-        for start, end in _holes(partition, member.engine.floor, high):
-            for first, last in member.engine.done.gaps(start, end):
+    if cursor.settings.kind != "stream":
+        lag = cursor.engine.lag(high)
+        for start, end in _holes(partition, cursor.engine.floor, high):
+            for first, last in cursor.engine.done.gaps(start, end):
                 lag -= last - first
         return lag
-    first = max(member.committed, log.start)
+    first = max(cursor.committed, log.start)
     if first <= log.transactions.last and 0 < high - first <= MARKERS_MAX:
         with suppress(PenstockError):  # Else whoever reads there finds the damage.
             return len(log.records(first, high))

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.state import Consumer, Group, GroupPartition, Partition, State, Topic, Wrap
+from penstock.broker.state import Consumer, Group, GroupCursor, Partition, State, Topic, Wrap
 from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal, rebuild_gate
 from penstock.broker.storage.replay import change_settings, moved, new_engine
@@ -132,21 +132,19 @@ class Groups:
     def write_on(self, partition: Partition, group: Group, now_ms: int) -> None:
         """Make the group known, with its settings, to one partition and its journal."""
         journal = open_journal(self._state, partition)
-        member = partition.groups.get(group.name)
-        floor = start_offset(partition, group, group.settings.start) if member is None else 0
-        number = partition.group_numbers + 1 if member is None else member.number
+        cursor = partition.groups.get(group.name)
+        floor = start_offset(partition, group, group.settings.start) if cursor is None else 0
+        number = partition.group_numbers + 1 if cursor is None else cursor.number
         journal.commit(
             [events.GroupSet(number, group.name, msgspec.json.encode(group.settings), floor)], now_ms
         )
         self._state.commit.mark(journal.log)
-        if member is None:
+        if cursor is None:
             engine = new_engine(group.settings, floor, partition, self._state.clock.wall_ms())
             partition.group_numbers = number
-            partition.groups[group.name] = GroupPartition(
-                partition, group.name, number, group.settings, engine
-            )
+            partition.groups[group.name] = GroupCursor(partition, group.name, number, group.settings, engine)
         else:
-            change_settings(member, group.settings)
+            change_settings(cursor, group.settings)
 
     def consumer(
         self,
@@ -220,23 +218,23 @@ class Groups:
         self, partition: Partition, group: Group, offset: int, now_ms: int, held_until_ms: int = 0
     ) -> None:
         """Move a group on one partition; until a time, retention may wait for it to get to the end again."""
-        member = partition.groups[group.name]
+        cursor = partition.groups[group.name]
         journal = open_journal(self._state, partition)
-        told: list[events.AnyEvent] = [events.Sought(member.number, offset)]
+        told: list[events.AnyEvent] = [events.Sought(cursor.number, offset)]
         if held_until_ms:
-            told.append(events.Held(member.number, partition.log.end, held_until_ms))
+            told.append(events.Held(cursor.number, partition.log.end, held_until_ms))
         journal.commit(told, now_ms)
         self._state.commit.mark(journal.log)
         if held_until_ms:
-            member.held_end, member.held_until_ms = partition.log.end, held_until_ms
-        for lease in member.engine.leases.values():
+            cursor.held_end, cursor.held_until_ms = partition.log.end, held_until_ms
+        for lease in cursor.engine.leases.values():
             consumer = group.consumers.get(lease.consumer)
             if consumer is not None:
                 consumer.in_flight -= sum(end - start for start, end in lease.unsettled())
-        member.engine.seek(offset)
-        member.committed, member.commit = offset, moved(member.commit, offset)
-        member.failures.clear()
-        rebuild_gate(member)
+        cursor.engine.seek(offset)
+        cursor.committed, cursor.commit = offset, moved(cursor.commit, offset)
+        cursor.failures.clear()
+        rebuild_gate(cursor)
         for consumer in group.consumers.values():
             if partition.number in consumer.positions:
                 consumer.positions[partition.number] = offset
