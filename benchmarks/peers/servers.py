@@ -137,8 +137,8 @@ def setting(name: str, value: str) -> Environment:
 def penstock(directory: Path, port: int) -> list[str]:
     """As it comes, with the two doors that are measured."""
     off = [part for name in ("text", "status", "http") for part in (f"--{name}", "off")]
-    doors = ["--native", "127.0.0.1:0", "--kafka", f"127.0.0.1:{port}", *off]
-    return [sys.executable, "-m", "penstock", "serve", "--data", str(directory / "data"), *doors]
+    gateway = ["--native", "127.0.0.1:0", "--kafka", f"127.0.0.1:{port}", *off]
+    return [sys.executable, "-m", "penstock", "serve", "--data", str(directory / "data"), *gateway]
 
 
 def rabbitmq(directory: Path, _: int) -> list[str]:

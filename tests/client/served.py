@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from penstock.config.server import LimitSettings
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.model.access import Grant
 from penstock.testing import AsyncTestBroker, ManualClock
 from penstock.types import Duration
@@ -58,7 +58,7 @@ class VirtualServer:
     async def start(self) -> None:
         """Open the broker and listen, on the same port as before if there was one."""
         self.broker = await AsyncTestBroker.open(self._directory, clock=self.clock)
-        doors = Doors(self.broker, authentication=self._authentication)
+        doors = AuthGateway(self.broker, authentication=self._authentication)
         if self._authentication:
             self.key = (await self.broker.create_key("admin", [Grant(role="admin")])).key
         connections = Connections(self._limits.connections_max)

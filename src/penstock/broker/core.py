@@ -1,4 +1,4 @@
-"""The broker without its doors: opens, closes, keeps time, and holds the services together.
+"""The broker without its front ends: opens, closes, keeps time, and holds the services together.
 
     catalogue      topics on disk           topics         made, grown, deleted
     groups         who reads, and from where

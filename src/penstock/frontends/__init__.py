@@ -1,1 +1,1 @@
-"""Front ends: the doors through which other processes reach a broker.  None knows another."""
+"""The protocols through which other processes reach a broker.  No front end imports another."""

@@ -2,7 +2,7 @@
 
     bytes ──> LineConnection ── read_line() ──> a task of the listener ── write(), drained() ──> bytes
 
-These doors are for people and for small programs, so a connection is one task
+These protocols are for people and for small programs, so a connection is one task
 that reads as it happens: read a line, do it, answer, read the next.  (The
 native protocol has no task for a connection; it is the quick one.)
 

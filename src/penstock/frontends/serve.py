@@ -1,13 +1,13 @@
-"""A broker and its doors, as one process: start, serve, stop.
+"""A broker and its listeners, as one process: start, serve, stop.
 
     bind every address        nothing is touched if one of them is taken, or the certificate cannot be used
     open the broker           takes the lock of the directory, recovers what is in it
     first key                 if keys are asked for and there is no admin: one for an admin, told once
-    accept                    all doors at once
+    accept                    on all listeners at once
       ...                     until SIGTERM or SIGINT
     let others end            what was started beside the server, while there is a broker for it
     stop accepting            the ports are free for the next one
-    drain the doors           what was read is answered; consumers give back what they hold
+    drain the listeners       what was read is answered; consumers give back what they hold
     close the broker          what was accepted is written down, and the lock let go
 
 Each step of the end has the rest of one deadline, ``server.stop_timeout``; what
@@ -49,7 +49,7 @@ from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.accepting import TlsAcceptor
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.tls import server_context
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
@@ -84,7 +84,7 @@ class Server:
     ) -> None:
         self.config = config
         self.broker = broker
-        self.doors = Doors(broker, authentication=config.security.authentication)
+        self.gateway = AuthGateway(broker, authentication=config.security.authentication)
         self.first_key: NewKey | None = None  # Made by this start.
         self._tls = tls
         files_max = open_files_max(config.broker.open_files_max)
@@ -138,23 +138,23 @@ class Server:
         return server
 
     def _listener(self, name: str) -> Listener:
-        broker, limits, connections, doors = self.broker, self.config.limits, self.connections, self.doors
+        broker, limits, connections, gateway = self.broker, self.config.limits, self.connections, self.gateway
         makers: dict[str, Callable[[], Listener]] = {
-            "native": lambda: NativeListener(broker, limits, connections, doors),
-            "text": lambda: TextListener(broker, limits, connections, doors),
+            "native": lambda: NativeListener(broker, limits, connections, gateway),
+            "text": lambda: TextListener(broker, limits, connections, gateway),
             "status": lambda: StatusListener(
-                broker, limits, connections, doors, self.config.http, listening(self.config, "status")
+                broker, limits, connections, gateway, self.config.http, listening(self.config, "status")
             ),
-            "http": lambda: http_listener(broker, limits, connections, doors, self.config),
+            "http": lambda: http_listener(broker, limits, connections, gateway, self.config),
             "kafka": lambda: KafkaListener(
-                broker, limits, connections, doors, self.config.kafka, defaults=self.config.topic
+                broker, limits, connections, gateway, self.config.kafka, defaults=self.config.topic
             ),
         }
         return makers[name]()
 
     async def _make_first_key(self) -> None:
         """Without it nobody could come in, and so nobody could make one."""
-        if self.doors.required and not self.broker.operations.access.has_admin:
+        if self.gateway.required and not self.broker.operations.access.has_admin:
             self.first_key = await self.broker.create_key(FIRST_KEY, [Grant(role="admin")])
 
     async def _accept(self) -> None:
@@ -185,7 +185,7 @@ class Server:
             accepting.close()
         await self._drain(deadline)
         self._watchdog.stop()
-        self.doors.close()
+        self.gateway.close()
         await self.broker.close(timeout=max(deadline - loop.time(), 0))
 
     async def _drain(self, deadline: float) -> None:
@@ -282,13 +282,13 @@ def http_listener(
     broker: EmbeddedAsyncBroker,
     limits: LimitSettings,
     connections: Connections,
-    doors: Doors,
+    gateway: AuthGateway,
     config: ServerConfig,
 ) -> Listener:
     """The HTTP API, whose framework is imported only where it is on."""
     from penstock.frontends.http.server import HttpListener
 
-    return HttpListener(broker, limits, connections, doors, config.http, listening(config, "http"))
+    return HttpListener(broker, limits, connections, gateway, config.http, listening(config, "http"))
 
 
 def listening(config: ServerConfig, name: str) -> str:

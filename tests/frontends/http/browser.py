@@ -13,7 +13,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.frontends.http.server import HttpListener
 from penstock.frontends.listener import Connections
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 
 PATIENCE_S = 60
 CUTS = ("closed", "reset", "half closed")  # How a connection may end.
@@ -111,9 +111,11 @@ def cut(browser: Browser, way: str) -> None:
 class Place:
     """A listener, its broker, and a connection that is opened when somebody asks."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, listener: HttpListener, port: int) -> None:
+    def __init__(
+        self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, listener: HttpListener, port: int
+    ) -> None:
         self.broker = broker
-        self.doors = doors
+        self.gateway = gateway
         self.listener = listener
         self.port = port
         self._open: list[Browser] = []
@@ -159,17 +161,17 @@ async def place(
     """A listener over a broker in memory with the topic orders."""
     broker = broker or await EmbeddedAsyncBroker.open()
     await broker.create_topic("orders", partitions=2)
-    doors = Doors(broker, authentication=authentication)
+    gateway = AuthGateway(broker, authentication=authentication)
     listener = HttpListener(
-        broker, limits or LimitSettings(), Connections(connections), doors, settings or HttpSettings(), host
+        broker, limits or LimitSettings(), Connections(connections), gateway, settings or HttpSettings(), host
     )
     server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
-    made = Place(broker, doors, listener, server.sockets[0].getsockname()[1])
+    made = Place(broker, gateway, listener, server.sockets[0].getsockname()[1])
     try:
         yield made
     finally:
         server.close()
         await made.close()
         listener.abort()
-        doors.close()
+        gateway.close()
         await broker.close()

@@ -74,9 +74,9 @@ def test_one_group_that_is_behind_on_several_topics_is_one_alert() -> None:
 
 async def test_falling_behind_is_an_alert_when_three_looks_have_found_it(http: Place) -> None:
     clock = ManualClock()
-    watch = Watch(http.broker, http.doors, http.listener.shared.reports, clock)
+    watch = Watch(http.broker, http.gateway, http.listener.shared.reports, clock)
     await http.broker.create_group("orders", "billing")
-    seen = await http.broker.run(http.doors.overview())
+    seen = await http.broker.run(http.gateway.overview())
     behind = msgspec.structs.replace(
         seen,
         groups=[

@@ -78,11 +78,11 @@ async def test_the_lines_of_others_are_not_told(secured: Place) -> None:
 
 async def test_a_verdict_is_told_with_the_time_it_began(http: Place) -> None:
     clock = ManualClock()
-    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), clock)
+    watch = Watch(http.broker, http.gateway, Reports(http.broker, http.gateway), clock)
     await http.broker.create_group("orders", "billing")
-    idle = await http.broker.run(http.doors.overview())
+    idle = await http.broker.run(http.gateway.overview())
     await http.broker.publish("orders", b"a")
-    busy = await http.broker.run(http.doors.overview())
+    busy = await http.broker.run(http.gateway.overview())
     began_ms = clock.wall_ms()
 
     watch.note(idle)
@@ -97,10 +97,10 @@ async def test_a_verdict_is_told_with_the_time_it_began(http: Place) -> None:
 
 async def test_an_hour_is_remembered_and_no_more(http: Place) -> None:
     clock = ManualClock()
-    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), clock)
+    watch = Watch(http.broker, http.gateway, Reports(http.broker, http.gateway), clock)
     await http.broker.create_group("orders", "billing")
     await http.broker.publish("orders", b"a")
-    seen = await http.broker.run(http.doors.overview())
+    seen = await http.broker.run(http.gateway.overview())
 
     for _ in range(HOUR_MS // LOOK_MS + SELDOM):
         watch.note(seen)
@@ -115,10 +115,10 @@ async def test_an_hour_is_remembered_and_no_more(http: Place) -> None:
 
 
 async def test_what_was_deleted_is_forgotten(http: Place) -> None:
-    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), ManualClock())
-    watch.note(await http.broker.run(http.doors.overview()))
+    watch = Watch(http.broker, http.gateway, Reports(http.broker, http.gateway), ManualClock())
+    watch.note(await http.broker.run(http.gateway.overview()))
     await http.broker.delete_topic("orders")
-    seen = await http.broker.run(http.doors.overview())
+    seen = await http.broker.run(http.gateway.overview())
     for _ in range(SELDOM):
         watch.note(seen)
 
@@ -149,12 +149,12 @@ def test_latency_stays_in_its_range_when_a_group_was_deleted() -> None:
 
 
 async def test_latency_is_that_since_the_last_look(http: Place) -> None:
-    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), ManualClock())
-    watch.note(await http.broker.run(http.doors.overview()))
+    watch = Watch(http.broker, http.gateway, Reports(http.broker, http.gateway), ManualClock())
+    watch.note(await http.broker.run(http.gateway.overview()))
     await http.broker.publish("orders", b"a")
     async with await http.broker.consumer("orders", group="billing") as consumer:
         await consumer.ack(await consumer.receive(wait="1s"))
-    seen = await http.broker.run(http.doors.overview())
+    seen = await http.broker.run(http.gateway.overview())
 
     assert sum(seen.waited) == 1
     assert watch.latency(seen)[1] > 0
@@ -164,12 +164,12 @@ async def test_latency_is_that_since_the_last_look(http: Place) -> None:
 
 
 async def test_latency_is_told_of_each_group_by_itself(http: Place) -> None:
-    watch = Watch(http.broker, http.doors, Reports(http.broker, http.doors), ManualClock())
+    watch = Watch(http.broker, http.gateway, Reports(http.broker, http.gateway), ManualClock())
     await http.broker.create_group("orders", "idle")
     await http.broker.publish("orders", b"a")
     async with await http.broker.consumer("orders", group="billing") as consumer:
         await consumer.ack(await consumer.receive(wait="1s"))
-    seen = await http.broker.run(http.doors.overview())
+    seen = await http.broker.run(http.gateway.overview())
 
     for _ in range(SELDOM + 1):
         watch.note(seen)
@@ -177,7 +177,7 @@ async def test_latency_is_told_of_each_group_by_itself(http: Place) -> None:
     await http.broker.delete_group("orders", "billing")
     await http.broker.delete_group("orders", "idle")
     for _ in range(SELDOM):
-        watch.note(await http.broker.run(http.doors.overview()))
+        watch.note(await http.broker.run(http.gateway.overview()))
 
     assert [[value > 0 for value in column] for column in of_group["billing"]] == [[True, False]] * 2
     assert of_group["idle"] == [[0, 0]] * 2

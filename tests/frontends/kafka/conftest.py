@@ -17,7 +17,7 @@ from penstock.config.broker import BrokerConfig, TopicSettings
 from penstock.config.server import KafkaSettings, LimitSettings
 from penstock.frontends.kafka.server import KafkaListener
 from penstock.frontends.listener import Connections
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 
 T = TypeVar("T")
 QUICK = KafkaSettings(initial_rebalance_delay_ms=0)  # Most tests have one member, or want several rounds.
@@ -51,9 +51,9 @@ class Server:
         """Listen until ``stop``."""
         config = BrokerConfig(topic=TopicSettings(partitions=PARTITIONS))
         broker = await EmbeddedAsyncBroker.open(data, config=config)
-        doors = Doors(broker, authentication=self._authentication)
+        gateway = AuthGateway(broker, authentication=self._authentication)
         self.listener = KafkaListener(
-            broker, LimitSettings(), Connections(100), doors, settings, SystemClock()
+            broker, LimitSettings(), Connections(100), gateway, settings, SystemClock()
         )
         accepting = await self.loop.create_server(self.listener.connect, "127.0.0.1", 0, ssl=self._tls)
         self.broker = broker
@@ -63,7 +63,7 @@ class Server:
             await self._stop.wait()
         accepting.close()
         await self.listener.drain()
-        doors.close()
+        gateway.close()
         await broker.close()
 
 

@@ -179,9 +179,9 @@ def publish_error(server: Server, user: str, topic: str = "orders", **settings: 
 
 def broker_of(server: Server, user: str) -> AsyncBroker:
     """What the other protocols give a user."""
-    doors = server.listener.shared.doors
-    identity = server.run(doors.login(Credentials(user=user, password=PASSWORD), "127.0.0.1"))
-    return doors.broker(identity)
+    gateway = server.listener.shared.gateway
+    identity = server.run(gateway.login(Credentials(user=user, password=PASSWORD), "127.0.0.1"))
+    return gateway.broker(identity)
 
 
 def test_a_denied_operation_is_refused_although_a_grant_allows_it(guarded: Server) -> None:
@@ -448,7 +448,7 @@ def test_a_password_that_is_changed_by_scram_is_changed_everywhere_else(guarded:
     async def opens(password: str) -> bool:
         told = Credentials(user="berta", password=password)
         try:
-            return (await guarded.listener.shared.doors.login(told, "127.0.0.1")).name == "berta"
+            return (await guarded.listener.shared.gateway.login(told, "127.0.0.1")).name == "berta"
         except Unauthenticated:
             return False
 

@@ -1,4 +1,4 @@
-"""A server that asks for keys, for the tests: its broker, its doors, and a port for one of its listeners."""
+"""A server that asks for keys for tests: its broker, its gateway, and a port for one of its listeners."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +11,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.status.server import StatusListener
 from penstock.frontends.text.server import TextListener
 from penstock.model.access import Grant, Quota
@@ -23,9 +23,11 @@ PATIENCE_S = 60
 class Secured:
     """One listener of a server that asks for keys."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, listener: Any, clock: ManualClock) -> None:
+    def __init__(
+        self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, listener: Any, clock: ManualClock
+    ) -> None:
         self.broker = broker
-        self.doors = doors
+        self.gateway = gateway
         self.listener = listener
         self.clock = clock
         self.port = 0
@@ -64,9 +66,9 @@ class Secured:
 
 
 MAKERS: dict[str, Callable[..., Listener]] = {
-    "native": lambda broker, doors: NativeListener(broker, LimitSettings(), Connections(100), doors),
-    "text": lambda broker, doors: TextListener(broker, LimitSettings(), Connections(100), doors),
-    "status": lambda broker, doors: StatusListener(broker, LimitSettings(), Connections(100), doors),
+    "native": lambda broker, gateway: NativeListener(broker, LimitSettings(), Connections(100), gateway),
+    "text": lambda broker, gateway: TextListener(broker, LimitSettings(), Connections(100), gateway),
+    "status": lambda broker, gateway: StatusListener(broker, LimitSettings(), Connections(100), gateway),
 }
 
 
@@ -77,9 +79,9 @@ async def secured(kind: str = "native") -> AsyncIterator[Secured]:
     for topic in ("orders", "invoices"):
         await broker.create_topic(topic)
     clock = ManualClock()
-    doors = Doors(broker, authentication=True, clock=clock)
-    listener = MAKERS[kind](broker, doors)
-    place = Secured(broker, doors, listener, clock)
+    gateway = AuthGateway(broker, authentication=True, clock=clock)
+    listener = MAKERS[kind](broker, gateway)
+    place = Secured(broker, gateway, listener, clock)
     server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
     place.port = server.sockets[0].getsockname()[1]
     try:
@@ -88,5 +90,5 @@ async def secured(kind: str = "native") -> AsyncIterator[Secured]:
         server.close()
         await place.end()
         listener.abort()
-        doors.close()
+        gateway.close()
         await broker.close()

@@ -85,8 +85,8 @@ def test_what_has_no_entry_cannot_be_called(guard: Guard) -> None:
         guard(Grant(role="admin")).access  # noqa: B018 - to ask for it is the test.
 
 
-def test_no_front_end_goes_to_the_broker_past_its_doors() -> None:
-    """The server itself may: it is the one that has the doors."""
+def test_no_front_end_goes_to_the_broker_past_its_gateway() -> None:
+    """The server itself may: it owns the gateway."""
     folder = Path(frontends.__file__).parent
     texts = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.py")}
 
@@ -96,7 +96,7 @@ def test_no_front_end_goes_to_the_broker_past_its_doors() -> None:
         if re.search(r"(?<!penstock\.)broker\.(operations\b|through)", text)
     }
 
-    assert found == {"serve.py", "security/doors.py"}
+    assert found == {"serve.py", "security/gateway.py"}
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS))

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.frontends.security import sessions
 from penstock.frontends.security.identity import Identity
-from penstock.frontends.security.sessions import IDLE_MS, LIFE_MS, Sessions
+from penstock.frontends.security.sessions import IDLE_MS, LIFE_MS, BrowserSessions
 from penstock.testing import ManualClock
 
 ANNA = Identity(kind="user", name="anna")
@@ -16,7 +16,7 @@ def clock() -> ManualClock:
 
 
 def test_a_session_is_found_by_its_token_and_by_nothing_else(clock: ManualClock) -> None:
-    known = Sessions(clock)
+    known = BrowserSessions(clock)
 
     token, session = known.begin(ANNA)
     other, _ = known.begin(ANNA)
@@ -30,7 +30,7 @@ def test_a_session_is_found_by_its_token_and_by_nothing_else(clock: ManualClock)
 
 
 def test_a_request_shows_the_guard_of_its_own_session(clock: ManualClock) -> None:
-    known = Sessions(clock)
+    known = BrowserSessions(clock)
     token, first = known.begin(ANNA)
     _, second = known.begin(ANNA)
 
@@ -39,7 +39,7 @@ def test_a_request_shows_the_guard_of_its_own_session(clock: ManualClock) -> Non
 
 
 def test_a_session_that_is_not_used_ends_and_one_that_is_goes_on_for_its_life(clock: ManualClock) -> None:
-    known = Sessions(clock)
+    known = BrowserSessions(clock)
     idle, _ = known.begin(ANNA)
     used, _ = known.begin(ANNA)
     for _ in range(LIFE_MS // IDLE_MS):
@@ -52,7 +52,7 @@ def test_a_session_that_is_not_used_ends_and_one_that_is_goes_on_for_its_life(cl
 
 
 def test_a_logout_ends_it(clock: ManualClock) -> None:
-    known = Sessions(clock)
+    known = BrowserSessions(clock)
     token, _ = known.begin(ANNA)
 
     known.end(token)
@@ -65,7 +65,7 @@ def test_the_one_that_was_used_longest_ago_makes_room(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
-    known = Sessions(clock)
+    known = BrowserSessions(clock)
     first, second = (known.begin(ANNA)[0] for _ in range(2))
     known.find(first)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 GROUP: Final = "bench"
-PATIENCE: Final = "10s"  # A message that does not come within this is a failure.
+RECEIVE_WAIT: Final = "10s"  # A message that does not come within this is a failure.
 COLUMNS: Final = (
     Column("what"),
     Column("messages", right=True),
@@ -103,9 +103,11 @@ def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, pro
     with broker.consumer(topic, group=GROUP) as consumer:
         while left > 0:
             start_ns = stopwatch_ns()
-            received = consumer.receive(max_messages=batch, wait=PATIENCE)
+            received = consumer.receive(max_messages=batch, wait=RECEIVE_WAIT)
             if not received:
-                raise UnavailableError(reason=f"{counted(left, 'message')} did not come within {PATIENCE}")
+                raise UnavailableError(
+                    reason=f"{counted(left, 'message')} did not come within {RECEIVE_WAIT}"
+                )
             consumer.ack(received)
             times_ms.append((stopwatch_ns() - start_ns) / 1e6)
             left -= len(received)
@@ -123,7 +125,7 @@ def latency(broker: "Broker", topic: str, count: int, size: int, progress: Progr
             with broker.consumer(topic, group=GROUP) as consumer:
                 ready.set()
                 for _ in range(count):
-                    [message] = consumer.receive(wait=PATIENCE)
+                    [message] = consumer.receive(wait=RECEIVE_WAIT)
                     times_ms.append((stopwatch_ns() - int.from_bytes(message.value[:8])) / 1e6)
                     message.ack()
                     arrived.release()

@@ -32,7 +32,7 @@ TOPIC: Final = "orders"
 GROUP: Final = "shipping"
 ERROR: Final = "van too small"
 BACKOFF: Final = ["300 ms", "100 ms"]  # Waits before the second and the third attempt.
-PATIENCE: Final = "5s"  # Longer than any wait of the tour; reaching it would be a bug.
+RECEIVE_WAIT: Final = "5s"  # Longer than any wait of the tour; reaching it would be a bug.
 
 
 class Screen:
@@ -103,7 +103,7 @@ class Tour:
 
     def _next(self, worker: penstock.Consumer, words: str = "") -> penstock.ReceivedMessage:
         """Lease one message, waiting for it if need be, and say so."""
-        [message] = worker.receive(wait=PATIENCE)
+        [message] = worker.receive(wait=RECEIVE_WAIT)
         self._said("leased", message.id, words or f"by worker-1, attempt {message.attempt}")
         return message
 
@@ -169,7 +169,7 @@ class Tour:
         accepted_ms = self._clock.wall_ms()
         receipt = self._broker.publish(TOPIC, b"a reminder", delay="500ms")
         self._said("scheduled", receipt.id, "due in 500 ms; may be cancelled")
-        [message] = worker.receive(wait=PATIENCE)
+        [message] = worker.receive(wait=RECEIVE_WAIT)
         self._said("published", message.id, f"{message.timestamp - accepted_ms} ms after it was accepted")
         message.ack()
         self._said("acked", message.id, "settled")

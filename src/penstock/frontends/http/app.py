@@ -140,7 +140,7 @@ class Resource:
         call.lost = scope["state"]["lost"]
         if route.operation is not None:
             self._shared.origins.check(call.headers, looks=decoding.looks)
-            if self._shared.doors.required:
+            if self._shared.gateway.required:
                 await self._login(call)
         call.path = scope["path_params"]
         if route.query is not None:
@@ -151,11 +151,11 @@ class Resource:
         session = browsers.session_of(call) if shown is None else None
         if session is None:
             told = Credentials.of_header(shown or "")
-            call.identity = await self._shared.doors.login(told, call.address)
+            call.identity = await self._shared.gateway.login(told, call.address)
         else:
             browsers.check_guard(call, call.scope["method"], session)
             call.identity = session.identity
-        call.operations = self._shared.doors.operations(call.identity)
+        call.operations = self._shared.gateway.operations(call.identity)
 
 
 class Decoding:

@@ -21,7 +21,7 @@ import msgspec
 from penstock.errors import Unauthenticated
 from penstock.frontends.http.call import Call, Route
 from penstock.frontends.security.identity import Credentials
-from penstock.frontends.security.sessions import Session
+from penstock.frontends.security.sessions import BrowserSession
 
 PATH: Final = "/ui/session"
 COOKIE: Final = "penstock"
@@ -46,23 +46,23 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 
 async def who(call: Call) -> Who:
     """Who is logged in, if anybody is."""
-    doors = call.shared.doors
-    session = session_of(call) if doors.required else None
+    gateway = call.shared.gateway
+    session = session_of(call) if gateway.required else None
     if session is None:
-        return Who(required=doors.required)
-    doors.operations(session.identity)  # Refused if it is not what it was.
+        return Who(required=gateway.required)
+    gateway.operations(session.identity)  # Refused if it is not what it was.
     return _who(session)
 
 
 async def log_in(call: Call) -> Who:
-    doors = call.shared.doors
-    if not doors.required:
+    gateway = call.shared.gateway
+    if not gateway.required:
         return Who(required=False)
     if call.header(GUARD) is None:  # Only a page of this origin can send it, whatever its value.
         raise Unauthenticated(why=f"a login needs the header {GUARD.decode()}")
     told: Shown = call.body
     shown = Credentials(key=told.key, user=told.user, password=told.password)
-    token, session = doors.sessions.begin(await doors.login(shown, call.address))
+    token, session = gateway.sessions.begin(await gateway.login(shown, call.address))
     call.more = (_cookie(token, secure=call.secure),)
     return _who(session)
 
@@ -71,7 +71,7 @@ async def log_out(call: Call) -> None:
     session = session_of(call)
     if session is not None:
         check_guard(call, "DELETE", session)
-        call.shared.doors.sessions.end(_token(call))
+        call.shared.gateway.sessions.end(_token(call))
     call.more = (_cookie("", secure=call.secure, ended=True),)
 
 
@@ -82,19 +82,19 @@ ROUTES: Final = (
 )
 
 
-def session_of(call: Call) -> Session | None:
+def session_of(call: Call) -> BrowserSession | None:
     """The session of a request's cookie, if it has one that has not ended."""
     token = _token(call)
-    return call.shared.doors.sessions.find(token) if token else None
+    return call.shared.gateway.sessions.find(token) if token else None
 
 
-def check_guard(call: Call, method: str, session: Session) -> None:
+def check_guard(call: Call, method: str, session: BrowserSession) -> None:
     """Refuse a request that may change something and does not come from a page of ours."""
     if method not in READING and not session.guarded_by(call.header(GUARD) or ""):
         raise Unauthenticated(why=f"the header {GUARD.decode()} does not show the guard of this session")
 
 
-def _who(session: Session) -> Who:
+def _who(session: BrowserSession) -> Who:
     identity = session.identity
     return Who(required=True, kind=identity.kind, name=identity.called or identity.name, guard=session.guard)
 

@@ -25,7 +25,7 @@ from penstock.frontends.http.consumers.registry import Consumers
 from penstock.frontends.http.monitoring.history import Watch
 from penstock.frontends.http.monitoring.reports import Reports
 from penstock.frontends.origins import Origins
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY
 
 T = TypeVar("T")
@@ -40,18 +40,18 @@ class Shared:
     """What all requests of a listener share."""
 
     def __init__(
-        self, broker: EmbeddedAsyncBroker, doors: Doors, limits: LimitSettings, origins: Origins
+        self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, limits: LimitSettings, origins: Origins
     ) -> None:
         self.broker = broker
-        self.doors = doors
+        self.gateway = gateway
         self.limits = limits
         self.origins = origins
         self.draining = False  # The server is about to end.
         self.consumers = Consumers(broker)
-        doors.ended.append(self.consumers.forget)
+        gateway.ended.append(self.consumers.forget)
         self.receipts = Receipts()
-        self.reports = Reports(broker, doors)
-        self.watch = Watch(broker, doors, self.reports)
+        self.reports = Reports(broker, gateway)
+        self.watch = Watch(broker, gateway, self.reports)
 
 
 class Call:
@@ -66,8 +66,8 @@ class Call:
         self.shared = shared
         self.headers = headers  # By their names in small letters.
         self.operations: LocalOperations  # Of whoever asks; not there before a login, where one is asked for.
-        if not shared.doors.required:
-            self.operations = shared.doors.operations(NOBODY)
+        if not shared.gateway.required:
+            self.operations = shared.gateway.operations(NOBODY)
         self.identity = NOBODY
         self.lost = Lost()  # Whether the connection is.
         self.path: Mapping[str, str] = {}
@@ -111,7 +111,7 @@ class Call:
 
     def stay(self) -> Stay:
         """For a request that is not answered at once."""
-        return Stay(self.shared.doors, self.identity, self.lost)
+        return Stay(self.shared.gateway, self.identity, self.lost)
 
     def header(self, name: bytes) -> str | None:
         """A header as text."""

@@ -36,7 +36,7 @@ from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handsha
 from penstock.frontends.http.writes import JoinedWrites
 from penstock.frontends.listener import Connections
 from penstock.frontends.origins import Origins
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 
 KEEP_ALIVE_S: Final = (
     75  # Longer than load balancers keep theirs, which would use one that is just being closed.
@@ -54,15 +54,15 @@ class HttpListener:
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        doors: Doors | None = None,
+        gateway: AuthGateway | None = None,
         settings: HttpSettings = DEFAULTS,
         host: str = LOCALHOST,
     ) -> None:
         self.limits = limits
         self.connections = connections
-        doors = doors or Doors(broker)
-        origins = Origins(settings, host, authentication=doors.required)
-        self.shared = Shared(broker, doors, limits, origins)
+        gateway = gateway or AuthGateway(broker)
+        origins = Origins(settings, host, authentication=gateway.required)
+        self.shared = Shared(broker, gateway, limits, origins)
         self.config = Config(
             make_app(self.shared),
             http=HttpConnection,

@@ -41,5 +41,5 @@ def authorized(
         1 << OPERATION_CODES[operation]
         for action, operations in on.items()
         for operation in operations
-        if not call.shared.doors.required or permissions.allows(action, topic, group, operation)
+        if not call.shared.gateway.required or permissions.allows(action, topic, group, operation)
     )

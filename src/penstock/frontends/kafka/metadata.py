@@ -44,7 +44,7 @@ def _new(call: Call[MetadataRequest], asked: list[MetadataRequestTopic]) -> list
     """The names of topics that are to be made."""
     if not call.request.allow_auto_topic_creation:
         return []
-    creatable = call.shared.doors.is_creatable
+    creatable = call.shared.gateway.is_creatable
     return [topic.name for topic in asked if topic.name is not None and creatable(topic.name)]
 
 

@@ -97,18 +97,18 @@ async def _plain(session: Session, data: bytes) -> Identity:
     told = Credentials(user=user, password=password)
     if password.startswith(KEY_MARK):
         told = Credentials(key=password)
-    return await session.shared.doors.login(told, session.address)
+    return await session.shared.gateway.login(told, session.address)
 
 
 def _scram(session: Session, data: bytes) -> tuple[bytes, Identity | None]:
     """The answer, and who it is if that is clear now."""
-    doors = session.shared.doors
+    gateway = session.shared.gateway
     if session.scram is None:
-        session.scram = doors.scram(session.mechanism, session.address)
+        session.scram = gateway.scram(session.mechanism, session.address)
     if not session.scram.begun:
         return session.scram.first(data), None
     answer = session.scram.final(data)
-    return answer, doors.scram_fitted(session.scram, session.address)
+    return answer, gateway.scram_fitted(session.scram, session.address)
 
 
 APIS = (

@@ -20,7 +20,7 @@ from penstock.frontends.kafka.connection import Connection
 from penstock.frontends.kafka.session import Session, Shared
 from penstock.frontends.listener import Connections, Guests
 from penstock.frontends.refusals import Refusals
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 
 STRANGER_BYTES_MAX: Final = 64 * 1024  # Of a frame before the login; a password is short.
 LOGIN_S: Final = 10  # Where a login is asked for, it comes within this time.
@@ -36,14 +36,14 @@ class KafkaListener:
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        doors: Doors | None = None,
+        gateway: AuthGateway | None = None,
         settings: KafkaSettings | None = None,
         clock: Clock | None = None,
         defaults: TopicDefaults | None = None,
     ) -> None:
         self.shared = Shared(
             broker,
-            doors or Doors(broker),
+            gateway or AuthGateway(broker),
             limits,
             settings or KafkaSettings(),
             clock or SystemClock(),
@@ -89,7 +89,7 @@ class KafkaListener:
     def enter(self, connection: Connection) -> None:
         """Count a connection in, or raise."""
         self.guests.enter(connection)
-        if self.shared.doors.required:
+        if self.shared.gateway.required:
             asyncio.get_running_loop().call_later(LOGIN_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:

@@ -10,7 +10,7 @@ from penstock.clock import Clock
 from penstock.config.server import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.errors import Unauthenticated
 from penstock.frontends.kafka.shares import Shares
-from penstock.frontends.security.doors import Doors, Visit
+from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
 from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.security.scram import ScramLogin
 
@@ -23,19 +23,19 @@ class Shared:
     def __init__(
         self,
         broker: EmbeddedAsyncBroker,
-        doors: Doors,
+        gateway: AuthGateway,
         limits: LimitSettings,
         settings: KafkaSettings,
         clock: Clock,
         defaults: TopicDefaults,
     ) -> None:
         self.broker = broker
-        self.doors = doors
+        self.gateway = gateway
         self.limits = limits
         self.settings = settings
         self.clock = clock
         self.defaults = defaults  # What a new topic is like.
-        self.cluster_id = doors.cluster_id()
+        self.cluster_id = gateway.cluster_id()
         self.shares = Shares(broker, clock)
         self.publish_bytes = 0  # Of produce requests that were not answered yet.
         # Where all clients are told to come; None: wherever each has reached us.
@@ -59,22 +59,22 @@ class Session:
         self.trust: Callable[[], None] = _nothing  # Lets it send large frames.
         self._operations: LocalOperations | None = None
         self._names: Mapping[bytes, str] | None = None
-        self._visit: Visit | None = None
-        if not shared.doors.required:
+        self._admitted: AuthenticatedConnection | None = None
+        if not shared.gateway.required:
             self.admit(NOBODY)
 
     def admit(self, identity: Identity) -> None:
         """From now on it is known who is there, and what that one may do."""
-        self._operations = self.shared.doors.operations(identity)
+        self._operations = self.shared.gateway.operations(identity)
         self.leave()
-        self._visit = self.shared.doors.enter(identity, lambda _: self.end())
+        self._admitted = self.shared.gateway.enter(identity, lambda _: self.end())
         self.identity = identity
         self.known = True
         self.trust()
 
     def leave(self) -> None:
-        if self._visit is not None:
-            self._visit.leave()
+        if self._admitted is not None:
+            self._admitted.leave()
 
     @property
     def operations(self) -> LocalOperations:

@@ -82,7 +82,7 @@ def hello(session: Session, correlation: int, body: bytes) -> None:
             session.connection.end(error_frame(correlation, refusal))
 
     shown = Credentials(key=told.key, user=told.user, password=told.password)
-    session.shared.doors.begin_login(shown, session.connection.address, known)
+    session.shared.gateway.begin_login(shown, session.connection.address, known)
 
 
 def _welcome(session: Session) -> Welcome:

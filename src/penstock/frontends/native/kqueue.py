@@ -33,7 +33,7 @@ from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.public import public
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY
 from penstock.model.message import Message, ReceivedMessage, received
 from penstock.wire.native import KQUEUE_ACK, KQUEUE_PING, KQUEUE_PUB, KQUEUE_SUB, plain_frame
@@ -59,9 +59,9 @@ class BodyError(Exception):
 class KQueueShared:
     """Deliveries to all KQueue connections: any of them may acknowledge any."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, gateway: AuthGateway) -> None:
         self.broker = broker
-        self.doors = doors
+        self.gateway = gateway
         self.held: dict[str, tuple[Subscription, ReceivedMessage]] = {}
         self.stopping = False  # The server ends, and its connections with it.
 
@@ -70,7 +70,7 @@ class KQueueSession:
     def __init__(self, connection: Connection, shared: KQueueShared) -> None:
         self.connection = connection
         self.shared = shared
-        self._operations = shared.doors.operations(NOBODY)  # KQueue's clients say not who they are.
+        self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients say not who they are.
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._gone = False
 
@@ -133,7 +133,7 @@ class KQueueSession:
             raise BodyError("Message is an object with ID and Payload")
         payload = _text(_lowered(nested) if nested is not None else fields, "payload")
 
-        if self.shared.doors.is_creatable(topic):  # A publish would create it; in KQueue only SUB does.
+        if self.shared.gateway.is_creatable(topic):  # A publish would create it; in KQueue only SUB does.
             self._say(TOPIC_NOT_FOUND)
             return
 

@@ -22,7 +22,7 @@ from penstock.frontends.native.connection import Connection, Speaker
 from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
 from penstock.frontends.native.session import Session, Shared
 from penstock.frontends.refusals import Refusals
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.wire import native
 from penstock.wire.native_bodies import error_frame
 
@@ -39,25 +39,25 @@ class NativeListener:
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        doors: Doors | None = None,
+        gateway: AuthGateway | None = None,
     ) -> None:
-        self._doors = doors or Doors(broker)
+        self._gateway = gateway or AuthGateway(broker)
         self.frame_bytes_max = limits.frame_bytes_max
-        self.hello_bytes_max = HELLO_BYTES_MAX if self._doors.required else limits.frame_bytes_max
+        self.hello_bytes_max = HELLO_BYTES_MAX if self._gateway.required else limits.frame_bytes_max
         self.write_buffer_bytes_max = limits.write_buffer_bytes_max
         self.requests_max = limits.requests_max
         self.half_frame_bytes = 0
         self.half_frame_bytes_max = limits.publish_bytes_max
         self.shared = Shared(
             broker,
-            self._doors,
+            self._gateway,
             frame_bytes_max=limits.frame_bytes_max,
             publish_bytes_max=limits.publish_bytes_max,
             requests_max=limits.requests_max,
             resume_ms=limits.resume_ms,
             receive_messages_max=RECEIVE_MESSAGES_MAX,
         )
-        self.kqueue = KQueueShared(broker, self._doors)
+        self.kqueue = KQueueShared(broker, self._gateway)
         self.guests: Guests[Connection] = Guests(connections)
         self._refusals = Refusals("native")
 
@@ -86,7 +86,7 @@ class NativeListener:
     def enter(self, connection: Connection) -> None:
         """Count a connection in, or raise."""
         self.guests.enter(connection)
-        if self._doors.required:
+        if self._gateway.required:
             asyncio.get_running_loop().call_later(HELLO_S, self._end_stranger, connection)
 
     def leave(self, connection: Connection) -> None:
@@ -96,7 +96,7 @@ class NativeListener:
         """Who answers a connection that begins with this opcode."""
         if opcode == native.HELLO:
             return Session(connection, self.shared, TABLE)
-        if opcode in COMMANDS and not self._doors.required:
+        if opcode in COMMANDS and not self._gateway.required:
             connection.trust()
             return KQueueSession(connection, self.kqueue)
         return None

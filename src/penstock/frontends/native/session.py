@@ -19,7 +19,7 @@ from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError,
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.native.consumers import Lobby, WireConsumer
 from penstock.frontends.public import public
-from penstock.frontends.security.doors import Doors, Visit
+from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
 from penstock.frontends.security.identity import Identity
 from penstock.wire import native
 from penstock.wire.native_bodies import assigned_frame, consumer_closed_frame, error_frame
@@ -39,7 +39,7 @@ class Shared:
     def __init__(
         self,
         broker: EmbeddedAsyncBroker,
-        doors: Doors,
+        gateway: AuthGateway,
         *,
         frame_bytes_max: int,
         publish_bytes_max: int,
@@ -48,7 +48,7 @@ class Shared:
         receive_messages_max: int,
     ) -> None:
         self.broker = broker
-        self.doors = doors
+        self.gateway = gateway
         self.frame_bytes_max = frame_bytes_max
         self.publish_bytes_max = publish_bytes_max
         self.requests_max = requests_max
@@ -82,7 +82,7 @@ class Session:
         self.operations: LocalOperations  # Of whoever has logged in; not there before.
         self.version = 0  # Of the protocol; 0 before the hello is answered.
         self.greeted = False  # There was a hello.
-        self._visit: Visit | None = None
+        self._admitted: AuthenticatedConnection | None = None
         self._commands = commands
         self._consumers: dict[int, WireConsumer] = {}
         self._numbers = 0
@@ -132,15 +132,15 @@ class Session:
         for consumer in self._consumers.values():
             self.shared.lobby.detach(consumer)
         self._consumers.clear()
-        if self._visit is not None:
-            self._visit.leave()
+        if self._admitted is not None:
+            self._admitted.leave()
 
     # The way in.
 
     def admit(self, identity: Identity) -> None:
         """From now on it is known who is there, and what that one may do."""
-        self.operations = self.shared.doors.operations(identity)
-        self._visit = self.shared.doors.enter(identity, self._expel)
+        self.operations = self.shared.gateway.operations(identity)
+        self._admitted = self.shared.gateway.enter(identity, self._expel)
         self.version = native.VERSION
         self.connection.trust()
 

@@ -1,1 +1,1 @@
-"""Who comes through the doors of a server, and what each may do there.  docs/security.md describes it."""
+"""Authentication, permissions, quotas and TLS of a server (docs/security.md)."""

@@ -14,7 +14,7 @@ producers publish to any topic, and lists tell of topics.
 A check is made before anything is begun, and its answer is remembered by topic
 and group: what is asked again costs a look into a set (under 0.2 us).  Grants do not
 change under a guard: whoever's grants are changed gets a new guard, and loses
-the connections that use the old one (``doors.py``).
+the connections that use the old one (``gateway.py``).
 """
 
 import logging

@@ -44,7 +44,7 @@ from penstock.broker.access.scram import HASHES, ITERATIONS, SALT_BYTES, Scram
 from penstock.clock import Clock
 from penstock.errors import Overloaded, PenstockError, ShuttingDown, Unauthenticated
 from penstock.frontends.security.identity import Credentials, Identity
-from penstock.frontends.security.patience import Patience
+from penstock.frontends.security.login_throttle import LoginThrottle
 from penstock.frontends.security.scram import ScramLogin
 
 WAITING_MAX: Final = 100
@@ -66,7 +66,7 @@ class Logins:
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
-        self._patience = Patience(clock)
+        self._throttle = LoginThrottle(clock)
         self._salt = secrets.token_bytes(32)
         self._fitted: dict[tuple[str, str], bytes] = {}  # Hashes of secrets; gone with the first change.
         self._stranger = Credential(cost=PASSWORD_COST, salt=self._salt, digest=bytes(64))
@@ -88,9 +88,9 @@ class Logins:
             if len(self._checking) >= WAITING_MAX:
                 raise Overloaded(what="logins", limit=WAITING_MAX)
             subjects = _subjects(claim, stored, address)
-            self._patience.begin(*subjects)
+            self._throttle.begin(*subjects)
             if self._remembered(claim, stored):
-                self._patience.forgive(*subjects)
+                self._throttle.forgive(*subjects)
                 then(self._identity(stored), None)
                 return
             if stored is None and claim[0] == "key":  # Ids are random: that there is none tells nothing.
@@ -103,7 +103,7 @@ class Logins:
         """Begin a login in which the password is not shown."""
 
         def find(name: str) -> Scram:
-            self._patience.begin(*_subjects(("user", name, ""), None, address))
+            self._throttle.begin(*_subjects(("user", name, ""), None, address))
             stored = self._access.user(name)
             known = None if stored is None else stored.scram.get(mechanism)
             return known or self._strange_scram(mechanism, name)
@@ -121,7 +121,7 @@ class Logins:
         stored = self._access.user(login.user)
         if stored is None:  # Deleted in between.
             raise _refused(("user", login.user, ""), address)
-        self._patience.forgive(*_subjects(("user", login.user, ""), stored, address))
+        self._throttle.forgive(*_subjects(("user", login.user, ""), stored, address))
         return self._identity(stored)
 
     def forget(self, kind: str, name: str) -> None:
@@ -149,7 +149,7 @@ class Logins:
                 error = _refused(claim, address)
             else:
                 self._fitted[claim[:2]] = ticket[2]
-                self._patience.forgive(*_subjects(claim, stored, address))
+                self._throttle.forgive(*_subjects(claim, stored, address))
                 identity = self._identity(stored)
             for each in self._checking.pop(ticket):
                 each(identity, error)

@@ -7,7 +7,7 @@
 Both are 256 random bits; the server keeps a hash of the token only, in memory, so
 a restart ends all sessions.  A session ends when it was not used for ``IDLE_MS``,
 ``LIFE_MS`` after the login, at the logout, and when its key is revoked or its user
-changed: ``Doors.operations`` refuses an identity that is not what it was.
+changed: ``AuthGateway.operations`` refuses an identity that is not what it was.
 """
 
 import hmac
@@ -25,7 +25,7 @@ LIFE_MS: Final = 12 * 60 * 60_000
 SESSIONS_MAX: Final = 10_000  # The one that was used longest ago is ended for a new one.
 
 
-class Session:
+class BrowserSession:
     """One login of a browser."""
 
     def __init__(self, identity: Identity, now_ms: int) -> None:
@@ -43,20 +43,22 @@ class Session:
         return now_ms - self.used_ms <= IDLE_MS and now_ms - self.begun_ms <= LIFE_MS
 
 
-class Sessions:
+class BrowserSessions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()  # By hash; the longest unused first.
+        self._sessions: OrderedDict[bytes, BrowserSession] = (
+            OrderedDict()
+        )  # By hash; the longest unused first.
 
-    def begin(self, identity: Identity) -> tuple[str, Session]:
+    def begin(self, identity: Identity) -> tuple[str, BrowserSession]:
         """Somebody has logged in; the token is for the cookie."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        session = self._sessions[_hash(token)] = Session(identity, self._clock.steady_ms())
+        session = self._sessions[_hash(token)] = BrowserSession(identity, self._clock.steady_ms())
         if len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
         return token, session
 
-    def find(self, token: str) -> Session | None:
+    def find(self, token: str) -> BrowserSession | None:
         """The session of a cookie; None if there is none, or it has ended."""
         name, now_ms = _hash(token), self._clock.steady_ms()
         session = self._sessions.get(name)

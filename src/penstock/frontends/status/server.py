@@ -28,7 +28,7 @@ from penstock.errors import PenstockError
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines
 from penstock.frontends.listener import Connections
 from penstock.frontends.origins import Origins
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import Credentials, Identity
 
 PATH: Final = "/metrics"
@@ -58,15 +58,15 @@ class StatusListener(LineListener):
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        doors: Doors | None = None,
+        gateway: AuthGateway | None = None,
         settings: HttpSettings = DEFAULTS,
         host: str = LOCALHOST,
     ) -> None:
         super().__init__(connections)
         self._broker = broker
         self._limits = limits
-        self._doors = doors or Doors(broker)
-        self._origins = Origins(settings, host, authentication=self._doors.required)
+        self._gateway = gateway or AuthGateway(broker)
+        self._origins = Origins(settings, host, authentication=self._gateway.required)
 
     def connect(self) -> LineConnection:
         """The protocol of a new connection."""
@@ -84,7 +84,7 @@ class StatusListener(LineListener):
                 return
             self._origins.check(headers, looks=True)
             shown = Credentials.of_header(headers.get(b"authorization", b"").decode("latin-1"))
-            identity = await self._doors.login(shown, connection.address)
+            identity = await self._gateway.login(shown, connection.address)
             answer = response(HTTPStatus.OK, self._metrics(identity))
         except TimeoutError:
             answer = response(HTTPStatus.REQUEST_TIMEOUT, {"error": "the request took too long to arrive"})
@@ -122,7 +122,7 @@ class StatusListener(LineListener):
 
     def _metrics(self, identity: Identity) -> dict[str, Any]:
         found: list[dict[tuple[str, int], int]] = []
-        operations = self._doors.operations(identity)
+        operations = self._gateway.operations(identity)
         self._broker.start(operations.waiting(), lambda waiting, _: found.append(waiting))
         return {
             "queues": {f"{topic}-{partition}": count for (topic, partition), count in found[0].items()},

@@ -27,7 +27,7 @@ from penstock.api.aio import AsyncBroker
 from penstock.config.broker import QUEUE_PARTITIONS
 from penstock.errors import InvalidValue, PartitionNotFound, PenstockError, TopicNotFound
 from penstock.frontends.foreign import is_http
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.text import errors
 from penstock.model.message import StoredMessage
@@ -54,14 +54,14 @@ class Session:
 
     def __init__(
         self,
-        doors: Doors,
+        gateway: AuthGateway,
         send: Callable[[bytes], Awaitable[None]],
         subscribe: Callable[[str, str, AsyncConsumer], None],
         in_flight_max: int,
         log_in: Callable[[Credentials], Awaitable[Identity]],
     ) -> None:
-        self.broker: AsyncBroker | None = None if doors.required else doors.broker(NOBODY)
-        self.doors = doors
+        self.broker: AsyncBroker | None = None if gateway.required else gateway.broker(NOBODY)
+        self.gateway = gateway
         self.identity = NOBODY
         self.log_in = log_in  # Who is there, by what was shown; the connection is theirs from then on.
         self.send = send  # One line or several, with their ends; waits for a client that does not read.
@@ -112,11 +112,11 @@ class Command:
 
 async def authenticate(session: Session, words: list[bytes]) -> str:
     """Log in with an API key."""
-    if session.broker is not None and session.doors.required:
+    if session.broker is not None and session.gateway.required:
         raise Refused("You are logged in already")
     identity = await session.log_in(Credentials(key=text(words[0])))
     session.identity = identity
-    session.broker = session.doors.broker(identity)
+    session.broker = session.gateway.broker(identity)
     return "Welcome"
 
 
@@ -131,7 +131,7 @@ async def publish(session: Session, words: list[bytes]) -> str:
     """Publish to a topic that exists: PUB is KQueue's, where SUB creates topics and PUB does not."""
     topic = text(words[0])
     broker = session.open_broker
-    if session.doors.is_creatable(topic):
+    if session.gateway.is_creatable(topic):
         raise TopicNotFound(topic=topic)
     receipt = await broker.publish(topic, words[1])
     return f"Published {receipt.id}"
@@ -171,7 +171,7 @@ async def subscribe(session: Session, words: list[bytes]) -> str:
 async def open_consumer(session: Session, topic: str, group: str) -> AsyncConsumer:
     """A consumer; its topic is created if it is missing, by whoever may do that."""
     broker = session.open_broker
-    await session.doors.auto_create(session.identity, topic, {"partitions": QUEUE_PARTITIONS})
+    await session.gateway.auto_create(session.identity, topic, {"partitions": QUEUE_PARTITIONS})
     return await broker.consumer(topic, group=group, max_in_flight=session.in_flight_max)
 
 

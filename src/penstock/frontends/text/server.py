@@ -21,7 +21,7 @@ from penstock.errors import PenstockError
 from penstock.frontends.foreign import http_refusal
 from penstock.frontends.lines import LineConnection, LineListener, LineTooLong, NotLines
 from penstock.frontends.listener import Connections
-from penstock.frontends.security.doors import Doors, Visit
+from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.text import errors
 from penstock.frontends.text.commands import NotThisProtocol, Refused, Session, answer, is_publish
@@ -41,11 +41,11 @@ class TextListener(LineListener):
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        doors: Doors | None = None,
+        gateway: AuthGateway | None = None,
     ) -> None:
         super().__init__(connections)
         self._broker = broker
-        self._doors = doors or Doors(broker)
+        self._gateway = gateway or AuthGateway(broker)
         self._limits = limits
 
     def connect(self) -> LineConnection:
@@ -71,7 +71,7 @@ class TextListener(LineListener):
                 push = self._push(connection, session, topic, group, consumer)
                 tasks.append(pushes.create_task(push))
 
-            visits: list[Visit] = []
+            connections: list[AuthenticatedConnection] = []
 
             def end(why: PenstockError) -> None:
                 session.ended = True
@@ -79,17 +79,17 @@ class TextListener(LineListener):
                 connection.end_input()
 
             async def log_in(shown: Credentials) -> Identity:
-                identity = await self._doors.login(shown, connection.address)
-                visits.append(self._doors.enter(identity, end))
+                identity = await self._gateway.login(shown, connection.address)
+                connections.append(self._gateway.enter(identity, end))
                 return identity
 
             limit = self._limits.text_in_flight_max
-            session = Session(self._doors, send, begin, limit, log_in)
+            session = Session(self._gateway, send, begin, limit, log_in)
             try:
                 await self._answer_lines(connection, session)
             finally:
-                for visit in visits:
-                    visit.leave()
+                for admitted in connections:
+                    admitted.leave()
                 for task in tasks:
                     task.cancel()
                 for consumer in session.subscriptions.values():

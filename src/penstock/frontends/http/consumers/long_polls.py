@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Self
 
 from penstock.errors import PenstockError
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import Identity
 
 
@@ -47,23 +47,23 @@ class Lost:
 class Stay:
     """One such request, from ``enter`` to ``leave``."""
 
-    def __init__(self, doors: Doors, identity: Identity, lost: Lost) -> None:
+    def __init__(self, gateway: AuthGateway, identity: Identity, lost: Lost) -> None:
         self.over = False  # It has to end ...
         self.error: PenstockError | None = None  # ... for this reason, if there is somebody to tell.
-        self._doors = doors
+        self._gateway = gateway
         self._identity = identity
         self._lost = lost
 
     def enter(self) -> Self:
         """Begin; ``QuotaExceeded`` if it is one too many."""
-        self._visit = self._doors.enter(self._identity, self._revoked)
+        self._admitted = self._gateway.enter(self._identity, self._revoked)
         self._lost.add(self._end)
         return self
 
     def leave(self) -> None:
         """It has ended, by itself or not."""
         self._lost.discard(self._end)
-        self._visit.leave()
+        self._admitted.leave()
 
     def __enter__(self) -> Self:
         return self.enter()

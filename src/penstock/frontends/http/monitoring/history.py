@@ -24,7 +24,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError
 from penstock.frontends.http.monitoring.alerts import GroupLine
 from penstock.frontends.http.monitoring.reports import Reports
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.model.histogram import quantile
 from penstock.model.info import GroupState, Overview
 
@@ -79,10 +79,10 @@ class Watch:
     """Looks at a broker now and then; ``start`` it, and ``stop`` it."""
 
     def __init__(
-        self, broker: EmbeddedAsyncBroker, doors: Doors, reports: Reports, clock: Clock | None = None
+        self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, reports: Reports, clock: Clock | None = None
     ) -> None:
         self._broker = broker
-        self._doors = doors
+        self._gateway = gateway
         self._reports = reports
         self._clock = clock or SystemClock()
         self._timer: asyncio.TimerHandle | None = None
@@ -96,7 +96,7 @@ class Watch:
         self._broker.start(self._look(), self._looked)
 
     def _look(self) -> Work[Overview]:
-        found = yield from self._doors.overview()
+        found = yield from self._gateway.overview()
         yield from self._reports.refresh()
         return self._reports.judged_all(found)
 

@@ -20,7 +20,7 @@ from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.model.info import (
     PIPELINE_LIVE,
     PIPELINE_LOST,
@@ -52,9 +52,9 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
 class Reports:
     """The last report of every pipeline, as far as the topic was read."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, doors: Doors, clock: Clock | None = None) -> None:
+    def __init__(self, broker: EmbeddedAsyncBroker, gateway: AuthGateway, clock: Clock | None = None) -> None:
         self._broker = broker
-        self._doors = doors
+        self._gateway = gateway
         self._clock = clock or SystemClock()
         self._offset = 0
         self._runs: dict[str, PipelineRun] = {}
@@ -71,7 +71,7 @@ class Reports:
     def refresh(self) -> Work[None]:
         """Read what came since the last time, to judge groups by it; if that fails, by what is known."""
         with suppress(PenstockError):
-            yield from self._read_on(self._doors.pipeline_reports)
+            yield from self._read_on(self._gateway.pipeline_reports)
 
     def _read_on(self, read: Read) -> Work[None]:
         try:

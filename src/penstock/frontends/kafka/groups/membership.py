@@ -58,7 +58,7 @@ def _finding_code(call: Call[FindCoordinatorRequest], key: str) -> Code:
     kind, permissions = call.request.key_type, call.session.identity.permissions
     if kind not in KEY_TYPES:
         return Code.INVALID_REQUEST
-    if not call.shared.doors.required:
+    if not call.shared.gateway.required:
         return Code.NONE
     if kind == OF_GROUP and not permissions.allows("describe", None, key):
         return Code.GROUP_AUTHORIZATION_FAILED

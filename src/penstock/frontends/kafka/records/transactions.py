@@ -169,7 +169,7 @@ async def commit_offsets(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitR
 
 def _may_commit(call: Call[Any], group: str) -> bool:
     permissions = call.session.identity.permissions
-    return not call.shared.doors.required or permissions.allows("consume", None, group)
+    return not call.shared.gateway.required or permissions.allows("consume", None, group)
 
 
 async def _commit_topic(

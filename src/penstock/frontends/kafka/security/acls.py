@@ -111,7 +111,7 @@ def _pattern(acl: Acl) -> int:
 
 
 def describe_acls(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
-    if not call.shared.doors.required:
+    if not call.shared.gateway.required:
         return DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=OFF)
     try:
         _check_filter(call.request)
@@ -134,7 +134,7 @@ def describe_acls(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
 def create_acls(call: Call[CreateAclsRequest]) -> CreateAclsResponse:
     """Store the ACLs that are valid, all in one change, and refuse the others one by one."""
     creations = call.request.creations
-    if not call.shared.doors.required:
+    if not call.shared.gateway.required:
         return CreateAclsResponse(results=[AclCreationResult(Code.SECURITY_DISABLED, OFF)] * len(creations))
     results: list[AclCreationResult] = []
     valid: list[Acl] = []
@@ -182,7 +182,7 @@ def _acl(wanted: AclCreation) -> Acl:
 def delete_acls(call: Call[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Delete what the filters find; what stands for a grant is refused."""
     filters = call.request.filters
-    if not call.shared.doors.required:
+    if not call.shared.gateway.required:
         refusal = DeleteAclsFilterResult(Code.SECURITY_DISABLED, OFF)
         return DeleteAclsResponse(filter_results=[refusal] * len(filters))
     try:

@@ -1,4 +1,4 @@
-"""How long the next login has to wait after some that failed.
+"""Delays logins after repeated failures.
 
     the first FREE_MAX      at once
     each one after          1 s, 2 s, 4 s ... up to a minute after the one before
@@ -21,7 +21,7 @@ FORGET_MS: Final = 15 * 60_000
 SUBJECTS_MAX: Final = 10_000  # Remembered; the oldest is forgotten for a new one.
 
 
-class Patience:
+class LoginThrottle:
     """The failed logins of a server."""
 
     def __init__(self, clock: Clock) -> None:

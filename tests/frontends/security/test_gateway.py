@@ -1,4 +1,4 @@
-"""Logins, connections that end with their key, and doors that stand open."""
+"""Logins, connections that end with their key, and servers without authentication."""
 
 import asyncio
 from functools import partial
@@ -10,10 +10,10 @@ from tests.frontends.security.secured import Secured, secured
 from penstock.broker.access.access import Credential
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import Forbidden, Overloaded, PenstockError, QuotaExceeded, Unauthenticated
-from penstock.frontends.security import patience
-from penstock.frontends.security.doors import Doors
+from penstock.frontends.security import login_throttle
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY, Credentials
-from penstock.frontends.security.patience import Patience
+from penstock.frontends.security.login_throttle import LoginThrottle
 from penstock.model.access import Grant, Quota
 from penstock.testing import ManualClock
 
@@ -26,23 +26,23 @@ WRONG = Credentials(user="anna", password="battery staple")
 
 async def refused(place: Secured, shown: Credentials, address: str = HERE) -> PenstockError:
     with pytest.raises(PenstockError) as refusal:
-        await place.doors.login(shown, address)
+        await place.gateway.login(shown, address)
     return refusal.value
 
 
-# Doors that stand open.
+# Without authentication.
 
 
 async def test_without_authentication_everybody_is_nobody_and_has_the_broker_itself() -> None:
     broker = await EmbeddedAsyncBroker.open()
-    doors = Doors(broker)
+    gateway = AuthGateway(broker)
 
-    identity = await doors.login(Credentials(key="whatever"), HERE)
+    identity = await gateway.login(Credentials(key="whatever"), HERE)
 
     assert identity is NOBODY
-    assert doors.operations(identity) is broker.operations
-    assert doors.broker(identity) is broker
-    doors.enter(identity, lambda _: None).leave()
+    assert gateway.operations(identity) is broker.operations
+    assert gateway.broker(identity) is broker
+    gateway.enter(identity, lambda _: None).leave()
     await broker.close()
 
 
@@ -54,13 +54,13 @@ async def test_a_key_and_a_user_are_known_by_their_secrets() -> None:
         key = await place.key("reader", "orders")
         await place.broker.set_user("anna", "correct horse", READER)
 
-        by_key = await place.doors.login(Credentials(key=key), HERE)
-        user = await place.doors.login(ANNA, HERE)
+        by_key = await place.gateway.login(Credentials(key=key), HERE)
+        user = await place.gateway.login(ANNA, HERE)
 
         assert str(by_key) == f"key {key.split('_')[1]} (reader)"
         assert str(user) == "user anna"
-        assert await place.doors.broker(by_key).topics() == ["orders"]
-        assert await place.doors.broker(user).topics() == ["invoices", "orders"]
+        assert await place.gateway.broker(by_key).topics() == ["orders"]
+        assert await place.gateway.broker(user).topics() == ["invoices", "orders"]
 
 
 @pytest.mark.parametrize(
@@ -114,22 +114,22 @@ async def test_a_secret_that_fitted_is_not_hashed_again(monkeypatch: pytest.Monk
     async with secured() as place:
         key = await place.key("reader")
         await place.broker.set_user("anna", "correct horse", READER)
-        await place.doors.login(Credentials(key=key), HERE)
-        await place.doors.login(ANNA, HERE)
+        await place.gateway.login(Credentials(key=key), HERE)
+        await place.gateway.login(ANNA, HERE)
 
         def fits(*_: Any) -> bool:
             raise AssertionError
 
         monkeypatch.setattr("penstock.broker.access.access.Credential.fits", fits)
 
-        await place.doors.login(Credentials(key=key), HERE)
-        await place.doors.login(ANNA, HERE)
+        await place.gateway.login(Credentials(key=key), HERE)
+        await place.gateway.login(ANNA, HERE)
 
 
 async def test_an_old_password_is_not_remembered() -> None:
     async with secured() as place:
         await place.broker.set_user("anna", "correct horse", READER)
-        await place.doors.login(ANNA, HERE)
+        await place.gateway.login(ANNA, HERE)
 
         await place.broker.set_user("anna", "another one", READER)
 
@@ -140,7 +140,7 @@ async def test_a_user_that_is_changed_while_the_password_is_looked_at_is_refused
     async with secured() as place:
         await place.broker.set_user("anna", "correct horse", READER)
 
-        login = asyncio.get_running_loop().create_task(place.doors.login(ANNA, HERE))
+        login = asyncio.get_running_loop().create_task(place.gateway.login(ANNA, HERE))
         await asyncio.sleep(0)
         await place.broker.delete_user("anna")
 
@@ -152,16 +152,16 @@ async def test_a_user_that_is_changed_while_the_password_is_looked_at_is_refused
 
 
 def test_the_first_failures_cost_nothing_and_the_others_more_and_more() -> None:
-    waits = [Patience.wait_ms(count) for count in range(patience.FREE_MAX + 8)]
+    waits = [LoginThrottle.wait_ms(count) for count in range(login_throttle.FREE_MAX + 8)]
 
-    assert waits[: patience.FREE_MAX] == [0] * patience.FREE_MAX
-    assert waits[patience.FREE_MAX :] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
+    assert waits[: login_throttle.FREE_MAX] == [0] * login_throttle.FREE_MAX
+    assert waits[login_throttle.FREE_MAX :] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
 
 
 def test_failures_are_counted_for_a_name_and_for_an_address_and_forgotten_after_a_while() -> None:
     clock = ManualClock()
-    failures = Patience(clock)
-    for _ in range(patience.FREE_MAX):
+    failures = LoginThrottle(clock)
+    for _ in range(login_throttle.FREE_MAX):
         failures.begin("address 1", "user anna")
 
     for subjects in (("address 1", "user eve"), ("address 2", "user anna")):
@@ -172,14 +172,14 @@ def test_failures_are_counted_for_a_name_and_for_an_address_and_forgotten_after_
     failures.begin("address 1", "user anna")
     with pytest.raises(QuotaExceeded, match="try again in 2 seconds"):
         failures.begin("address 1", "user anna")
-    clock.move_to(clock.steady_ms() + patience.FORGET_MS + 1)
-    for _ in range(patience.FREE_MAX):
+    clock.move_to(clock.steady_ms() + login_throttle.FORGET_MS + 1)
+    for _ in range(login_throttle.FREE_MAX):
         failures.begin("address 1", "user anna")
 
 
 def test_no_more_names_are_remembered_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "SUBJECTS_MAX", 5)
-    failures = Patience(ManualClock())
+    monkeypatch.setattr(login_throttle, "SUBJECTS_MAX", 5)
+    failures = LoginThrottle(ManualClock())
 
     for number in range(50):
         failures.begin(f"user {number}")
@@ -190,30 +190,30 @@ def test_no_more_names_are_remembered_than_there_may_be(monkeypatch: pytest.Monk
 async def test_a_password_cannot_be_guessed_quickly_and_its_owner_comes_in_later() -> None:
     async with secured() as place:
         await place.broker.set_user("anna", "correct horse", READER)
-        await place.doors.login(ANNA, THERE)
-        for _ in range(patience.FREE_MAX):
+        await place.gateway.login(ANNA, THERE)
+        for _ in range(login_throttle.FREE_MAX):
             assert isinstance(await refused(place, WRONG), Unauthenticated)
 
         # Also the right one, and from elsewhere, or it could be guessed at any speed.
         assert isinstance(await refused(place, ANNA, THERE), QuotaExceeded)
         assert isinstance(await refused(place, WRONG, THERE), QuotaExceeded)
         place.clock.move_to(place.clock.steady_ms() + 1000)
-        await place.doors.login(ANNA, THERE)
+        await place.gateway.login(ANNA, THERE)
 
 
 async def test_wrong_keys_from_the_same_address_do_not_keep_a_right_one_waiting() -> None:
     async with secured() as place:
         key = await place.key("reader")
-        for _ in range(3 * patience.FREE_MAX):
+        for _ in range(3 * login_throttle.FREE_MAX):
             await refused(place, Credentials(key="pk_0000_guess"))
 
         assert isinstance(await refused(place, Credentials(key="pk_0000_guess")), QuotaExceeded)
-        await place.doors.login(Credentials(key=key), HERE)
+        await place.gateway.login(Credentials(key=key), HERE)
 
 
 async def test_addresses_of_one_network_of_ipv6_are_one_place() -> None:
     async with secured() as place:
-        for number in range(patience.FREE_MAX):
+        for number in range(login_throttle.FREE_MAX):
             await refused(place, Credentials(user=f"u{number}", password="wrong"), f"2001:db8::{number:x}")
 
         near = await refused(place, Credentials(user="anna", password="wrong"), "2001:db8::ffff%eth0")
@@ -231,12 +231,12 @@ async def test_more_logins_than_can_wait_are_told_to_come_again_and_do_not_count
         keys = [await place.key("reader") for _ in range(20)]
 
         answers = await asyncio.gather(
-            *(place.doors.login(Credentials(key=key), HERE) for key in keys), return_exceptions=True
+            *(place.gateway.login(Credentials(key=key), HERE) for key in keys), return_exceptions=True
         )
 
         assert sum(isinstance(answer, Overloaded) for answer in answers) == 18
         for key in keys:
-            await place.doors.login(Credentials(key=key), HERE)
+            await place.gateway.login(Credentials(key=key), HERE)
 
 
 @pytest.mark.parametrize("kind", ["key", "user"])
@@ -255,7 +255,7 @@ async def test_many_who_come_at_once_with_one_secret_come_in_and_it_is_hashed_on
         await place.broker.set_user("anna", "correct horse", READER)
         shown = ANNA if kind == "user" else Credentials(key=await place.key("reader"))
 
-        known = await asyncio.gather(*(place.doors.login(shown, HERE) for _ in range(200)))
+        known = await asyncio.gather(*(place.gateway.login(shown, HERE) for _ in range(200)))
 
         assert len(set(map(id, known))) == 1
         assert len(hashed) == 1
@@ -267,11 +267,11 @@ async def test_guesses_at_the_same_time_count_one_by_one() -> None:
 
         guesses = [Credentials(user="anna", password=f"guess {number}") for number in range(30)]
         answers = await asyncio.gather(
-            *(place.doors.login(guess, HERE) for guess in guesses), return_exceptions=True
+            *(place.gateway.login(guess, HERE) for guess in guesses), return_exceptions=True
         )
 
-        assert sum(isinstance(answer, Unauthenticated) for answer in answers) == patience.FREE_MAX
-        assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 30 - patience.FREE_MAX
+        assert sum(isinstance(answer, Unauthenticated) for answer in answers) == login_throttle.FREE_MAX
+        assert sum(isinstance(answer, QuotaExceeded) for answer in answers) == 30 - login_throttle.FREE_MAX
 
 
 # Connections.
@@ -280,22 +280,22 @@ async def test_guesses_at_the_same_time_count_one_by_one() -> None:
 async def test_connections_of_a_key_have_a_quota() -> None:
     async with secured() as place:
         key = await place.key("reader", quota=Quota(connections=2))
-        identity = await place.doors.login(Credentials(key=key), HERE)
+        identity = await place.gateway.login(Credentials(key=key), HERE)
 
-        visits = [place.doors.enter(identity, lambda _: None) for _ in range(2)]
+        connections = [place.gateway.enter(identity, lambda _: None) for _ in range(2)]
         with pytest.raises(QuotaExceeded, match="2 connections"):
-            place.doors.enter(identity, lambda _: None)
-        visits[0].leave()
-        place.doors.enter(identity, lambda _: None)
+            place.gateway.enter(identity, lambda _: None)
+        connections[0].leave()
+        place.gateway.enter(identity, lambda _: None)
 
 
 async def test_a_key_that_is_revoked_ends_its_connections_and_no_others() -> None:
     async with secured() as place:
         keys = [await place.key("reader") for _ in range(2)]
         ended: list[str] = []
-        identities = [await place.doors.login(Credentials(key=key), HERE) for key in keys]
+        identities = [await place.gateway.login(Credentials(key=key), HERE) for key in keys]
         for name, identity in zip("ab", identities, strict=True):
-            place.doors.enter(identity, partial(lambda name, why: ended.append(f"{name} {why.code}"), name))
+            place.gateway.enter(identity, partial(lambda name, why: ended.append(f"{name} {why.code}"), name))
 
         await place.broker.revoke_key(identities[0].name)
         await asyncio.sleep(0)
@@ -303,30 +303,30 @@ async def test_a_key_that_is_revoked_ends_its_connections_and_no_others() -> Non
         assert ended == ["a UNAUTHENTICATED"]
         assert isinstance(await refused(place, Credentials(key=keys[0])), Unauthenticated)
         with pytest.raises(Unauthenticated):  # Also for one who logged in just before.
-            place.doors.operations(identities[0])
-        await place.doors.login(Credentials(key=keys[1]), HERE)
+            place.gateway.operations(identities[0])
+        await place.gateway.login(Credentials(key=keys[1]), HERE)
 
 
 async def test_a_user_that_is_changed_has_other_grants_at_once() -> None:
     async with secured() as place:
         await place.broker.set_user("anna", "correct horse", [Grant(role="admin")])
-        before = await place.doors.login(ANNA, HERE)
-        await place.doors.broker(before).create_topic("new")
+        before = await place.gateway.login(ANNA, HERE)
+        await place.gateway.broker(before).create_topic("new")
 
         await place.broker.set_user("anna", "correct horse", READER)
 
         with pytest.raises(Unauthenticated):
-            place.doors.operations(before)
-        after = await place.doors.login(ANNA, HERE)
+            place.gateway.operations(before)
+        after = await place.gateway.login(ANNA, HERE)
         with pytest.raises(Unauthenticated):  # Who came with the old password stays out.
-            place.doors.operations(before)
+            place.gateway.operations(before)
         with pytest.raises(Forbidden):
-            await place.doors.broker(after).delete_topic("new")
+            await place.gateway.broker(after).delete_topic("new")
 
 
 async def test_nobody_gets_nothing_where_keys_are_asked_for() -> None:
     async with secured() as place:
         with pytest.raises(Unauthenticated, match="asks for an API key"):
-            place.doors.operations(NOBODY)
+            place.gateway.operations(NOBODY)
         with pytest.raises(Unauthenticated):
-            place.doors.enter(NOBODY, lambda _: None)
+            place.gateway.enter(NOBODY, lambda _: None)

@@ -1,17 +1,17 @@
-"""What a front end asks for before it may ask a broker for anything.
+"""Authenticates connections and gives each the broker operations it is allowed to call.
 
-    identity   = await doors.login(credentials, address)     who it is
-    operations = doors.operations(identity)                  what it may do: the broker's operations, guarded
-    visit      = doors.enter(identity, end)                  a connection: counted, and ended if it must be
+    identity   = await gateway.login(credentials, address)   authenticate
+    operations = gateway.operations(identity)                the broker's operations, with permission checks
+    admitted   = gateway.enter(identity, end)                count it; ``end`` closes it on revocation
       ...
-    visit.leave()
+    admitted.leave()
 
-A server that asks for no keys (the default) has doors that stand open: whoever
-comes is ``NOBODY``, and gets the broker's operations themselves, at no cost.
+Without authentication (the default) every connection has the identity ``NOBODY``
+and gets the broker's operations unwrapped, at no cost.
 
-An identity has one guard, whatever the number of its connections, so its quota
-is one.  If its key is revoked, or the user is changed, the guard goes, its
-connections are ended, and who comes again gets what is granted by then.
+All connections of an identity share one guard, and therefore one quota.  If its
+key is revoked or its user is changed, the guard is dropped and the connections
+are closed; a client that reconnects gets the permissions granted by then.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from penstock.frontends.security.guard import GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
 from penstock.frontends.security.scram import ScramLogin
-from penstock.frontends.security.sessions import Sessions
+from penstock.frontends.security.sessions import BrowserSessions
 from penstock.model.info import PIPELINES_TOPIC, Overview
 from penstock.model.message import StoredMessage
 
@@ -39,10 +39,10 @@ Ended = Callable[[LocalOperations], None]
 RETRY_S = 1  # A connection that is one too many may try again then.
 
 
-class Visit:
-    """One connection of somebody who has logged in."""
+class AuthenticatedConnection:
+    """One connection of a logged-in identity."""
 
-    def __init__(self, among: set["Visit"], end: Callable[[PenstockError], None]) -> None:
+    def __init__(self, among: set["AuthenticatedConnection"], end: Callable[[PenstockError], None]) -> None:
         self.end = end  # Called at most once, if the identity is no longer what it was.
         self._among = among
         among.add(self)
@@ -52,8 +52,8 @@ class Visit:
         self._among.discard(self)
 
 
-class Doors:
-    """The doors of one server."""
+class AuthGateway:
+    """Logins, guards and connection counts of one server."""
 
     def __init__(
         self, broker: EmbeddedAsyncBroker, *, authentication: bool = False, clock: Clock | None = None
@@ -62,8 +62,8 @@ class Doors:
         self._broker = broker
         self._clock = clock or SystemClock()
         self._guards: dict[tuple[str, str], GuardedOperations] = {}
-        self._visits: dict[tuple[str, str], set[Visit]] = {}
-        self.sessions = Sessions(self._clock)  # Of browsers.
+        self._connections: dict[tuple[str, str], set[AuthenticatedConnection]] = {}
+        self.sessions = BrowserSessions(self._clock)  # Of browsers.
         self.ended: list[Ended] = []  # Called with operations that nobody may use any more.
         self._logins: Logins | None = None
         if authentication:
@@ -145,16 +145,16 @@ class Doors:
 
     # How long they stay.
 
-    def enter(self, identity: Identity, end: Callable[[PenstockError], None]) -> Visit:
+    def enter(self, identity: Identity, end: Callable[[PenstockError], None]) -> AuthenticatedConnection:
         """Count a connection in; ``QuotaExceeded`` if it is one too many."""
         if not self.required:
-            return Visit(set(), end)
+            return AuthenticatedConnection(set(), end)
         self._guard(identity)
-        visits = self._visits.setdefault(identity.id, set())
+        connections = self._connections.setdefault(identity.id, set())
         limit = identity.quota.connections
-        if limit is not None and len(visits) >= limit:
+        if limit is not None and len(connections) >= limit:
             raise QuotaExceeded(who=str(identity), what="connections", limit=limit, retry_after=RETRY_S)
-        return Visit(visits, end)
+        return AuthenticatedConnection(connections, end)
 
     def close(self) -> None:
         """The server ends: no more logins."""
@@ -185,15 +185,15 @@ class Doors:
         assert self._logins is not None
         self._logins.forget(kind, name)
         guard = self._guards.pop((kind, name), None)
-        visits = self._visits.pop((kind, name), None)
+        connections = self._connections.pop((kind, name), None)
         if guard is not None:
             # In a turn of its own, so that whoever revokes the own key is still answered.
-            asyncio.get_running_loop().call_soon(self._end_all, guard, visits or set())
+            asyncio.get_running_loop().call_soon(self._end_all, guard, connections or set())
 
-    def _end_all(self, guard: GuardedOperations, visits: set[Visit]) -> None:
+    def _end_all(self, guard: GuardedOperations, connections: set[AuthenticatedConnection]) -> None:
         why = Unauthenticated(why=f"{guard.identity} was revoked or changed")
-        for visit in list(visits):
-            visit.leave()
-            visit.end(why)
+        for admitted in list(connections):
+            admitted.leave()
+            admitted.end(why)
         for ended in self.ended:
             ended(cast("LocalOperations", guard))
