@@ -169,13 +169,13 @@ def archive(size: int) -> Rounds:
 def _pipeline(place: Place, name: str, **settings: str) -> None:
     """Run a pipeline here, until it has done what there is to do."""
     from penstock.spark.pipelines import load
-    from penstock.spark.pipelines.run import running
+    from penstock.spark.pipelines.run import runner
     from penstock.spark.pipelines.run.settings import load as load_settings
 
     module = load(name)
     given = {"master": "local[2]", **settings}
     run, own = load_settings(module.Settings, given=given, now_ms=SystemClock().wall_ms())
-    running.run(name, module, run, own, place.broker, servers=place.server.url, once=True)
+    runner.run(name, module, run, own, place.broker, servers=place.server.url, once=True)
 
 
 def replay(size: int) -> Rounds:

@@ -8,7 +8,7 @@ from tests.cli.conftest import Cli
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange
 from penstock.spark.lake.writing import write_rows
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.records.arrow import rows_of
 from penstock.testing import TestBroker
 
 

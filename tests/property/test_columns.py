@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.property.test_records import attribute_bits, batch_of, damaged_batches, record_lists
 
 from penstock.errors import InvalidBatch
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.records.arrow import rows_of
 from penstock.wire.records import OFFSET_MAX, Record, decode_batch, lane_of
 
 NAMES = ["offset", "timestamp", "key", "value", "headers", "lane"]

@@ -19,7 +19,7 @@ from penstock.client.sync import RemoteBroker
 from penstock.clock import SystemClock
 from penstock.errors import ServerUnreachable
 from penstock.spark.lake import archiving, compaction
-from penstock.spark.pipelines import archive, upkeep
+from penstock.spark.pipelines import archive, maintenance
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.run.progress import Progress
 from penstock.spark.pipelines.run.settings import RunSettings
@@ -54,8 +54,8 @@ def changed(run_tasks: Any) -> Iterator[None]:
     """Tiny pieces, until the end of the block: a test may run it in its own process."""
     changes: list[tuple[Any, str, Any]] = [
         (archive, "run_tasks", run_tasks),
-        (upkeep, "run_tasks", run_tasks),
-        (upkeep, "JOIN_MS", 0),
+        (maintenance, "run_tasks", run_tasks),
+        (maintenance, "JOIN_MS", 0),
         (compaction, "FILES_MIN", 3),
         (archiving, "RANGE_BYTES", RANGE_BYTES),
     ]

@@ -7,7 +7,7 @@ from penstock.api.broker import Broker
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.table import ArchivedRange, LakeTable
 from penstock.spark.lake.writing import write_rows
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.records.arrow import rows_of
 
 RECORDS = 6000  # Of a topic that is half deleted.
 LAKE_RECORDS = 4000

@@ -30,11 +30,11 @@ import penstock.spark
 from penstock.cli.main import main
 from penstock.clock import Clock, SystemClock
 from penstock.spark.lake import archiving
-from penstock.spark.pipelines import load, replay, rollup, upkeep
+from penstock.spark.pipelines import load, maintenance, replay, rollup
 from penstock.spark.pipelines.rejects import Source
-from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.reports import tidying
+from penstock.spark.reports import table_maintenance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,8 +116,8 @@ def replayed(spark: "SparkSession", servers: str, _folder: str) -> None:
 
 def transformed(spark: "SparkSession", servers: str, _folder: str) -> None:
     """In many small batches, which three queries share, and with joins of a few files all the time."""
-    setattr(upkeep, "JOIN_MS", 1000)  # noqa: B010
-    setattr(tidying, "FILES_MIN", 4)  # noqa: B010
+    setattr(maintenance, "JOIN_MS", 1000)  # noqa: B010
+    setattr(table_maintenance, "FILES_MIN", 4)  # noqa: B010
     settings: dict[str, Any] = {
         "sources": {"lines": Source(topic="in", starting="earliest", watermark="1h")},
         "sql": "select key, value from lines",
@@ -141,7 +141,7 @@ def piped(
     told = RunSettings(name=name, master=spark.sparkContext.master or "")
     chosen = module.Settings(**settings)
     with penstock.connect(servers) as connected:
-        running.run(
+        runner.run(
             name, module, told, chosen, connected, servers=servers, once=True, clock=clock or SystemClock()
         )
 

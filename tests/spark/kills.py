@@ -27,10 +27,10 @@ from tests.spark.drivers import Driver
 
 import penstock
 from penstock.clock import SystemClock
-from penstock.spark.lake.logged import checked
+from penstock.spark.lake.log_comparison import checked
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.pipelines import rollup
-from penstock.spark.reports import results, summaries
+from penstock.spark.reports import driver_tables, result_tables
 from penstock.wire.records import encode_values
 
 RECORDS = 6000
@@ -98,7 +98,9 @@ class World:
         return LakeTable.open(self.lake, "in")
 
     def minutes(self) -> int:
-        version = summaries.last_version(results.path_of(self.lake, rollup.TABLE), rollup.APPLICATION)
+        version = driver_tables.last_version(
+            result_tables.path_of(self.lake, rollup.TABLE), rollup.APPLICATION
+        )
         return 0 if version is None else version - self.first
 
     # What must be true in the end.
@@ -130,11 +132,11 @@ class World:
 
     def check_copies(self) -> None:
         self.check_topic("copy")
-        rows = DeltaTable(results.path_of(self.lake, "copy")).to_pyarrow_table()
+        rows = DeltaTable(result_tables.path_of(self.lake, "copy")).to_pyarrow_table()
         assert Counter(rows["value"].to_pylist()) == self.expected
 
     def check_minutes(self) -> None:
-        rows = summaries.read(results.path_of(self.lake, rollup.TABLE)).to_pylist()
+        rows = driver_tables.read(result_tables.path_of(self.lake, rollup.TABLE)).to_pylist()
         assert sum(row["published"] or 0 for row in rows) == RECORDS - LAKE_RECORDS
         acked = [row["acked"] or 0 for row in rows if row["group"] == "workers"]
         assert sum(acked) == ACKED

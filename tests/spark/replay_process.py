@@ -16,7 +16,7 @@ from penstock.spark import restoring
 from penstock.spark.pipelines import replay
 from penstock.spark.pipelines.run.progress import Progress
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.replay import replaying
+from penstock.spark.replay import chunks
 
 CHUNK_RECORDS = 25
 
@@ -24,7 +24,7 @@ CHUNK_RECORDS = 25
 def run(servers: str, lake: str, kind: str, target: str) -> None:
     """Replay the topic ``orders``."""
     for module, name, value in [
-        (replaying, "run_tasks", run_tasks),
+        (chunks, "run_tasks", run_tasks),
         (replay, "CHUNK_RECORDS", CHUNK_RECORDS),
         (restoring, "CHUNK_BYTES", 10_000),
     ]:

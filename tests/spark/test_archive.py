@@ -24,7 +24,7 @@ from penstock.model.info import PipelineRun
 from penstock.spark.lake import archiving
 from penstock.spark.lake.table import LakeTable, LostRange
 from penstock.spark.pipelines import archive
-from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.runtime.connections import DAEMON
 from penstock.wire.records import encode_values
@@ -54,7 +54,7 @@ class Archiver:
     def run(self, *topics: str, **settings: object) -> PipelineRun:
         chosen = archive.Settings(topic=list(topics), **settings)  # type: ignore[arg-type]
         run = RunSettings(master="local[2]")
-        return running.run("archive", archive, run, chosen, self.broker, servers=self.servers, once=True)
+        return runner.run("archive", archive, run, chosen, self.broker, servers=self.servers, once=True)
 
     def table(self, topic: str) -> LakeTable:
         return LakeTable.open(self.lake, topic)

@@ -24,10 +24,10 @@ import penstock
 from penstock.config.broker import DAY_MS
 from penstock.errors import DiskFull, PenstockError, ServerUnreachable
 from penstock.spark.lake.layout import ROWS
-from penstock.spark.lake.logged import checked
+from penstock.spark.lake.log_comparison import checked
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.records.arrow import rows_of
 from penstock.wire.records import BatchBuilder
 
 pytestmark = pytest.mark.slow

@@ -15,9 +15,9 @@ from penstock.spark.pipelines import dead_letters
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.run.progress import Progress
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.reports import results, summaries
-from penstock.spark.reports.findings import page_of, period_of, step_minutes
-from penstock.spark.reports.report import Page, shown
+from penstock.spark.reports import driver_tables, result_tables
+from penstock.spark.reports.dead_letter_report import page_of, period_of, step_minutes
+from penstock.spark.reports.html_page import Page, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +68,7 @@ def test_dead_letters_are_grouped_by_error(
 
     dead_letters.run(settings, context)
 
-    first, second = summaries.read(results.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
+    first, second = driver_tables.read(result_tables.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
     assert (first["topic"], first["count"], first["keys"], first["groups"]) == ("failing", 3, 2, ["g"])
     assert (first["error_class"], first["error"]) == ("ValueError", "ValueError: cannot read b'c'")
     assert (first["reason"], first["attempts"]) == ("nacked", 1.0)
@@ -87,12 +87,12 @@ def test_dead_letters_are_grouped_by_error(
     # A period in which there are none: the table is empty, and the report says so.
     late = dead_letters.Settings(from_time=datetime.now(UTC) + timedelta(hours=1), report=str(report))
     dead_letters.run(late, context_of(broker, servers, tmp_path))
-    assert summaries.read(results.path_of(str(tmp_path), dead_letters.TABLE)).num_rows == 0
+    assert driver_tables.read(result_tables.path_of(str(tmp_path), dead_letters.TABLE)).num_rows == 0
     assert "<svg" not in report.read_text()
 
     # Nothing said: all topics.
     dead_letters.run(dead_letters.Settings(report=""), context_of(broker, servers, tmp_path))
-    found = summaries.read(results.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
+    found = driver_tables.read(result_tables.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
     assert {row["topic"] for row in found} >= {"failing", "other"}
 
 
@@ -113,7 +113,7 @@ def test_of_errors_of_one_millisecond_one_speaks_for_all_and_it_is_the_first_sam
     settings = dead_letters.Settings(topic=["instant"], report="")
     dead_letters.run(settings, context_of(broker, servers, tmp_path))
 
-    [row] = summaries.read(results.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
+    [row] = driver_tables.read(result_tables.path_of(str(tmp_path), dead_letters.TABLE)).to_pylist()
     assert (row["count"], row["error"]) == (80, newest.headers["x-error"])
     assert row["samples"][0]["value"] == newest.value
 

@@ -9,9 +9,9 @@ import pytest
 from tests.spark.lake_rows import NOON_MS, archive, rows
 
 from penstock.config.broker import DAY_MS
-from penstock.spark.lake.checking import PartitionCheck, check_partition
-from penstock.spark.lake.spans import Span, overlaps, spans_of, without
+from penstock.spark.lake.offset_ranges import Span, overlaps, spans_of, without
 from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange
+from penstock.spark.lake.verification import PartitionCheck, check_partition
 from penstock.spark.lake.writing import write_rows
 
 

@@ -19,9 +19,9 @@ import penstock
 from penstock.clock import SystemClock
 from penstock.model.info import PipelineRun
 from penstock.spark.pipelines import transform
-from penstock.spark.pipelines.run import running, states
+from penstock.spark.pipelines.run import runner, states
 from penstock.spark.pipelines.run.settings import load
-from penstock.spark.reports import results
+from penstock.spark.reports import result_tables
 from penstock.spark.runtime import connections
 
 MINUTE_MS = 60_000
@@ -41,7 +41,7 @@ def run(spark: SparkSession, broker: penstock.Broker, servers: str, tmp_path: Pa
     def run_once(text: str) -> PipelineRun:
         given = {"checkpoint": str(tmp_path / "checkpoint"), "lake": str(tmp_path / "lake")}
         run_settings, settings = load(transform.Settings, text=text, file="x.toml", given=given, now_ms=0)
-        return running.run("transform", transform, run_settings, settings, broker, servers=servers, once=True)
+        return runner.run("transform", transform, run_settings, settings, broker, servers=servers, once=True)
 
     return run_once
 
@@ -119,7 +119,7 @@ def test_catching_up_with_partitions_that_were_busy_at_different_times_makes_not
     last = run(text)
 
     counts = published(broker, f"{topic}-out")
-    in_table = DeltaTable(results.path_of(str(tmp_path / "lake"), f"{topic}-out")).to_pyarrow_table()
+    in_table = DeltaTable(result_tables.path_of(str(tmp_path / "lake"), f"{topic}-out")).to_pyarrow_table()
     assert sum(counts.values()) == 55_000
     assert sum(in_table["records"].to_pylist()) == 55_000
     assert (last.records, last.late, last.batches > 13) == (55_020, 0, True)

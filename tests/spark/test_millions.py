@@ -12,7 +12,7 @@ from tests.server.process import Server
 import penstock
 from penstock.cli.main import main
 from penstock.clock import SystemClock
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.records.arrow import rows_of
 from penstock.wire.records import encode_values
 
 if TYPE_CHECKING:

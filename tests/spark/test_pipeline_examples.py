@@ -15,7 +15,7 @@ from tests.server.process import Server
 import penstock
 from penstock.cli.main import main
 from penstock.clock import SystemClock
-from penstock.spark.reports import results
+from penstock.spark.reports import result_tables
 
 FOLDER = Path(__file__).parents[2] / "examples" / "pipelines"
 
@@ -92,7 +92,7 @@ def test_paid_orders(
 
     assert pipeline("transform", "--config", str(FOLDER / "paid_orders.toml"), "--set", tables) == 0
 
-    path = results.path_of(client.stats().lake, "paid_orders")
+    path = result_tables.path_of(client.stats().lake, "paid_orders")
     assert DeltaTable(path).to_pyarrow_table().to_pylist() == [{"id": 1, "city": "Berlin", "amount": 9.5}]
 
 

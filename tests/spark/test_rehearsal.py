@@ -12,8 +12,8 @@ import penstock
 from penstock import aio
 from penstock.delivery import events
 from penstock.errors import AlreadySettled, InvalidValue
-from penstock.spark.queries.outcomes import Outcomes, Range, outputs_text
-from penstock.spark.rehearsal.captured import Sent, captured
+from penstock.spark.queries.message_outcomes import Outcomes, Range, outputs_text
+from penstock.spark.rehearsal.capture import Sent, captured
 from penstock.spark.rehearsal.rehearsal import Rehearsal
 from penstock.testing.clock import START_MS
 from penstock.wire.records import BatchBuilder

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.errors import InvalidValue
 from penstock.spark.pipelines import rehearse
-from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.reports import results
+from penstock.spark.reports import result_tables
 
 ORDERS = [
     {"customer": "anna", "amount": 3},
@@ -76,12 +76,12 @@ def test_what_differs_is_told_and_nothing_is_done(
     before = worked.describe_group(TOPIC, "invoices"), len(worked.read(BILLS))
     settings = rehearse.Settings(handler=f"{__name__}:second", table="rehearsal", examples=2)
 
-    last = running.run(
+    last = runner.run(
         "rehearse", rehearse, RunSettings(name=TOPIC, lake=str(tmp_path)), settings, worked, servers=servers
     )
 
     assert (last.state, last.records, last.total) == ("done", 6, 6)
-    rows = DeltaTable(results.path_of(str(tmp_path), "rehearsal")).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(result_tables.path_of(str(tmp_path), "rehearsal")).to_pyarrow_table().to_pylist()
     values = {
         (each.partition, each.offset): json.loads(each.value)["customer"] for each in worked.read(TOPIC)
     }

@@ -16,10 +16,10 @@ from penstock.errors import InvalidValue, OffsetsMissing, PipelineFailed
 from penstock.model.info import PipelineRun
 from penstock.spark.pipelines import replay
 from penstock.spark.pipelines.replay import Settings
-from penstock.spark.pipelines.run import running
+from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.replay import snapshots
-from penstock.spark.replay.replays import Replay
+from penstock.spark.replay.plans import Replay
 from penstock.spark.sink import sink
 from penstock.testing import ManualClock
 
@@ -49,7 +49,7 @@ class Replayer:
 
     def run(self, name: str = "", **settings: Any) -> PipelineRun:
         run = RunSettings(name=name, master="local[2]")
-        return running.run(
+        return runner.run(
             "replay", replay, run, Settings(**settings), self.broker, servers=self.servers, once=True
         )
 
@@ -152,7 +152,7 @@ def test_a_replay_that_was_killed_goes_on_and_repeats_nothing(
                 raise RuntimeError("killed")
             return done
 
-        monkeypatch.setattr("penstock.spark.replay.replaying.publish", die)
+        monkeypatch.setattr("penstock.spark.replay.chunks.publish", die)
 
     for at, after in ((0, False), (0, True), (2, True), (3, False)):
         dying(at, after)
@@ -161,7 +161,7 @@ def test_a_replay_that_was_killed_goes_on_and_repeats_nothing(
     with pytest.raises(InvalidValue, match="other settings"):
         replayer.run("torn", **wanted, key="k1")
     replayer.publish("torn", 40, 50, 2)  # Behind the end that was settled when the replay began.
-    monkeypatch.setattr("penstock.spark.replay.replaying.publish", publish)
+    monkeypatch.setattr("penstock.spark.replay.chunks.publish", publish)
     done = replayer.run("torn", **wanted)
 
     assert (done.state, done.records) == ("done", 40)

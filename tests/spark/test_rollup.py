@@ -11,7 +11,7 @@ from penstock.spark.pipelines import rollup
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.run.progress import Progress
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.reports import minutes, results, summaries
+from penstock.spark.reports import driver_tables, per_minute, result_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def rolled_up(broker: penstock.Broker, servers: str, lake: Path, clock: LaterClo
         RunSettings(name="rollup", lake=str(lake)), broker, servers, clock, Progress(clock), once=True
     )
     rollup.run(rollup.Settings(topic=[topic]), context)
-    rows = summaries.read(results.path_of(str(lake), rollup.TABLE)).to_pylist()
+    rows = driver_tables.read(result_tables.path_of(str(lake), rollup.TABLE)).to_pylist()
     return sorted(rows, key=lambda row: (row["minute"], row["group"] or ""))
 
 
@@ -75,11 +75,11 @@ def test_every_number_is_of_its_minute(spark: "SparkSession") -> None:
         [("t", 0, offset, at(0, offset)) for offset in range(4)]
         + [("t", 1, offset, at(0, 30 + offset)) for offset in range(5)]
         + [("t", 1, 5, at(2, 59))],
-        minutes.MESSAGES,
+        per_minute.MESSAGES,
     )
-    floors = spark.createDataFrame([("t", "stream", at(0, 31))], minutes.FLOORS)
+    floors = spark.createDataFrame([("t", "stream", at(0, 31))], per_minute.FLOORS)
 
-    found = minutes.rolled_up(
+    found = per_minute.rolled_up(
         happened, messages, floors, round(at(0).timestamp() * 1000), round(at(2).timestamp() * 1000)
     )
     rows = {(row.minute // 60_000_000 % 60, row.group): row.asDict() for row in found.collect()}

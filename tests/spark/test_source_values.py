@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import InvalidValue
 from penstock.spark.source.avro import avro_decoder, avro_type
 from penstock.spark.source.options import source_options
-from penstock.spark.source.values import Conversion, as_text, decoded, python_type
+from penstock.spark.source.value_decoding import Conversion, as_text, decoded, python_type
 
 UTC_TIME = pa.timestamp("us", "UTC")
 AT = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC)

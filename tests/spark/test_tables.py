@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 import penstock
 import penstock.spark
 from penstock.errors import QueryFailed, QueryInvalid
-from penstock.spark.queries.answers import answer_of
+from penstock.spark.queries.query_result import answer_of
 from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import Address
 

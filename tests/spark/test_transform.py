@@ -17,9 +17,9 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidConfiguration, PenstockError
 from penstock.model.info import PipelineRun
 from penstock.spark.pipelines import transform
-from penstock.spark.pipelines.run import running, states
+from penstock.spark.pipelines.run import runner, states
 from penstock.spark.pipelines.run.settings import load
-from penstock.spark.reports import results
+from penstock.spark.reports import result_tables
 
 RunTransform = Callable[..., PipelineRun]
 
@@ -31,7 +31,7 @@ def run(spark: SparkSession, broker: penstock.Broker, servers: str, tmp_path: Pa
     def run_once(text: str, *, once: bool = True) -> PipelineRun:
         given = {"checkpoint": str(tmp_path / "checkpoint"), "lake": str(tmp_path / "lake")}
         run_settings, settings = load(transform.Settings, text=text, file="x.toml", given=given, now_ms=0)
-        return running.run("transform", transform, run_settings, settings, broker, servers=servers, once=once)
+        return runner.run("transform", transform, run_settings, settings, broker, servers=servers, once=once)
 
     return run_once
 
@@ -85,10 +85,10 @@ def test_sql_makes_messages_and_table_rows_of_json_and_sets_aside_what_is_none(
         (b"k0", b'{"customer":"anna","twice":6}'),
         (b"k0", b'{"customer":"carl","twice":10}'),
     ]
-    path = results.path_of(str(tmp_path / "lake"), "big")
+    path = result_tables.path_of(str(tmp_path / "lake"), "big")
     rows = DeltaTable(path).to_pyarrow_table().select(["customer", "twice"]).to_pylist()
     assert sorted(row["customer"] for row in rows) == ["anna", "carl"]
-    assert results.read(spark, path).count() == 2
+    assert result_tables.read(spark, path).count() == 2
     bad = broker.read(f"{source}-big.bad")
     assert sorted((each.value, each.headers["x-reason"]) for each in bad) == [
         (b"no json", "its value is no JSON of the schema"),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidBatch
-from penstock.spark.records.arrays import KEPT_ROWS, TYPES, rows_of
+from penstock.spark.records.arrow import KEPT_ROWS, TYPES, rows_of
 from penstock.wire import columns
 from penstock.wire.compression import CODEC_NAMES
 from penstock.wire.records import (

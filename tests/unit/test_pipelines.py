@@ -16,11 +16,11 @@ import pytest
 from penstock.errors import InvalidConfiguration, InvalidValue, PipelineFailed, PipelineRunning, QueueFull
 from penstock.model.info import PipelineRun
 from penstock.spark import pipelines
-from penstock.spark.pipelines.run import running, states
+from penstock.spark.pipelines.run import runner, states
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.run.progress import PLAIN_MS, Counts, Line, Progress, words
 from penstock.spark.pipelines.run.settings import RunSettings, load
-from penstock.spark.runtime import compacted
+from penstock.spark.runtime import compacted_topic
 from penstock.testing import ManualClock, TestBroker
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01, where the tests' clock begins.
@@ -59,7 +59,7 @@ def settings_of(text: str = "", **given: str) -> tuple[RunSettings, Settings]:
 
 
 def run_toy(broker: TestBroker, work: Callable[[Context], None], name: str = "toy") -> PipelineRun:
-    return running.run(
+    return runner.run(
         "transform", Toy(work), RunSettings(name=name), Settings(source="x"), broker,
         servers="nowhere", clock=broker.clock,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def test_an_unknown_pipeline_is_refused_with_those_there_are() -> None:
 def test_the_last_state_of_each_pipeline_is_found_over_many_reads(
     penstock: TestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compacted, "READ_MESSAGES", 2)
+    monkeypatch.setattr(compacted_topic, "READ_MESSAGES", 2)
     assert states.runs(penstock) == {}
 
     for records in range(5):
@@ -352,7 +352,7 @@ def test_a_second_ctrl_c_does_not_wait(penstock: TestBroker) -> None:
 
 
 def test_a_run_is_stopped_through_the_topic(penstock: TestBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "TICK_S", 0.001)
+    monkeypatch.setattr(runner, "TICK_S", 0.001)
     seen = threading.Event()
 
     def work(context: Context) -> None:

@@ -29,11 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
+from penstock.spark.lake.history import History, report_gap
 from penstock.spark.lake.reading import read_range
-from penstock.spark.records.arrays import within
-from penstock.spark.records.gaps import tell_gap
+from penstock.spark.records.arrow import within
 from penstock.spark.records.planning import Part, Span
-from penstock.spark.source.history import History
 from penstock.types import Duration, Instant, instant_ms
 from penstock.wire.stored import StoredBatches
 
@@ -178,7 +177,7 @@ class _Restoring:
         records = 0
         for where, span in self._plan(partition, goal, begun.end, on_gap):
             if where == "gap":
-                tell_gap(self._broker, span, on_gap, group)
+                report_gap(self._broker, span, on_gap, group)
                 continue
             for count, batches in _chunks(self._rows(span)):
                 if batches:

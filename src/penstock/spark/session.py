@@ -88,9 +88,10 @@ def session(
     if local and CHECKPOINTS not in settings:
         _quicken_checkpoints(made)
     if master.startswith(CONNECT):
-        from penstock.spark.connect import ship
+        from penstock.spark.runtime.spark_connect import register
+        from penstock.spark.source.source import PenstockSource
 
-        ship(made)
+        register(made, PenstockSource)
     return made
 
 

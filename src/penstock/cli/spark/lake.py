@@ -21,9 +21,9 @@ from penstock.errors import ExtraMissing, TopicNotFound
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
-    from penstock.spark.lake.checking import PartitionCheck
     from penstock.spark.lake.summary import ArchivedTopic
     from penstock.spark.lake.table import LakeTable
+    from penstock.spark.lake.verification import PartitionCheck
 
 app = new_app()
 
@@ -105,7 +105,7 @@ def check(
 
 
 def _checks(broker: "Broker", table: "LakeTable") -> Iterator["PartitionCheck"]:
-    from penstock.spark.lake.logged import checked  # Only now, as in _tables.
+    from penstock.spark.lake.log_comparison import checked  # Only now, as in _tables.
 
     size = sum(file.bytes for file in table.files())
     with Progress(f"checking {table.topic}", total=size, unit="bytes") as progress:

@@ -5,7 +5,6 @@ read and write the broker's topic of pipelines and answer at once.
 """
 
 import socket
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -87,6 +86,8 @@ def run(
     Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the batch in hand; a second Ctrl-C at once.
     It may be killed at any time: the next run goes on where this one was.
     """
+    from penstock.spark.pipelines.run import runner  # Only now: it may load PySpark.
+
     module = load(pipeline)
     given = pairs("--set", settings or []) | maybe(master=master, name=name, ui="true" if ui else None)
     run_settings, found = load_settings(
@@ -96,9 +97,8 @@ def run(
         given=given,
         now_ms=connecting.clock().wall_ms(),
     )
-    running = import_module("penstock.spark.pipelines.run.running")  # It may load PySpark.
     with connecting.connected(server, progress=False, **run_settings.login.told) as broker:
-        running.run(
+        runner.run(
             pipeline, module, run_settings, found, broker, servers=server, once=once, clock=connecting.clock()
         )
     return 0

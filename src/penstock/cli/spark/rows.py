@@ -22,7 +22,7 @@ from penstock.cli.screen import Column
 from penstock.cli.text import bytes_field, safe, safe_bytes, shortened
 
 if TYPE_CHECKING:
-    from penstock.spark.queries.answers import Answer
+    from penstock.spark.queries.query_result import Answer
 
 Output = Literal["table", "csv", "json", "parquet"]
 

@@ -32,13 +32,13 @@ from penstock.errors import PenstockError
 from penstock.spark import session
 from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import address_of
-from penstock.spark.runtime.sentences import hush
+from penstock.spark.runtime.error_messages import hush
 from penstock.spark.session import CONNECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.queries.answers import Answer
+    from penstock.spark.queries.query_result import Answer
 
 app = new_app()
 
@@ -131,14 +131,14 @@ class Shell:
     def ask(self, query: str) -> "Answer":
         """Run one statement, and print its answer."""
         # Only now: they need the extra, which the session has checked.
-        from penstock.spark.queries import answers, plot
+        from penstock.spark.queries import plot, query_result
 
         people = self._output == "table"
         with Progress("asking", unit=""):
             frame = self._tables.sql(query)
             self._tables.narrow(frame)
             limit = TABLE_ROWS + 1 if people and self._plot is None else None
-            answer = answers.answer_of(frame, limit)
+            answer = query_result.answer_of(frame, limit)
         if self._plot is not None:
             plot.check(answer)
             with Path(self._plot).open("wb") as file:

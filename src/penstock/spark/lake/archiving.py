@@ -20,7 +20,7 @@ from penstock.model.info import Fetched
 from penstock.spark.lake.layout import ROWS, LakeFile
 from penstock.spark.lake.table import ArchivedRange
 from penstock.spark.lake.writing import RangeWriter
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.records.arrow import rows_of
 from penstock.spark.runtime.connections import Address
 from penstock.wire.records import check_batch
 

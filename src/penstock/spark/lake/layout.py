@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from penstock.spark.records.arrays import TYPES
+from penstock.spark.records.arrow import TYPES
 
 # What a file holds: the date is in its path, the topic is the table's.
 ROWS: Final = pa.schema([(name, kind) for name, kind in TYPES.items() if name != "topic"])

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from penstock.spark.lake import storage
 from penstock.spark.lake.layout import ROWS, LakeFile
-from penstock.spark.records.arrays import within
+from penstock.spark.records.arrow import within
 
 BATCH_ROWS: Final = 65_536
 

@@ -1,6 +1,6 @@
 """The pipelines: small PySpark programs around a broker, each a module of this package.
 
-    penstock pipeline run NAME ──> running.py ──> NAME.py: run(settings, context)
+    penstock pipeline run NAME ──> runner.py ──> NAME.py: run(settings, context)
                                        │
              progress line, signals    └──> __pipelines: what it is doing, and who asked it to stop
 

@@ -21,7 +21,7 @@ A pass takes up to ``batch_bytes`` of all topics together.  What fails for a whi
 aside and looked at again every ``ASIDE_MS``, and the others go on.  The run ends
 with its error when no topic is left, and with ``once`` when the others are done.
 
-Between passes small files are joined and unused ones deleted (``upkeep.py``).
+Between passes small files are joined and unused ones deleted (``maintenance.py``).
 """
 
 import re
@@ -35,13 +35,13 @@ import msgspec
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, PenstockError
 from penstock.model.info import PartitionInfo
-from penstock.spark.jobs import run_tasks
 from penstock.spark.lake import storage
 from penstock.spark.lake.archiving import Failed, Todo, Writer, Written, joined, planned
-from penstock.spark.lake.logged import Logged, differing
+from penstock.spark.lake.log_comparison import Logged, differing
 from penstock.spark.lake.table import LakeTable, LostRange
+from penstock.spark.pipelines.maintenance import Upkeep
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.upkeep import Upkeep
+from penstock.spark.runtime.jobs import run_tasks
 from penstock.types import check_name
 
 ASIDE_MS: Final = 60_000

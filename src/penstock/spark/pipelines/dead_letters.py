@@ -24,8 +24,8 @@ from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.errors import InvalidValue, TopicNotFound
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.queries.views import LETTER
-from penstock.spark.reports import results, summaries
-from penstock.spark.reports.findings import Row, name_of, page_of, period_of, step_minutes, total
+from penstock.spark.reports import driver_tables, result_tables
+from penstock.spark.reports.dead_letter_report import Row, name_of, page_of, period_of, step_minutes, total
 from penstock.types import check_name
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ def run(settings: Settings, context: Context) -> None:
             bars_over_time = _rows(context, OVER_TIME, letters=letters, seconds=step * 60)
         finally:
             letters.unpersist()
-    summaries.replace(results.path_of(context.lake, TABLE), pa.Table.from_pylist(errors, schema=SCHEMA))
+    driver_tables.replace(
+        result_tables.path_of(context.lake, TABLE), pa.Table.from_pylist(errors, schema=SCHEMA)
+    )
     context.progress.advance(records=sum(each["count"] for each in errors), batches=1, files=1)
     _tell(errors, settings, context)
     if settings.report:

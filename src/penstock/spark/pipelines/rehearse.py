@@ -25,14 +25,14 @@ import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue
-from penstock.spark.connect import register
+from penstock.spark.pipelines.job_progress import watched
+from penstock.spark.pipelines.maintenance import ResultUpkeep
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.upkeep import ResultUpkeep
-from penstock.spark.pipelines.watching import watched
-from penstock.spark.queries.outcomes import Range, read_outcomes
+from penstock.spark.queries.message_outcomes import Range, read_outcomes
 from penstock.spark.rehearsal.rehearsal import ARGUMENTS, RESULT, Rehearsal
-from penstock.spark.reports import results
-from penstock.spark.runtime.functions import load_named, ship
+from penstock.spark.reports import result_tables
+from penstock.spark.runtime.spark_connect import register
+from penstock.spark.runtime.user_functions import load_named, ship
 from penstock.workers.app import App
 from penstock.workers.functions import WorkerFunction, declare
 
@@ -84,9 +84,9 @@ def run(settings: Settings, context: Context) -> None:
         if context.stopping.is_set():
             return
         if settings.table:
-            register(context.spark, results.ResultTable)
-            path = results.path_of(context.lake, settings.table)
-            compared.write.format(results.FORMAT).mode("append").save(path)
+            register(context.spark, result_tables.ResultTable)
+            path = result_tables.path_of(context.lake, settings.table)
+            compared.write.format(result_tables.FORMAT).mode("append").save(path)
             ResultUpkeep(context, path).work()
         for line in _report(handler, counts, compared, settings.examples):
             context.tell(line)

@@ -4,7 +4,7 @@
                                      └── there is a reason   as it was, with x-reason and x-source
 
 The reason is decided by the record and by the batches before its own, which the
-queries of a transform have in common (``steps.py``).  So a rerun decides the same, and
+queries of a transform have in common (``shared_batches.py``).  So a rerun decides the same, and
 the query that takes the good ones and the one that takes the others agree.
 
 Late is what was published long after its own time, and what is far behind the records

@@ -4,7 +4,7 @@
     group  = "audit"            the group is moved back, and what retention deleted is put back for it
 
 To a topic, Spark reads the range in chunks, filters it, and stages it; each
-chunk is published at one stroke under its number (``replays.py``), so a replay
+chunk is published at one stroke under its number (``plans.py``), so a replay
 that is stopped or killed goes on where it was and repeats nothing.  Messages
 keep key, value, headers and lane, and the order they had in their partition;
 their time is when they are published, and what the broker had added to their
@@ -27,9 +27,9 @@ from penstock.config.broker import DAY_MS
 from penstock.errors import InvalidValue
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.records.planning import Span, spans
-from penstock.spark.replay import replays
-from penstock.spark.replay.replaying import Chunk, chosen, publisher
-from penstock.spark.replay.replays import Replay
+from penstock.spark.replay import plans
+from penstock.spark.replay.chunks import Chunk, chosen, publisher
+from penstock.spark.replay.plans import Replay
 from penstock.spark.restoring import counts, restore
 from penstock.spark.sink.sink import SinkOptions
 from penstock.spark.source.options import SourceOptions
@@ -119,9 +119,9 @@ def _to_group(settings: Settings, context: Context) -> None:
 
 def _to_topic(settings: Settings, context: Context) -> None:
     broker = context.broker
-    replays.make_target(broker, settings.to, like=settings.topic)
-    replay = replays.begun(broker, _wanted(settings, context))
-    done = replays.published(broker, replay)
+    plans.make_target(broker, settings.to, like=settings.topic)
+    replay = plans.begun(broker, _wanted(settings, context))
+    done = plans.published(broker, replay)
     publish = publisher(context.spark, settings.where)
     context.progress.expect(replay.records)
     pace = _Pace(settings.rate, context)
@@ -132,7 +132,7 @@ def _to_topic(settings: Settings, context: Context) -> None:
         context.progress.advance(records=sum(map(len, some)), batches=1)
         if context.stopping.is_set():
             return
-    replays.finished(broker, replay)
+    plans.finished(broker, replay)
     context.tell(f"{pace.count:,} of {replay.records:,} messages were published to {settings.to}")
 
 

@@ -14,7 +14,7 @@ is the only state: killed anywhere, the next run goes on with the first minute
 that is not there, and no minute is there twice.
 
 A minute is over ``GRACE_MS`` after its end, by the clock of this machine, when the
-broker has written down what it only noted.  What is counted is in ``minutes.py``.
+broker has written down what it only noted.  What is counted is in ``per_minute.py``.
 
 Cost: the journal since the first minute, and the messages since the oldest that
 was settled in it, of which only the times are read.  Messages that retention has
@@ -36,8 +36,8 @@ from penstock.model.info import PartitionLag
 from penstock.model.message import StoredMessage
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.queries.journal import Range, journal, ranges_of
-from penstock.spark.reports import results, summaries
-from penstock.spark.reports.minutes import DONE, FLOORS, MESSAGES, SCHEMA, rolled_up, time_of
+from penstock.spark.reports import driver_tables, result_tables
+from penstock.spark.reports.per_minute import DONE, FLOORS, MESSAGES, SCHEMA, rolled_up, time_of
 from penstock.types import check_name
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Rollup:
         self._settings = settings
         self._context = context
         self._broker = context.broker
-        self._path = results.path_of(context.lake, TABLE)
+        self._path = result_tables.path_of(context.lake, TABLE)
 
     def pass_on(self) -> bool:
         """Roll up some minutes; False: none is over."""
@@ -98,7 +98,7 @@ class Rollup:
         if begin_ms >= end_ms:
             return False
         rows = Pass(self._context, topics, begin_ms, end_ms).rows()
-        summaries.append(self._path, rows, APPLICATION, end_ms // MINUTE_MS)
+        driver_tables.append(self._path, rows, APPLICATION, end_ms // MINUTE_MS)
         lag_seconds = (self._context.clock.wall_ms() - end_ms) / 1000
         self._context.progress.advance(records=rows.num_rows, batches=1, files=1, lag_seconds=lag_seconds)
         return True
@@ -109,7 +109,7 @@ class Rollup:
 
     def _begin_ms(self, topics: list[str], end_ms: int) -> int:
         """The first minute that is not in the table; at first that of the oldest message."""
-        done = summaries.last_version(self._path, APPLICATION)
+        done = driver_tables.last_version(self._path, APPLICATION)
         if done is not None:
             return done * MINUTE_MS
         oldest_ms = [message.timestamp for topic in topics for message in self._broker.read(topic, limit=1)]

@@ -20,8 +20,8 @@ that is repeated writes nothing.
 
 *Late* is a record whose own time is more than ``watermark`` before the time it was
 published, or before what earlier batches have read (``rejects.py``).  Batches end at
-one publish time in all partitions (``times.py``) and are the same for all queries
-(``steps.py``), so a rerun decides the same, and catching up makes nothing late.
+one publish time in all partitions (``batch_times.py``) and are the same for all queries
+(``shared_batches.py``), so a rerun decides the same, and catching up makes nothing late.
 Late records are counted, and go to the side topic with the bad ones.  A time
 that is ahead of the log is bad: it would make everything after it late.
 
@@ -39,15 +39,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue, LakeUnusable, TopicExists
-from penstock.spark.connect import register
 from penstock.spark.lake import storage
-from penstock.spark.pipelines.queries import run_queries
+from penstock.spark.pipelines.maintenance import ResultUpkeep
 from penstock.spark.pipelines.rejects import HORIZON, Source, split
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.updates import Updates
-from penstock.spark.pipelines.upkeep import ResultUpkeep
-from penstock.spark.reports import results
-from penstock.spark.runtime.functions import load_function, ship
+from penstock.spark.pipelines.streaming_queries import run_queries
+from penstock.spark.pipelines.update_sink import Updates
+from penstock.spark.reports import result_tables
+from penstock.spark.runtime.spark_connect import register
+from penstock.spark.runtime.user_functions import load_function, ship
 from penstock.spark.source.shared_batches import life_of
 from penstock.types import duration_ms
 
@@ -104,8 +104,8 @@ def _check_source(name: str, source: Source) -> None:
 
 def run(settings: Settings, context: Context) -> None:
     """Run the queries until they have ended, or are stopped."""
-    path = results.path_of(context.lake, settings.table) if settings.table else None
-    before = results.file_count(path) if path else 0
+    path = result_tables.path_of(context.lake, settings.table) if settings.table else None
+    before = result_tables.file_count(path) if path else 0
     topics = [
         topic for name, source in settings.sources.items() for topic in (source.topic or name).split(",")
     ]
@@ -120,7 +120,7 @@ def run(settings: Settings, context: Context) -> None:
     run_queries(
         writers, context, interval_ms=settings.interval_ms, topics=topics, meanwhile=upkeep.maybe_work
     )
-    context.progress.advance(files=max(results.file_count(path) - before, 0) if path else 0)
+    context.progress.advance(files=max(result_tables.file_count(path) - before, 0) if path else 0)
     upkeep.work()
 
 
@@ -163,7 +163,7 @@ class Reading:
         """What the user makes of the good rows."""
         settings, spark = self._settings, self._context.spark
         frames = {name: self._split(name, group)[0] for name in settings.sources}
-        frames |= {name: results.read(spark, path) for name, path in settings.tables.items()}
+        frames |= {name: result_tables.read(spark, path) for name, path in settings.tables.items()}
         for name, frame in frames.items():
             frame.createOrReplaceTempView(name)
         return spark.sql(settings.sql) if settings.sql else _called(settings.function, frames)
@@ -207,8 +207,10 @@ def _called(target: str, frames: dict[str, DataFrame]) -> DataFrame:
 
 
 def _to_table(rows: DataFrame, table: str, context: Context) -> "DataStreamWriter":
-    register(context.spark, results.ResultTable)
-    return rows.writeStream.format(results.FORMAT).option("path", results.path_of(context.lake, table))
+    register(context.spark, result_tables.ResultTable)
+    return rows.writeStream.format(result_tables.FORMAT).option(
+        "path", result_tables.path_of(context.lake, table)
+    )
 
 
 def _to_topic(rows: DataFrame, topic: str, mode: str, context: Context) -> "DataStreamWriter":

@@ -27,8 +27,8 @@ from pyspark.sql.types import StructType
 
 from penstock.delivery import events
 from penstock.errors import GroupNotFound, OffsetOutOfRange
-from penstock.spark.connect import register
 from penstock.spark.runtime.connections import Address, address_of, broker_at
+from penstock.spark.runtime.spark_connect import register
 from penstock.wire.records import Record, decode_batch, read_header
 
 if TYPE_CHECKING:

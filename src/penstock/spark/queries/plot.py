@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from penstock.errors import ExtraMissing, QueryInvalid
 
 if TYPE_CHECKING:
-    from penstock.spark.queries.answers import Answer
+    from penstock.spark.queries.query_result import Answer
 
 BARS_MAX: Final = 100  # More cannot be read, and a chart of them takes minutes.
 LABEL_CHARACTERS: Final = 24

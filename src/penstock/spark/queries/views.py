@@ -28,13 +28,12 @@ whose source is new: ``narrow``.
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.errors import QueryInvalid
 from penstock.spark.runtime.connections import SERVERS, Address, address_of
-from penstock.spark.runtime.sentences import missing_name, told, unlogged
+from penstock.spark.runtime.error_messages import missing_name, told, unlogged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,7 +97,9 @@ class Tables:
         self._spark = spark
         self._address = address
         self._made: set[str] = set()  # Views that ``sql`` has made, in lower case.
-        import_module("penstock.spark.queries.facts").register(spark)
+        from penstock.spark.queries import broker_tables  # Only now: it loads PySpark.
+
+        broker_tables.register(spark)
 
     # What there is.
 
@@ -198,7 +199,8 @@ def _lake_tables(lake: str) -> dict[str, str]:
     """By name, where the tables of the lake are: those that pipelines made, and of topics that are gone."""
     if not lake:
         return {}
-    storage = import_module("penstock.spark.lake.storage")
+    from penstock.spark.lake import storage  # Only now: it loads PyArrow.
+
     place = storage.located(lake)
     found = {name: f"{place}/{name}" for name in storage.folders_in(place) if not name.startswith("_")}
     made = f"{place}/{MADE}"
@@ -207,8 +209,11 @@ def _lake_tables(lake: str) -> dict[str, str]:
 
 def _lake_table(spark: "SparkSession", path: str) -> "DataFrame":
     """The files that are a table of the lake now; a later commit is seen by a later call."""
-    table = import_module("deltalake").DeltaTable(path)
+    import pyarrow as pa  # Only now, as are the others: `import penstock.spark` is to stay quick.
+    from deltalake import DeltaTable
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    table = DeltaTable(path)
     if files := table.file_uris():
         return spark.read.option("basePath", path).parquet(*files)
-    columns = import_module("pyarrow").schema(table.schema().to_arrow())
-    return spark.createDataFrame([], import_module("pyspark.sql.pandas.types").from_arrow_schema(columns))
+    return spark.createDataFrame([], from_arrow_schema(pa.schema(table.schema().to_arrow())))

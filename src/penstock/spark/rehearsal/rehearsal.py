@@ -23,8 +23,8 @@ from typing import Any, Final
 from penstock.clock import stopwatch_ns
 from penstock.model.failure import describe_error
 from penstock.model.message import Delivered, Delivery, Message
-from penstock.spark.queries.outcomes import Sending, outputs_text
-from penstock.spark.rehearsal.captured import Answers, AsyncAnswers, Sent, captured
+from penstock.spark.queries.message_outcomes import Sending, outputs_text
+from penstock.spark.rehearsal.capture import Answers, AsyncAnswers, Sent, captured
 from penstock.wire.records import Headers, Record, lane_attributes
 from penstock.workers.hands import finish
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage

@@ -2,7 +2,7 @@
 
     key           value (JSON)
     NAME          a ``Snapshot``: when it was taken, and for each topic where the end of each partition was
-    replay:NAME   what a replay reads, as long as it is not finished (``replays.py``)
+    replay:NAME   what a replay reads, as long as it is not finished (``plans.py``)
 
 A snapshot copies nothing.  What lies behind it is in the log, and below the
 log's start in the lake, so ``penstock consume --from-snapshot NAME`` can begin

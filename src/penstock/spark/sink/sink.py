@@ -36,7 +36,7 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, OutcomeUnknown, PenstockError
 from penstock.model.placing import CODECS
 from penstock.spark.runtime.connections import LOGIN, Address, address_of, broker_at
-from penstock.spark.sink.outgoing import check_columns, rows_of
+from penstock.spark.sink.columns import check_columns, rows_of
 from penstock.types import check_name
 from penstock.wire.gathering import Gathering
 from penstock.wire.staged import encode_staged

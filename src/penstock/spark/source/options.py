@@ -12,7 +12,7 @@
     value_schema            of json as "id long, name string", of avro as its JSON
     columns                 what a row has besides: id, of the group's delivery attempts and state, and of a
                             stream the horizon, up to which earlier micro-batches have read
-    in_step                 a name; streams of one name read the same micro-batches (``steps.py``)
+    in_step                 a name; streams of one name read the same micro-batches (``shared_batches.py``)
     lake                    where the lake is, if it is not where the broker says
     on_gap                  error, or skip: go on behind offsets that are nowhere, and write down which
 

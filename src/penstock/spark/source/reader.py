@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import InvalidValue
 from penstock.spark.records.planning import spans
 from penstock.spark.runtime.connections import broker_at
-from penstock.spark.runtime.plainly import plainly
+from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.filters import Bounds, narrowed
 from penstock.spark.source.options import STREAM_COLUMNS, SourceOptions
 from penstock.spark.source.scan import Scan
@@ -41,7 +41,7 @@ class TableReader(DataSourceReader):
             else:
                 self._bounds = bounds
 
-    @plainly
+    @hide_traceback
     def partitions(self) -> list[InputPartition]:
         """The tasks; one with nothing to do if there are none, for Spark wants some."""
         scan = Scan(self._options, broker_at(self._options.address))

@@ -8,10 +8,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidValue
-from penstock.spark.records.gaps import tell_gap
+from penstock.spark.lake.history import History, report_gap
 from penstock.spark.records.planning import Reached, Span, split, together
 from penstock.spark.source.filters import Bounds
-from penstock.spark.source.history import History
 from penstock.spark.source.options import Place, SourceOptions
 from penstock.spark.source.slices import Slice, Task
 
@@ -105,7 +104,7 @@ class Scan:
         for where, part in self.history.parts(span, log_start):
             if where == "gap":
                 if self.history.about(part, from_ms, to_ms):
-                    tell_gap(self._broker, part, self.options.on_gap, self.options.group)
+                    report_gap(self._broker, part, self.options.on_gap, self.options.group)
             elif where == "lake":
                 for piece in split(part, self.options.partition_records):
                     files = self.history.files(piece, from_ms, to_ms)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.spark.records.planning import Reached, distance, within
-from penstock.spark.runtime import compacted
+from penstock.spark.runtime import compacted_topic
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
@@ -67,7 +67,7 @@ class Steps:
     def agreed(self, start: Reached, end: Reached) -> Reached:
         """Plan a batch; returns its end, which is another one if somebody else was faster."""
         step = Step(number=self._number, start=start, end=end)
-        compacted.publish(
+        compacted_topic.publish(
             self._broker, TOPIC, f"{self._name}#{step.number % KEPT}", msgspec.json.encode(step)
         )
         self._refresh()
@@ -75,7 +75,7 @@ class Steps:
 
     def _refresh(self) -> None:
         prefix = f"{self._name}#".encode()
-        for message in compacted.messages(self._broker, TOPIC, self._read_to):
+        for message in compacted_topic.messages(self._broker, TOPIC, self._read_to):
             self._read_to = message.offset + 1
             if message.key is None or not message.key.startswith(prefix):
                 continue
@@ -88,11 +88,13 @@ class Steps:
 
 def life_of(broker: "Broker", name: str, *, anew: bool) -> str:
     """The life of a transform: the one it has, or another one if it begins anew."""
-    lives = [each.value.decode() for each in compacted.messages(broker, TOPIC) if each.key == name.encode()]
+    lives = [
+        each.value.decode() for each in compacted_topic.messages(broker, TOPIC) if each.key == name.encode()
+    ]
     if lives and not anew:
         return lives[-1]
     life = uuid.uuid4().hex
-    compacted.publish(broker, TOPIC, name, life.encode())
+    compacted_topic.publish(broker, TOPIC, name, life.encode())
     return life
 
 

@@ -22,16 +22,15 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import OffsetOutOfRange
 from penstock.model.info import Fetched
+from penstock.spark.lake.history import History, report_gap
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
-from penstock.spark.records.arrays import TYPES, rows_of, topic_column, within
-from penstock.spark.records.gaps import tell_gap
+from penstock.spark.records.arrow import TYPES, rows_of, topic_column, within
 from penstock.spark.records.planning import Span
 from penstock.spark.runtime.connections import broker_at
-from penstock.spark.source.extras import Extras
-from penstock.spark.source.history import History
+from penstock.spark.source.metadata_columns import Extras
 from penstock.spark.source.options import EXTRA_COLUMNS, SourceOptions
-from penstock.spark.source.values import Conversion
+from penstock.spark.source.value_decoding import Conversion
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
@@ -138,7 +137,7 @@ class SliceReader:
             if where == "lake":
                 yield from self._lake(Slice(part, tuple(history.files(part))))
             else:
-                tell_gap(broker, part, self._options.on_gap, self._options.group)
+                report_gap(broker, part, self._options.on_gap, self._options.group)
 
     # From the lake.
 

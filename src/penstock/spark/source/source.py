@@ -6,7 +6,7 @@
     options.py ──> scan.py ──> planning.py          what is read from where, in slices
                      │
                      ▼
-    reader.py, stream.py ──> slices.py ──> arrays.py  a task reads its slice
+    reader.py, stream.py ──> slices.py ──> arrow.py  a task reads its slice
 
 Spark finds it by the module ``pyspark_penstock``, in any session, and calls it in
 processes of its own.  Nothing here asks the broker before a query is planned.
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from penstock.errors import InvalidValue
-from penstock.spark.runtime.plainly import plainly
+from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.sink.sink import TopicStreamWriter, TopicWriter
 from penstock.spark.source.avro import avro_type
 from penstock.spark.source.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOptions, source_options
@@ -51,7 +51,7 @@ class PenstockSource(DataSource):
         """The name of the format."""
         return "penstock"
 
-    @plainly
+    @hide_traceback
     def schema(self) -> str:
         """All columns, unless the program says which."""
         options = source_options(self.options)
@@ -63,24 +63,24 @@ class PenstockSource(DataSource):
             for name, kind in columns.items()
         )
 
-    @plainly
+    @hide_traceback
     def reader(self, schema: StructType) -> TableReader:
         options = source_options(self.options)
         check_schema(schema, options)
         return TableReader(options, schema)
 
-    @plainly
+    @hide_traceback
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name.
         """A read that goes on."""
         options = source_options(self.options)
         check_schema(schema, options)
         return StreamReader(options, schema)
 
-    @plainly
+    @hide_traceback
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         return TopicWriter(self.options, schema, overwrite=overwrite)
 
-    @plainly
+    @hide_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 - Spark's name.
         """A write that goes on."""
         return TopicStreamWriter(self.options, schema, overwrite=overwrite)

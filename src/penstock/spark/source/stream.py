@@ -5,10 +5,10 @@
     partitions(start, end)            the tasks
     commit                            progress, as far as it was not told: see below
 
-With a limit, a batch ends at one publish time in all partitions (``times.py``), so
+With a limit, a batch ends at one publish time in all partitions (``batch_times.py``), so
 that a query with a watermark that catches up does not take for late what only
 waits in another partition.  Streams with the same ``in_step`` end their batches at
-the same places (``steps.py``).
+the same places (``shared_batches.py``).
 
 A place is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next
 offset.  A partition, or with a pattern a topic, that was not there before is
@@ -33,12 +33,12 @@ from pyspark.sql.types import StructType
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.spark.records.planning import Reached, highest, records_for, spans
 from penstock.spark.runtime.connections import broker_at
-from penstock.spark.runtime.plainly import plainly
+from penstock.spark.runtime.error_messages import hide_traceback
+from penstock.spark.source.batch_times import Asked, Times
 from penstock.spark.source.options import STATE_COLUMNS, SourceOptions
 from penstock.spark.source.scan import Scan
 from penstock.spark.source.shared_batches import Steps
 from penstock.spark.source.slices import SliceReader
-from penstock.spark.source.times import Asked, Times
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_horizon = "horizon" in schema.fieldNames()
         self._committed: Reached = {}
 
-    @plainly
+    @hide_traceback
     def initialOffset(self) -> Told:  # noqa: N802 - Spark's names, from here on.
         """Where a new query begins."""
         return _told(self._scan().starting(self._options.starting or "latest"))
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the logs go; the difference is the query's lag."""
         return _told(self._scan().latest())
 
-    @plainly
+    @hide_traceback
     def latestOffset(self, start: Told | None = None, limit: Any = None) -> Told:  # noqa: N802
         """Where the next micro-batch ends."""
         begin = self._reached if start is None else _reached(start)
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = self._planned(begin, end, records) if begin and begin != end else end
         return _told(self._reached)
 
-    @plainly
+    @hide_traceback
     def partitions(self, start: Told, end: Told) -> list[InputPartition]:
         """The tasks of a micro-batch."""
         self._reached = self._reached or _reached(end)  # One that was planned before a restart.

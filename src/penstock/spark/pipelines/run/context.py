@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from penstock.clock import Clock
@@ -62,8 +61,12 @@ class Context:
     def spark(self) -> "SparkSession":
         """The session, started on the run's master if there is none in this process."""
         if self._spark is None:
-            is_ours = import_module("pyspark.sql").SparkSession.getActiveSession() is None
-            self._spark = import_module("penstock.spark").session(
+            from pyspark.sql import SparkSession  # Only now: looking at pipelines must not load PySpark.
+
+            from penstock.spark.session import session
+
+            is_ours = SparkSession.getActiveSession() is None
+            self._spark = session(
                 self._run.master, app=f"penstock {self.name}", ui=self._run.ui, config=self._run.spark
             )
             self._jvm = Jvm(self._spark) if is_ours else None

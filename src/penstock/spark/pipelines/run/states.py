@@ -25,7 +25,7 @@ import msgspec
 
 from penstock.errors import PipelineRunning
 from penstock.model.info import PIPELINE_LIVE, PIPELINE_LOST, PIPELINE_SILENT_MS, PIPELINES_TOPIC, PipelineRun
-from penstock.spark.runtime import compacted
+from penstock.spark.runtime import compacted_topic
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
@@ -48,13 +48,13 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(broker: "Broker", state: PipelineRun) -> "Receipt":
     """Tell everyone; the topic is made if this is the first to tell anything."""
-    return compacted.publish(broker, TOPIC, state.name, msgspec.json.encode(state))
+    return compacted_topic.publish(broker, TOPIC, state.name, msgspec.json.encode(state))
 
 
 def runs(broker: "Broker") -> dict[str, PipelineRun]:
     """The last state of every pipeline that has run, by name."""
     found: dict[str, PipelineRun] = {}
-    for message in compacted.messages(broker, TOPIC, 0):
+    for message in compacted_topic.messages(broker, TOPIC, 0):
         state = _state_in(message)
         if state is not None:
             found[state.name] = state
@@ -67,7 +67,7 @@ def claim(broker: "Broker", state: PipelineRun, now_ms: int) -> int:
     receipt = report(broker, state)
     offset = receipt.offset or 0
     earlier: dict[str, PipelineRun] = {}  # Both may have found it free: the first in the log has it.
-    for message in compacted.messages(broker, TOPIC, 0):
+    for message in compacted_topic.messages(broker, TOPIC, 0):
         if message.offset < offset and message.key == state.name.encode():
             other = msgspec.json.decode(message.value, type=PipelineRun)
             earlier[other.run] = other  # Only the last word of a run counts: it may have ended since.
@@ -114,7 +114,7 @@ def stop_asked(broker: "Broker", state: PipelineRun, offset: int) -> tuple[bool,
     """Whether this run was asked to stop since ``offset``, and where to look from next time."""
     key = f"{STOP}{state.name}".encode()
     asked = False
-    for message in compacted.messages(broker, TOPIC, offset):
+    for message in compacted_topic.messages(broker, TOPIC, offset):
         offset = message.offset + 1
         if message.key == key:
             asked |= msgspec.json.decode(message.value, type=StopRequest).run == state.run

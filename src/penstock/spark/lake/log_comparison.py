@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.errors import OffsetOutOfRange, TopicNotFound
-from penstock.spark.lake.checking import PartitionCheck, check_partition
 from penstock.spark.lake.layout import ROWS
+from penstock.spark.lake.offset_ranges import Span, spans_of
 from penstock.spark.lake.reading import read_range
-from penstock.spark.lake.spans import Span, spans_of
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.records.arrays import rows_of
+from penstock.spark.lake.verification import PartitionCheck, check_partition
+from penstock.spark.records.arrow import rows_of
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker

@@ -10,7 +10,7 @@ A data source for writing alone, ``penstock_table``, registered where it is used
 Rows go from Spark's Arrow straight into Parquet; none passes the driver.  A batch
 that a query has committed before is not committed again, so what is repeated
 after a crash is there once.  The many small files of a stream are joined by the
-pipeline that writes them, which also deletes what nobody uses (``tidying.py``).
+pipeline that writes them, which also deletes what nobody uses (``table_maintenance.py``).
 
 A table keeps the columns that its first rows had.  Whoever wants others makes
 another table.
@@ -37,7 +37,7 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidValue
 from penstock.spark.lake import storage
 from penstock.spark.lake.delta import SETTINGS, open_table, settle, telling
-from penstock.spark.reports.ranges import Ranges
+from penstock.spark.reports.column_statistics import Ranges
 from penstock.types import check_name
 
 if TYPE_CHECKING:

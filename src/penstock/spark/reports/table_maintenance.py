@@ -26,7 +26,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.spark.lake import storage
 from penstock.spark.lake.delta import app_name, open_table, settle, telling
-from penstock.spark.reports.ranges import Ranges
+from penstock.spark.reports.column_statistics import Ranges
 
 FILE_BYTES: Final = 128 * 1024 * 1024  # A file of this size is not joined any more.
 FILES_MIN: Final = 16

@@ -8,7 +8,7 @@ fingerprint, time in seconds, and count.
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.spark.reports.report import SERIES_MAX, Page, bars, shown, stacked
+from penstock.spark.reports.html_page import SERIES_MAX, Page, bars, shown, stacked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -41,4 +41,6 @@ def ship(module: ModuleType) -> None:
     package = import_module(module.__name__.partition(".")[0])
     file = getattr(package, "__file__", None) or next(iter(getattr(package, "__path__", [])), "")
     if not file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"))):
-        import_module("pyspark.cloudpickle").register_pickle_by_value(package)
+        from pyspark import cloudpickle  # Only now: a worker's functions are also loaded without PySpark.
+
+        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]

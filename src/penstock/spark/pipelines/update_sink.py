@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
-from penstock.spark.connect import register
 from penstock.spark.runtime.connections import Address, address_of
+from penstock.spark.runtime.spark_connect import register
 from penstock.spark.sink.sink import TopicStreamWriter
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ captured()        makes ``penstock.connect`` give such a client
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 from penstock.errors import AlreadySettled, InvalidValue
@@ -128,7 +127,9 @@ def captured(sent: Sent) -> Iterator[None]:
 
     Not longer: the worker that runs this will do other tasks, which connect in earnest.
     """
-    modules: list[Any] = [import_module("penstock"), import_module("penstock.aio")]  # A client has no broker.
+    import penstock.aio  # Only now: importing the package loads the broker, which a client does not need.
+
+    modules: list[Any] = [penstock, penstock.aio]
     before = [module.connect for module in modules]
     plain, asynchronous = modules
     plain.connect = lambda *_, **__: CapturedBroker(sent)

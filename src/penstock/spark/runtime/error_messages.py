@@ -10,18 +10,26 @@ traceback: its sentence is taken from there.  Of everything else the first
 sentence is kept, and the stack stays behind.
 """
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from penstock.errors import PenstockError, QueryFailed, QueryInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHARACTERS_MAX: Final = 500  # A sentence that is longer than this is none.
+CHARACTERS_MAX: Final = 500
+HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"
+WORKERS: Final = ("pyspark.", "penstock.spark.")  # Main modules of Spark's Python processes.
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _OURS: Final = re.compile(r"penstock\.errors\.\w+: (.+?) \[[A-Z_]+\]$", re.MULTILINE)
 # In Spark's text of an error: [CONDITION] What happened. SQLSTATE: 42703 ...
@@ -32,6 +40,30 @@ _PYTHON: Final = re.compile(r"^(\w[\w.]*(?:Error|Exception)): (.+)$", re.MULTILI
 _PART: Final = re.compile(r"`((?:[^`]|``)+)`")
 _CANCELLED: Final = "cancelled as part of cancellation of all jobs"  # What PySpark does at a Ctrl-C.
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+def hide_traceback(method: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a method that Spark calls, so that it reports our errors without a traceback.
+
+    Spark reports an error in one of its Python processes with the whole traceback, unless this variable is
+    set there.  The process ends after reporting an error, so no other error is cut short.
+    """
+
+    @wraps(method)
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return method(*arguments, **options)
+        except PenstockError:
+            if _is_spark_worker():
+                os.environ[HIDE_TRACEBACK] = "1"
+            raise
+
+    return wrapper
+
+
+def _is_spark_worker() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name.startswith(WORKERS)
 
 
 @contextmanager

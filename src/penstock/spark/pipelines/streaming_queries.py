@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.rejects import LATE_COUNT
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.runtime.sentences import shortest
+from penstock.spark.runtime.error_messages import shortest
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress

@@ -13,7 +13,7 @@ import pytest
 from penstock.cli.spark import rows
 from penstock.errors import QueryInvalid
 from penstock.spark.queries import plot
-from penstock.spark.queries.answers import Answer
+from penstock.spark.queries.query_result import Answer
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

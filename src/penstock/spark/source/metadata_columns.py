@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.info import DeliveryState
-from penstock.spark.records.arrays import time_column
+from penstock.spark.records.arrow import time_column
 from penstock.spark.records.planning import Span
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.source.options import SourceOptions

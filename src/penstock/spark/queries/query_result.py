@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import QueryInvalid
-from penstock.spark.runtime import sentences
+from penstock.spark.runtime import error_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,10 +72,10 @@ def answer_of(frame: "DataFrame", rows_max: int | None = None) -> Answer:
 
     limited = frame if rows_max is None else frame.limit(rows_max)
     try:
-        with sentences.unlogged():
+        with error_messages.unlogged():
             return Answer(limited.toArrow())
     except (PySparkException, Py4JError) as error:
-        raise sentences.told(error) from None
+        raise error_messages.told(error) from None
 
 
 # From Arrow's columns to Python's values.

@@ -24,11 +24,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
 
-from penstock.spark.connect import register
-from penstock.spark.jobs import run_tasks
-from penstock.spark.records.arrays import within
+from penstock.spark.records.arrow import within
 from penstock.spark.records.planning import Span
 from penstock.spark.runtime.connections import address_of
+from penstock.spark.runtime.jobs import run_tasks
+from penstock.spark.runtime.spark_connect import register
 from penstock.spark.sink.sink import SinkOptions, Staged, publish, stage
 from penstock.spark.source.options import SourceOptions
 from penstock.spark.source.scan import Scan

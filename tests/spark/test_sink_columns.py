@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidValue, UnknownPriority
-from penstock.spark.sink.outgoing import rows_of
+from penstock.spark.sink.columns import rows_of
 from penstock.wire.gathering import Rows
 
 NOW_MS = 1_767_225_600_000

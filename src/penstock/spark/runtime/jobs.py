@@ -15,11 +15,10 @@ and needs no Pandas.
 
 import pickle
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.errors import PenstockError, UnavailableError
-from penstock.spark.runtime.sentences import shortest
+from penstock.spark.runtime.error_messages import shortest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,10 +36,11 @@ def run_tasks(spark: "SparkSession", work: Callable[[Task], Result], tasks: Sequ
     from pyspark.sql.functions import udf
     from pyspark.sql.types import BinaryType
 
+    from penstock.spark.runtime.spark_connect import carried  # Only now: it loads PySpark.
+
     if not tasks:
         return []
-    carried = import_module("penstock.spark.connect").carried(spark, _Work(work, tasks))
-    done = udf(carried, BinaryType(), useArrow=False).asNondeterministic()
+    done = udf(carried(spark, _Work(work, tasks)), BinaryType(), useArrow=False).asNondeterministic()
     numbers = spark.range(0, len(tasks), 1, min(len(tasks), PARTS_MAX))
     try:
         rows = numbers.select(done("id").alias("outcome")).collect()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import QueryFailed, QueryInvalid
-from penstock.spark.runtime import sentences
+from penstock.spark.runtime import error_messages
 
 KNOWN = ["orders", "orders__dlq", "web.clicks", "__groups"]
 
@@ -87,7 +87,7 @@ class SparkError(Exception):
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_query_is_one_sentence(error: SparkError, sentence: str) -> None:
-    told = sentences.told(error, KNOWN)
+    told = error_messages.told(error, KNOWN)
 
     assert isinstance(told, QueryInvalid)
     assert told.facts["why"] == sentence
@@ -128,20 +128,20 @@ penstock.errors.OffsetsMissing: offsets 5 to 8 of orders:0 are nowhere [OFFSETS_
     ],
 )
 def test_what_fails_while_it_runs_is_one_sentence(text: str, sentence: str) -> None:
-    told = sentences.told(RuntimeError(text))
+    told = error_messages.told(RuntimeError(text))
 
     assert isinstance(told, QueryFailed)
     assert told.facts["why"] == sentence
 
 
 def test_a_sentence_has_an_end() -> None:
-    told = sentences.told(RuntimeError("x" * 10_000))
+    told = error_messages.told(RuntimeError("x" * 10_000))
 
-    assert len(told.facts["why"]) == sentences.CHARACTERS_MAX
+    assert len(told.facts["why"]) == error_messages.CHARACTERS_MAX
 
 
 @pytest.mark.parametrize(
     ("name", "written"), [("orders", "orders"), ("web.clicks", "`web.clicks`"), ("9lives", "`9lives`")]
 )
 def test_a_name_is_shown_as_sql_takes_it(name: str, written: str) -> None:
-    assert sentences.quoted(name) == written
+    assert error_messages.quoted(name) == written

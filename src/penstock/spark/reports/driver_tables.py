@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from penstock.errors import LakeUnusable
 from penstock.spark.lake import storage
 from penstock.spark.lake.delta import settle
-from penstock.spark.reports import tidying
+from penstock.spark.reports import table_maintenance
 
 TIDY_COMMITS: Final = 100
 ZSTD: Final = WriterProperties(compression="ZSTD")
@@ -43,7 +43,7 @@ def append(path: str, rows: pa.Table, application: str, version: int) -> None:
 def replace(path: str, rows: pa.Table) -> None:
     """Have these rows and no others; those before are deleted after a day."""
     _write(path, rows, "overwrite", CommitProperties())
-    tidying.vacuum(path)
+    table_maintenance.vacuum(path)
 
 
 def read(path: str) -> pa.Table:
@@ -77,4 +77,4 @@ def _maybe_tidy(path: str) -> None:
     table = DeltaTable(path)
     if table.version() % TIDY_COMMITS == TIDY_COMMITS - 1:
         table.optimize.compact(writer_properties=ZSTD)
-        tidying.vacuum(path)
+        table_maintenance.vacuum(path)

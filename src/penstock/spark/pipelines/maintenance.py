@@ -4,7 +4,7 @@
     every hour     vacuum what has not been a table's for long enough
 
 The archive looks after the tables of topics (``Upkeep``), and each other pipeline after
-the table that it writes (``ResultUpkeep``), which its driver joins by itself (``tidying.py``).
+the table that it writes (``ResultUpkeep``), which its driver joins by itself (``table_maintenance.py``).
 
 What goes wrong here (a file that cannot be read, a full disk) is told of and left
 alone: archiving is more important.  Everything here can be left out, killed, or
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged, PenstockError
-from penstock.spark.jobs import run_tasks
 from penstock.spark.lake.compaction import Joint, join, plan, replace
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.reports import tidying
+from penstock.spark.reports import table_maintenance
+from penstock.spark.runtime.jobs import run_tasks
 
 if TYPE_CHECKING:
     from penstock.spark.pipelines.run.context import Context
@@ -90,9 +90,9 @@ class ResultUpkeep:
         if self._path is None:
             return
         try:
-            tidying.join_small_files(self._path, self._context.clock.wall_ms())
+            table_maintenance.join_small_files(self._path, self._context.clock.wall_ms())
             if vacuum:
-                tidying.vacuum(self._path)
+                table_maintenance.vacuum(self._path)
                 self._vacuumed_ms = self._context.clock.steady_ms()
         except PenstockError as error:  # There may be no room; what the pipeline writes is more important.
             self._context.progress.note(str(error))

@@ -24,9 +24,9 @@ from penstock.api.broker import Broker
 from penstock.errors import GroupNotFound, QueryFailed, TopicNotFound
 from penstock.model.info import GroupInfo, ScheduledMessage
 from penstock.model.message import StoredMessage
-from penstock.spark import connect
+from penstock.spark.lake.history import GAPS_TOPIC, RecordedGap
 from penstock.spark.queries import journal
-from penstock.spark.records import gaps
+from penstock.spark.runtime import spark_connect
 from penstock.spark.runtime.connections import address_of, broker_at
 from penstock.spark.source.slices import arrow_schema
 
@@ -148,18 +148,18 @@ def _schedule_row(message: ScheduledMessage) -> dict[str, Any]:
 def gap_rows(broker: Broker) -> Iterator[dict[str, Any]]:
     """Every gap that a reader has skipped and written down."""
     try:
-        partitions = broker.describe_topic(gaps.TOPIC).partitions
+        partitions = broker.describe_topic(GAPS_TOPIC).partitions
     except TopicNotFound:
         return
     for each in partitions:
         offset = each.start
-        while found := broker.read(gaps.TOPIC, partition=each.partition, offset=offset, limit=READ_MESSAGES):
+        while found := broker.read(GAPS_TOPIC, partition=each.partition, offset=offset, limit=READ_MESSAGES):
             yield from map(_gap_row, found)
             offset = found[-1].offset + 1
 
 
 def _gap_row(message: StoredMessage) -> dict[str, Any]:
-    gap = msgspec.json.decode(message.value, type=gaps.Gap)
+    gap = msgspec.json.decode(message.value, type=RecordedGap)
     return {"time": _time(message.timestamp)} | msgspec.structs.asdict(gap)
 
 
@@ -177,4 +177,4 @@ _ROWS: Final[dict[str, Callable[[Broker], Iterator[dict[str, Any]]]]] = {
 
 def register(spark: SparkSession) -> None:
     """Let a session know this data source."""
-    connect.register(spark, Facts)
+    spark_connect.register(spark, Facts)

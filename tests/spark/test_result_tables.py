@@ -8,14 +8,14 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import InvalidValue
-from penstock.spark.reports import results
-from penstock.spark.reports.results import ResultStreamWriter, ResultWriter, Written, write_file
+from penstock.spark.reports import result_tables
+from penstock.spark.reports.result_tables import ResultStreamWriter, ResultWriter, Written, write_file
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """Of a table that does not exist yet."""
-    return results.path_of(str(tmp_path), "totals")
+    return result_tables.path_of(str(tmp_path), "totals")
 
 
 def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
@@ -36,12 +36,12 @@ def names_in(path: str) -> list[str]:
 def test_the_rows_of_all_tasks_appear_at_once(path: str) -> None:
     writer = ResultWriter(path)
     written = [writer.write(iter([batch({"name": name, "total": 1})])) for name in ("a", "b")]
-    assert results.file_count(path) == 0
+    assert result_tables.file_count(path) == 0
 
     writer.commit([*written, None, writer.write(iter([batch()]))])
 
     assert names_in(path) == ["a", "b"]
-    assert results.file_count(path) == 2
+    assert result_tables.file_count(path) == 2
     assert path.endswith("/_tables/totals")
 
 
@@ -60,7 +60,7 @@ def test_a_batch_that_is_repeated_is_there_once_and_other_queries_are_not_held_u
 def test_a_batch_without_rows_makes_no_file_and_no_table(path: str) -> None:
     ResultStreamWriter(path).commit([task(path)], 0)
 
-    assert results.file_count(path) == 0
+    assert result_tables.file_count(path) == 0
     assert not Path(path).exists()
 
 

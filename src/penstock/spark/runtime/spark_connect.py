@@ -30,15 +30,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from penstock.spark.runtime.shipping import archive
-from penstock.spark.source.source import PenstockSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def ship(spark: "SparkSession") -> None:
-    """Give a session of Spark Connect the format ``penstock``, whatever its server has."""
-    register(spark, PenstockSource)
 
 
 def register(spark: "SparkSession", source: type[DataSource]) -> None:

@@ -35,7 +35,7 @@ from penstock.spark.pipelines.run import states
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.run.progress import Line, Progress
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.runtime.sentences import shortest
+from penstock.spark.runtime.error_messages import shortest
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.delivery import events
 from penstock.errors import InvalidBatch
-from penstock.spark.connect import register
 from penstock.spark.runtime.connections import Address, address_of, broker_at
+from penstock.spark.runtime.spark_connect import register
 from penstock.wire.records import Headers, Record, decode_batch, read_header
 
 if TYPE_CHECKING:

@@ -11,14 +11,20 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.clock import SystemClock
+from penstock.spark.pipelines.maintenance import ResultUpkeep
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.run.progress import Progress
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.pipelines.upkeep import ResultUpkeep
-from penstock.spark.reports import results, tidying
-from penstock.spark.reports.ranges import Ranges
-from penstock.spark.reports.results import ResultStreamWriter, write_file
-from penstock.spark.reports.tidying import FILE_BYTES, FILES_MIN, File, join_small_files, worth_joining
+from penstock.spark.reports import result_tables, table_maintenance
+from penstock.spark.reports.column_statistics import Ranges
+from penstock.spark.reports.result_tables import ResultStreamWriter, write_file
+from penstock.spark.reports.table_maintenance import (
+    FILE_BYTES,
+    FILES_MIN,
+    File,
+    join_small_files,
+    worth_joining,
+)
 from penstock.testing import ManualClock
 
 SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])
@@ -27,7 +33,7 @@ SCHEMA = pa.schema([("number", pa.int64()), ("name", pa.string())])
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """Of a table that does not exist yet."""
-    return results.path_of(str(tmp_path), "totals")
+    return result_tables.path_of(str(tmp_path), "totals")
 
 
 def commit(path: str, batch: int, query: str = "query-1") -> None:
@@ -54,7 +60,7 @@ def test_small_files_become_one_with_the_same_rows_and_batches_stay_known(path: 
     commit(path, 20)
 
     assert replaced == 20
-    assert results.file_count(path) == 2
+    assert result_tables.file_count(path) == 2
     assert numbers(path) == list(range(42))
     assert DeltaTable(path).transaction_version("query-1") == 20
     assert join(path) == 0, "two files are not worth it"
@@ -66,14 +72,14 @@ def test_who_had_chosen_the_old_files_reads_them_until_they_are_vacuumed_a_day_l
     old = DeltaTable(path).file_uris()
     before = DeltaTable(path).to_pyarrow_dataset()
     join(path)
-    tidying.vacuum(path)
+    table_maintenance.vacuum(path)
 
     assert before.count_rows() == 2 * FILES_MIN
     yesterday = time.time() - 2 * 24 * 3600
     left_behind = Path(path, "left-behind.parquet")  # By a writer that was killed.
     left_behind.write_bytes(b"x")
     os.utime(left_behind, (yesterday, yesterday))
-    tidying.vacuum(path)
+    table_maintenance.vacuum(path)
     assert not left_behind.exists()
     assert all(Path(file).exists() for file in old)
     assert numbers(path) == list(range(2 * FILES_MIN))
@@ -82,7 +88,7 @@ def test_who_had_chosen_the_old_files_reads_them_until_they_are_vacuumed_a_day_l
 def test_a_join_that_comes_second_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for batch in range(FILES_MIN):
         commit(path, batch)
-    copy = tidying._copy
+    copy = table_maintenance._copy
 
     def meanwhile(*arguments: Any) -> Ranges:
         """Another process joins the same files while this one copies them."""
@@ -90,11 +96,11 @@ def test_a_join_that_comes_second_changes_nothing(path: str, monkeypatch: pytest
         assert join(path) == FILES_MIN
         return copy(*arguments)
 
-    monkeypatch.setattr(tidying, "_copy", meanwhile)
+    monkeypatch.setattr(table_maintenance, "_copy", meanwhile)
 
     assert join(path) == 0
     assert numbers(path) == list(range(2 * FILES_MIN))
-    assert results.file_count(path) == 1
+    assert result_tables.file_count(path) == 1
     files = [file.name for file in Path(path).glob("*.parquet")]
     assert len(files) == FILES_MIN + 1, "the second file is removed"
 
@@ -102,14 +108,14 @@ def test_a_join_that_comes_second_changes_nothing(path: str, monkeypatch: pytest
 def test_a_batch_that_is_committed_during_a_join_stays(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for batch in range(FILES_MIN):
         commit(path, batch)
-    copy = tidying._copy
+    copy = table_maintenance._copy
 
     def meanwhile(*arguments: Any) -> Ranges:
         monkeypatch.undo()
         commit(path, FILES_MIN)
         return copy(*arguments)
 
-    monkeypatch.setattr(tidying, "_copy", meanwhile)
+    monkeypatch.setattr(table_maintenance, "_copy", meanwhile)
 
     assert join(path) == FILES_MIN
     assert numbers(path) == list(range(2 * FILES_MIN + 2))
@@ -120,7 +126,7 @@ def test_a_join_does_not_hinder_a_batch_that_is_being_committed(
 ) -> None:
     for batch in range(FILES_MIN):
         commit(path, batch)
-    check = results._check_columns
+    check = result_tables._check_columns
 
     def meanwhile(*arguments: Any) -> None:
         """A join comes between the batch's look at the table and its commit."""
@@ -128,11 +134,11 @@ def test_a_join_does_not_hinder_a_batch_that_is_being_committed(
         assert join(path) == FILES_MIN
         check(*arguments)
 
-    monkeypatch.setattr(results, "_check_columns", meanwhile)
+    monkeypatch.setattr(result_tables, "_check_columns", meanwhile)
     commit(path, FILES_MIN)
 
     assert numbers(path) == list(range(2 * FILES_MIN + 2))
-    assert results.file_count(path) == 2
+    assert result_tables.file_count(path) == 2
 
 
 def test_a_large_file_is_not_copied_for_a_few_small_ones() -> None:
@@ -195,12 +201,12 @@ def test_a_pipeline_joins_the_files_of_its_table_every_minute(path: str, context
         commit(path, batch)
 
     upkeep.maybe_work()
-    early = results.file_count(path)
+    early = result_tables.file_count(path)
     assert isinstance(context.clock, ManualClock)
     context.clock.move_to(context.clock.steady_ms() + 60_000)
     upkeep.maybe_work()
 
-    assert (early, results.file_count(path)) == (FILES_MIN, 1)
+    assert (early, result_tables.file_count(path)) == (FILES_MIN, 1)
     assert numbers(path) == list(range(2 * FILES_MIN))
 
 
@@ -213,7 +219,7 @@ def test_a_file_that_cannot_be_read_is_told_of_and_the_pipeline_goes_on(path: st
     ResultUpkeep(context, path).work()
 
     assert broken.rpartition("/")[2] in context.progress.counts().note
-    assert results.file_count(path) == FILES_MIN
+    assert result_tables.file_count(path) == FILES_MIN
     assert len(list(Path(path).glob("*.parquet"))) == FILES_MIN, "what was copied is removed"
 
 

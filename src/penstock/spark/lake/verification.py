@@ -36,8 +36,8 @@ import pyarrow.compute as pc
 from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged
 from penstock.spark.lake.layout import LakeFile, date_of, within_years
+from penstock.spark.lake.offset_ranges import Span, joined, overlaps, spans_of, without
 from penstock.spark.lake.reading import read_file
-from penstock.spark.lake.spans import Span, joined, overlaps, spans_of, without
 from penstock.spark.lake.table import LakeTable
 
 ALL: Final = 1 << 62

@@ -4,14 +4,30 @@ Opening a table of the lake costs some milliseconds, so it is done when a reader
 wants offsets below the log's start, and once for each topic.
 """
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from penstock.errors import OffsetsMissing, TopicExists, TopicNotFound
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.records.planning import Part, Span, archived, parts
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
     from penstock.spark.lake.layout import LakeFile
+
+GAPS_TOPIC: Final = "__gaps"
+
+
+class RecordedGap(msgspec.Struct, frozen=True):
+    """A message of the topic ``__gaps``; the time is the message's own."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reader: str  # The group of the stream; empty if it has none.
 
 
 class History:
@@ -59,3 +75,16 @@ class History:
             table = LakeTable.open(lake, topic) if lake else None
             self._tables[topic] = table if table is not None and table.exists else None
         return self._tables[topic]
+
+
+def report_gap(broker: "Broker", gap: Span, on_gap: str, reader: str | None) -> None:
+    """Raise ``OffsetsMissing``, or with ``on_gap=skip`` record the gap in the topic ``__gaps``."""
+    if on_gap == "error":
+        raise OffsetsMissing(topic=gap.topic, partition=gap.partition, start=gap.start, end=gap.end)
+    value = msgspec.json.encode(RecordedGap(gap.topic, gap.partition, gap.start, gap.end, reader or ""))
+    try:
+        broker.publish(GAPS_TOPIC, value, key=gap.topic, dedup_id=value.decode())
+    except TopicNotFound:
+        with suppress(TopicExists):  # Another task was faster.
+            broker.create_topic(GAPS_TOPIC)
+        broker.publish(GAPS_TOPIC, value, key=gap.topic, dedup_id=value.decode())
