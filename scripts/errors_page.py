@@ -2,7 +2,7 @@
 
 The source of every word is ``src/penstock/errors``: the first line of a
 class's docstring is what the error means, then ``Cause:`` and ``Do:``; its
-sentence and the arguments of its constructor give the message and the facts.
+sentence and its fields give the message and the facts.
 """
 
 import inspect
@@ -33,9 +33,9 @@ An `AssertionError` is a bug in Penstock: please report it.
 
 
 def error_classes() -> list[type[errors.PenstockError]]:
-    """The classes in the order of the tree that the package's docstring draws."""
-    tree = (errors.__doc__ or "").split()
-    return sorted(_walk(errors.PenstockError), key=lambda kind: tree.index(kind.__name__))
+    """All classes of the tree, in the order in which ``penstock.errors`` imports them."""
+    order = list(vars(errors))
+    return sorted(_walk(errors.PenstockError), key=lambda kind: order.index(kind.__name__))
 
 
 def _walk(kind: type[errors.PenstockError]) -> Iterator[type[errors.PenstockError]]:

@@ -1,143 +1,82 @@
 """Penstock: a durable log you can work like a queue and query like a table.
 
-The public names and nothing else; everything below the top level is free to
-change.  A name is imported when it is first used, so a program that only
-needs a client, or pytest looking for plugins, does not load the broker.
+The names below are the public API; everything else may change.  Each name is imported on first use, so that
+a program which only needs a client, or pytest collecting plugins, does not load the broker.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError
-from penstock.version import __version__
+from penstock.errors import PenstockError as PenstockError
+from penstock.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    import penstock.aio as aio
-    import penstock.errors as errors
-    import penstock.spark as spark
-    import penstock.testing as testing
-    from penstock.api.broker import Broker, Queue, TopicHandle
-    from penstock.api.handles import Consumer, Producer
+if TYPE_CHECKING:  # What type checkers and editors see; ``X as X`` marks a name as public for them.
+    from penstock import aio as aio
+    from penstock import errors as errors
+    from penstock import spark as spark
+    from penstock import testing as testing
+    from penstock.api.broker import Broker as Broker
+    from penstock.api.broker import Queue as Queue
+    from penstock.api.broker import TopicHandle as TopicHandle
+    from penstock.api.handles import Consumer as Consumer
+    from penstock.api.handles import Producer as Producer
     from penstock.broker.embedded import EmbeddedBroker
-    from penstock.client.sync import connect
-    from penstock.config.broker import BrokerConfig, GroupOptions, GroupSettings, TopicOptions, TopicSettings
-    from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-    from penstock.model.info import (
-        BrokerInfo,
-        DeadLetter,
-        DeadLetterErrors,
-        GroupInfo,
-        GroupRates,
-        PartitionInfo,
-        PartitionLag,
-        Redrive,
-        ScheduledMessage,
-        TopicInfo,
-        Unacked,
-        Verdict,
-    )
-    from penstock.model.message import Message, Receipt, ReceivedMessage, StoredMessage
-    from penstock.model.trace import Trace, TraceEvent
-    from penstock.workers.app import App
-    from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
-    from penstock.workers.outcome import Reject, Retry
+    from penstock.client.sync import connect as connect
+    from penstock.config.broker import BrokerConfig as BrokerConfig
+    from penstock.config.broker import GroupOptions as GroupOptions
+    from penstock.config.broker import GroupSettings as GroupSettings
+    from penstock.config.broker import TopicOptions as TopicOptions
+    from penstock.config.broker import TopicSettings as TopicSettings
+    from penstock.model.access import Grant as Grant
+    from penstock.model.access import KeyInfo as KeyInfo
+    from penstock.model.access import NewKey as NewKey
+    from penstock.model.access import Quota as Quota
+    from penstock.model.access import UserInfo as UserInfo
+    from penstock.model.info import BrokerInfo as BrokerInfo
+    from penstock.model.info import DeadLetter as DeadLetter
+    from penstock.model.info import DeadLetterErrors as DeadLetterErrors
+    from penstock.model.info import GroupInfo as GroupInfo
+    from penstock.model.info import GroupRates as GroupRates
+    from penstock.model.info import PartitionInfo as PartitionInfo
+    from penstock.model.info import PartitionLag as PartitionLag
+    from penstock.model.info import Redrive as Redrive
+    from penstock.model.info import ScheduledMessage as ScheduledMessage
+    from penstock.model.info import TopicInfo as TopicInfo
+    from penstock.model.info import Unacked as Unacked
+    from penstock.model.info import Verdict as Verdict
+    from penstock.model.message import Message as Message
+    from penstock.model.message import Receipt as Receipt
+    from penstock.model.message import ReceivedMessage as ReceivedMessage
+    from penstock.model.message import StoredMessage as StoredMessage
+    from penstock.model.trace import Trace as Trace
+    from penstock.model.trace import TraceEvent as TraceEvent
+    from penstock.workers.app import App as App
+    from penstock.workers.message import AsyncWorkerMessage as AsyncWorkerMessage
+    from penstock.workers.message import WorkerMessage as WorkerMessage
+    from penstock.workers.outcome import Reject as Reject
+    from penstock.workers.outcome import Retry as Retry
 
-    open = EmbeddedBroker.open  # noqa: A001 - penstock.open("data") is how a user says it.
+    open = EmbeddedBroker.open  # noqa: A001 - users write penstock.open("data").
 
-_PLACES = {
-    "App": "workers.app",
-    "AsyncWorkerMessage": "workers.message",
-    "Broker": "api.broker",
-    "BrokerConfig": "config.broker",
-    "BrokerInfo": "model.info",
-    "Consumer": "api.handles",
-    "DeadLetter": "model.info",
-    "DeadLetterErrors": "model.info",
-    "Grant": "model.access",
-    "GroupInfo": "model.info",
-    "GroupOptions": "config.broker",
-    "GroupRates": "model.info",
-    "GroupSettings": "config.broker",
-    "KeyInfo": "model.access",
-    "Message": "model.message",
-    "NewKey": "model.access",
-    "PartitionInfo": "model.info",
-    "PartitionLag": "model.info",
-    "Producer": "api.handles",
-    "Queue": "api.broker",
-    "Quota": "model.access",
-    "Receipt": "model.message",
-    "ReceivedMessage": "model.message",
-    "Redrive": "model.info",
-    "Reject": "workers.outcome",
-    "Retry": "workers.outcome",
-    "ScheduledMessage": "model.info",
-    "StoredMessage": "model.message",
-    "TopicHandle": "api.broker",
-    "TopicInfo": "model.info",
-    "TopicOptions": "config.broker",
-    "TopicSettings": "config.broker",
-    "Trace": "model.trace",
-    "TraceEvent": "model.trace",
-    "Unacked": "model.info",
-    "UserInfo": "model.access",
-    "Verdict": "model.info",
-    "WorkerMessage": "workers.message",
-    "connect": "client.sync",
+_NAMES = {  # Module: its public names.
+    "api.broker": "Broker Queue TopicHandle",
+    "api.handles": "Consumer Producer",
+    "client.sync": "connect",
+    "config.broker": "BrokerConfig GroupOptions GroupSettings TopicOptions TopicSettings",
+    "model.access": "Grant KeyInfo NewKey Quota UserInfo",
+    "model.info": "BrokerInfo DeadLetter DeadLetterErrors GroupInfo GroupRates PartitionInfo PartitionLag "
+    "Redrive ScheduledMessage TopicInfo Unacked Verdict",
+    "model.message": "Message Receipt ReceivedMessage StoredMessage",
+    "model.trace": "Trace TraceEvent",
+    "workers.app": "App",
+    "workers.message": "AsyncWorkerMessage WorkerMessage",
+    "workers.outcome": "Reject Retry",
 }
 _MODULES = ("aio", "errors", "spark", "testing")
-
-__all__ = [
-    "App",
-    "AsyncWorkerMessage",
-    "Broker",
-    "BrokerConfig",
-    "BrokerInfo",
-    "Consumer",
-    "DeadLetter",
-    "DeadLetterErrors",
-    "Grant",
-    "GroupInfo",
-    "GroupOptions",
-    "GroupRates",
-    "GroupSettings",
-    "KeyInfo",
-    "Message",
-    "NewKey",
-    "PartitionInfo",
-    "PartitionLag",
-    "PenstockError",
-    "Producer",
-    "Queue",
-    "Quota",
-    "Receipt",
-    "ReceivedMessage",
-    "Redrive",
-    "Reject",
-    "Retry",
-    "ScheduledMessage",
-    "StoredMessage",
-    "TopicHandle",
-    "TopicInfo",
-    "TopicOptions",
-    "TopicSettings",
-    "Trace",
-    "TraceEvent",
-    "Unacked",
-    "UserInfo",
-    "Verdict",
-    "WorkerMessage",
-    "__version__",
-    "aio",
-    "connect",
-    "errors",
-    "open",
-    "spark",
-    "testing",
-]
+_PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
+def _load(name: str) -> Any:
     if name == "open":
         value: Any = import_module("penstock.broker.embedded").EmbeddedBroker.open
     elif name in _PLACES:
@@ -151,4 +90,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*_PLACES, *_MODULES, "PenstockError", "__version__", "open"])
+
+
+if not TYPE_CHECKING:  # Otherwise type checkers would believe in any name, or see none.
+    __all__ = __dir__()
+    __getattr__ = _load

@@ -87,13 +87,28 @@ def test_errors_survive_pickling(kind: type[PenstockError]) -> None:
 
 
 @each_kind
-def test_the_tree_in_the_docstring_names_it(kind: type[PenstockError]) -> None:
-    assert re.search(rf"\b{kind.__name__}\b", errors.__doc__ or "")
+def test_facts_are_attributes_too(kind: type[PenstockError]) -> None:
+    error = example(kind)
+
+    assert {name: getattr(error, name) for name in error.facts} == error.facts
+
+
+@each_kind
+def test_a_program_imports_it_from_the_package(kind: type[PenstockError]) -> None:
+    assert kind.__module__ == "penstock.errors"
+    assert kind.__name__ in vars(errors)["__all__"]  # Computed, so unknown to mypy.
 
 
 def test_facts_are_given_by_name() -> None:
     with pytest.raises(TypeError):
         errors.TopicNotFound("orders")  # type: ignore[call-arg]
+
+
+def test_facts_that_a_class_does_not_have_are_refused() -> None:
+    with pytest.raises(TypeError, match="topic"):
+        errors.TopicNotFound(name="orders")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="topic"):
+        errors.TopicNotFound()  # type: ignore[call-arg]
 
 
 def test_the_page_of_errors_is_up_to_date() -> None:

@@ -1,262 +1,36 @@
-"""Every error this package raises on purpose, and how each one reaches a client.
+"""Every error that this package raises on purpose.
 
     PenstockError
-    ├── RequestError              the caller must change something; never retry as is
-    │   ├── InvalidName           NAME_INVALID             messages
-    │   ├── InvalidValue          VALUE_INVALID
-    │   ├── UnknownPriority       PRIORITY_UNKNOWN
-    │   ├── DelayOutOfRange       DELAY_OUT_OF_RANGE
-    │   ├── EmptyMessage          MESSAGE_EMPTY
-    │   ├── MessageTooLarge       MESSAGE_TOO_LARGE
-    │   ├── InvalidBatch          BATCH_INVALID
-    │   ├── InvalidRecords        RECORDS_INVALID
-    │   ├── KeyMissing            KEY_MISSING
-    │   ├── TopicNotFound         TOPIC_NOT_FOUND          topics
-    │   ├── TopicExists           TOPIC_EXISTS
-    │   ├── LimitReached          LIMIT_REACHED
-    │   ├── PartitionNotFound     PARTITION_NOT_FOUND
-    │   ├── OffsetOutOfRange      OFFSET_OUT_OF_RANGE
-    │   ├── RestoreRefused        RESTORE_REFUSED
-    │   ├── StagedMissing         STAGED_MISSING
-    │   ├── GroupNotFound         GROUP_NOT_FOUND          groups
-    │   ├── DeadLetterNotFound    DEAD_LETTER_NOT_FOUND
-    │   ├── GroupKindMismatch     GROUP_KIND_MISMATCH
-    │   ├── MemberUnknown         MEMBER_UNKNOWN
-    │   ├── NotAssigned           PARTITION_NOT_ASSIGNED
-    │   ├── LeaseLost             LEASE_LOST
-    │   ├── AlreadySettled        ALREADY_SETTLED
-    │   ├── ReceiptUnknown        RECEIPT_UNKNOWN
-    │   ├── ProducerFenced        PRODUCER_FENCED          producers
-    │   ├── SequenceOutOfOrder    SEQUENCE_OUT_OF_ORDER
-    │   ├── SequenceReused        SEQUENCE_REUSED
-    │   ├── ProducerUnknown       PRODUCER_UNKNOWN
-    │   ├── TransactionNotOpen    TRANSACTION_NOT_OPEN
-    │   ├── DirectoryInUse        DIRECTORY_IN_USE         startup
-    │   ├── DirectoryUnusable     DIRECTORY_UNUSABLE
-    │   ├── InvalidConfiguration  CONFIGURATION_INVALID
-    │   ├── AddressUnusable       ADDRESS_UNUSABLE
-    │   ├── ExtraMissing          EXTRA_MISSING
-    │   ├── Closed                CLOSED
-    │   ├── FrameTooLarge         FRAME_TOO_LARGE          requests
-    │   ├── ProtocolViolation     PROTOCOL_VIOLATION
-    │   ├── VersionUnsupported    VERSION_UNSUPPORTED
-    │   ├── OperationUnknown      OPERATION_UNKNOWN
-    │   ├── RequestInvalid        REQUEST_INVALID
-    │   ├── RequestTooLarge       REQUEST_TOO_LARGE
-    │   ├── RequestTimeout        REQUEST_TIMEOUT
-    │   ├── RouteNotFound         ROUTE_NOT_FOUND
-    │   ├── MethodNotAllowed      METHOD_NOT_ALLOWED
-    │   ├── MediaTypeUnsupported  MEDIA_TYPE_UNSUPPORTED
-    │   ├── UpgradeRequired       UPGRADE_REQUIRED
-    │   ├── HostNotAllowed        HOST_NOT_ALLOWED         access
-    │   ├── OriginNotAllowed      ORIGIN_NOT_ALLOWED
-    │   ├── Unauthenticated       UNAUTHENTICATED
-    │   ├── Forbidden             FORBIDDEN
-    │   ├── IdentityNotFound      IDENTITY_NOT_FOUND
-    │   ├── LakeUnusable          LAKE_UNUSABLE            lake
-    │   ├── NotArchived           NOT_ARCHIVED
-    │   ├── OffsetsMissing        OFFSETS_MISSING
-    │   ├── PipelineRunning       PIPELINE_RUNNING
-    │   ├── PipelineFailed        PIPELINE_FAILED
-    │   ├── QueryInvalid          QUERY_INVALID
-    │   └── QueryFailed           QUERY_FAILED
-    ├── UnavailableError          try again later; nothing was changed
-    │   ├── QueueFull             QUEUE_FULL               unavailable
-    │   ├── DiskFull              DISK_FULL
-    │   ├── MetadataStale         METADATA_STALE
-    │   ├── TransactionBusy       TRANSACTION_BUSY
-    │   ├── Overloaded            OVERLOADED
-    │   ├── QuotaExceeded         QUOTA_EXCEEDED
-    │   ├── ShuttingDown          SHUTTING_DOWN
-    │   ├── Unhealthy             UNHEALTHY
-    │   └── ServerUnreachable     SERVER_UNREACHABLE
-    ├── TopicDamaged              a topic is offline, because a file of it is damaged
-    ├── LakeDamaged               a file of the lake cannot be read
-    ├── OutcomeUnknown            the connection broke before the answer came; it may have been done
-    ├── StorageFailed             a write or sync failed; the partition stops until it is reopened
-    └── CorruptionError           stored bytes do not match their checksum
+    ├── RequestError          the caller must change something; a retry fails in the same way
+    ├── UnavailableError      temporary; nothing was changed, so try again later
+    └── TopicDamaged, LakeDamaged, OutcomeUnknown, StorageFailed, CorruptionError
 
-A front end never invents an error.  It maps ``code`` and ``retryable`` to its
-own protocol in one table, and a test walks this package to see that no class
-is missing from any table.  Bugs are not in this tree: they are ``assert``.
+docs/errors.md lists all of them; ``make docs`` writes that page from the classes, and a test compares it.
+Each class has a ``code`` that never changes, a docstring (meaning, ``Cause:``, ``Do:``), the facts of the
+error as annotated fields, and a sentence, a template over the fields that says what happened and what to do.
+The modules of this package group the classes by subject; programs import them from here.
 
-The last column is the module in which a family of them stands (of the last
-five, TopicDamaged is in ``topics``, LakeDamaged in ``lake``, and the others in ``failures``); a program
-imports all of them from here.
-
-An error carries facts (``error.facts``); its sentence is a template over
-them that says what happened and what to do about it.  The docstring of a
-class (what it means, ``Cause:``, ``Do:``) is its section in docs/errors.md;
-``make docs`` writes that page, and a test compares it.
+Front ends raise no errors of their own.  Each of them maps ``code`` and ``retryable`` to its protocol in one
+table, and a test checks that no class is missing from any table.  A bug is an ``AssertionError``, not one of
+these classes.
 """
 
-from penstock.errors.access import (
-    Forbidden,
-    HostNotAllowed,
-    IdentityNotFound,
-    OriginNotAllowed,
-    Unauthenticated,
-)
-from penstock.errors.base import PenstockError, RequestError, UnavailableError
-from penstock.errors.failures import CorruptionError, OutcomeUnknown, StorageFailed
-from penstock.errors.groups import (
-    AlreadySettled,
-    DeadLetterNotFound,
-    GroupKindMismatch,
-    GroupNotFound,
-    LeaseLost,
-    MemberUnknown,
-    NotAssigned,
-    ReceiptUnknown,
-)
-from penstock.errors.lake import (
-    LakeDamaged,
-    LakeUnusable,
-    NotArchived,
-    OffsetsMissing,
-    PipelineFailed,
-    PipelineRunning,
-    QueryFailed,
-    QueryInvalid,
-)
-from penstock.errors.messages import (
-    DelayOutOfRange,
-    EmptyMessage,
-    InvalidBatch,
-    InvalidName,
-    InvalidRecords,
-    InvalidValue,
-    KeyMissing,
-    MessageTooLarge,
-    UnknownPriority,
-)
-from penstock.errors.producers import (
-    ProducerFenced,
-    ProducerUnknown,
-    SequenceOutOfOrder,
-    SequenceReused,
-    TransactionNotOpen,
-)
-from penstock.errors.requests import (
-    FrameTooLarge,
-    MediaTypeUnsupported,
-    MethodNotAllowed,
-    OperationUnknown,
-    ProtocolViolation,
-    RequestInvalid,
-    RequestTimeout,
-    RequestTooLarge,
-    RouteNotFound,
-    UpgradeRequired,
-    VersionUnsupported,
-)
-from penstock.errors.startup import (
-    AddressUnusable,
-    Closed,
-    DirectoryInUse,
-    DirectoryUnusable,
-    ExtraMissing,
-    InvalidConfiguration,
-)
-from penstock.errors.topics import (
-    LimitReached,
-    OffsetOutOfRange,
-    PartitionNotFound,
-    RestoreRefused,
-    StagedMissing,
-    TopicDamaged,
-    TopicExists,
-    TopicNotFound,
-)
-from penstock.errors.unavailable import (
-    DiskFull,
-    MetadataStale,
-    Overloaded,
-    QueueFull,
-    QuotaExceeded,
-    ServerUnreachable,
-    ShuttingDown,
-    TransactionBusy,
-    Unhealthy,
-)
+# ruff: noqa: F403, I001 - every class of every module, in the order of docs/errors.md.
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AddressUnusable",
-    "AlreadySettled",
-    "Closed",
-    "CorruptionError",
-    "DeadLetterNotFound",
-    "DelayOutOfRange",
-    "DirectoryInUse",
-    "DirectoryUnusable",
-    "DiskFull",
-    "EmptyMessage",
-    "ExtraMissing",
-    "Forbidden",
-    "FrameTooLarge",
-    "GroupKindMismatch",
-    "GroupNotFound",
-    "HostNotAllowed",
-    "IdentityNotFound",
-    "InvalidBatch",
-    "InvalidConfiguration",
-    "InvalidName",
-    "InvalidRecords",
-    "InvalidValue",
-    "KeyMissing",
-    "LakeDamaged",
-    "LakeUnusable",
-    "LeaseLost",
-    "LimitReached",
-    "MediaTypeUnsupported",
-    "MemberUnknown",
-    "MessageTooLarge",
-    "MetadataStale",
-    "MethodNotAllowed",
-    "NotArchived",
-    "NotAssigned",
-    "OffsetOutOfRange",
-    "OffsetsMissing",
-    "OperationUnknown",
-    "OriginNotAllowed",
-    "OutcomeUnknown",
-    "Overloaded",
-    "PartitionNotFound",
-    "PenstockError",
-    "PipelineFailed",
-    "PipelineRunning",
-    "ProducerFenced",
-    "ProducerUnknown",
-    "ProtocolViolation",
-    "QueryFailed",
-    "QueryInvalid",
-    "QueueFull",
-    "QuotaExceeded",
-    "ReceiptUnknown",
-    "RequestError",
-    "RequestInvalid",
-    "RequestTimeout",
-    "RequestTooLarge",
-    "RestoreRefused",
-    "RouteNotFound",
-    "SequenceOutOfOrder",
-    "SequenceReused",
-    "ServerUnreachable",
-    "ShuttingDown",
-    "StagedMissing",
-    "StorageFailed",
-    "TopicDamaged",
-    "TopicExists",
-    "TopicNotFound",
-    "TransactionBusy",
-    "TransactionNotOpen",
-    "Unauthenticated",
-    "UnavailableError",
-    "Unhealthy",
-    "UnknownPriority",
-    "UpgradeRequired",
-    "VersionUnsupported",
-]
+from penstock.errors.base import *
+from penstock.errors.messages import *
+from penstock.errors.topics import *
+from penstock.errors.groups import *
+from penstock.errors.producers import *
+from penstock.errors.startup import *
+from penstock.errors.requests import *
+from penstock.errors.access import *
+from penstock.errors.lake import *
+from penstock.errors.unavailable import *
+from penstock.errors.failures import *
 
-for _name in __all__:
-    globals()[_name].__module__ = __name__  # A traceback names an error as a program imports it.
+if not TYPE_CHECKING:  # Type checkers see the imports; a computed __all__ would hide the names from them.
+    __all__ = [name for name, value in globals().items() if isinstance(value, type)]
+    for _name in __all__:
+        globals()[_name].__module__ = __name__  # Tracebacks name an error as programs import it.

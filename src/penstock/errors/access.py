@@ -13,9 +13,7 @@ class HostNotAllowed(RequestError):
 
     code = "HOST_NOT_ALLOWED"
     sentence = "{host!r} is no name of this server; call it by its address, or put the name into http.hosts"
-
-    def __init__(self, *, host: str) -> None:
-        super().__init__(host=host)
+    host: str
 
 
 class OriginNotAllowed(RequestError):
@@ -27,9 +25,7 @@ class OriginNotAllowed(RequestError):
 
     code = "ORIGIN_NOT_ALLOWED"
     sentence = "pages of {origin} may not use this server; if they may, put it into http.cors_origins"
-
-    def __init__(self, *, origin: str) -> None:
-        super().__init__(origin=origin)
+    origin: str
 
 
 class Unauthenticated(RequestError):
@@ -42,9 +38,7 @@ class Unauthenticated(RequestError):
 
     code = "UNAUTHENTICATED"
     sentence = "{why}; give a key that is valid here: key=..., or PENSTOCK_KEY in the environment"
-
-    def __init__(self, *, why: str) -> None:
-        super().__init__(why=why)
+    why: str
 
 
 class Forbidden(RequestError):
@@ -57,9 +51,10 @@ class Forbidden(RequestError):
 
     code = "FORBIDDEN"
     sentence = "{who} may not {operation} {on}: it needs the role {role} there; ask an admin for it"
-
-    def __init__(self, *, who: str, operation: str, on: str, role: str) -> None:
-        super().__init__(who=who, operation=operation, on=on, role=role)
+    who: str
+    operation: str
+    on: str
+    role: str
 
 
 class IdentityNotFound(RequestError):
@@ -71,6 +66,5 @@ class IdentityNotFound(RequestError):
 
     code = "IDENTITY_NOT_FOUND"
     sentence = "there is no {kind} {name!r}; see: penstock {kind} list"
-
-    def __init__(self, *, kind: str, name: str) -> None:
-        super().__init__(kind=kind, name=name)
+    kind: str
+    name: str

@@ -13,9 +13,8 @@ class OutcomeUnknown(PenstockError):
 
     code = "OUTCOME_UNKNOWN"
     sentence = "{operation} was sent to {server} and not answered; look whether it was done, then call again"
-
-    def __init__(self, *, operation: str, server: str) -> None:
-        super().__init__(operation=operation, server=server)
+    operation: str
+    server: str
 
 
 class StorageFailed(PenstockError):
@@ -30,9 +29,8 @@ class StorageFailed(PenstockError):
     sentence = (
         "{path!r} failed: {why}; it takes no more writes until the broker is reopened and has recovered it"
     )
-
-    def __init__(self, *, path: str, why: str) -> None:
-        super().__init__(path=path, why=why)
+    path: str
+    why: str
 
 
 class CorruptionError(PenstockError):
@@ -48,6 +46,6 @@ class CorruptionError(PenstockError):
         "{path!r} is damaged at byte {position}: {why}; "
         "run penstock check on the data directory, and restore the file or run penstock repair"
     )
-
-    def __init__(self, *, path: str, position: int, why: str) -> None:
-        super().__init__(path=path, position=position, why=why)
+    path: str
+    position: int
+    why: str

@@ -12,9 +12,8 @@ class GroupNotFound(RequestError):
 
     code = "GROUP_NOT_FOUND"
     sentence = "topic {topic!r} has no group {group!r}; a group is created by its first consumer"
-
-    def __init__(self, *, topic: str, group: str) -> None:
-        super().__init__(topic=topic, group=group)
+    topic: str
+    group: str
 
 
 class DeadLetterNotFound(RequestError):
@@ -26,9 +25,8 @@ class DeadLetterNotFound(RequestError):
 
     code = "DEAD_LETTER_NOT_FOUND"
     sentence = "topic {topic!r} has no dead letter {dead_letter!r}; list those that it has for their ids"
-
-    def __init__(self, *, topic: str, dead_letter: str) -> None:
-        super().__init__(topic=topic, dead_letter=dead_letter)
+    topic: str
+    dead_letter: str
 
 
 class GroupKindMismatch(RequestError):
@@ -41,9 +39,9 @@ class GroupKindMismatch(RequestError):
 
     code = "GROUP_KIND_MISMATCH"
     sentence = "{operation} is not for {kind} groups, and {group!r} is one"
-
-    def __init__(self, *, operation: str, kind: str, group: str) -> None:
-        super().__init__(operation=operation, kind=kind, group=group)
+    operation: str
+    kind: str
+    group: str
 
 
 class MemberUnknown(RequestError):
@@ -57,9 +55,8 @@ class MemberUnknown(RequestError):
 
     code = "MEMBER_UNKNOWN"
     sentence = "{member!r} is not a member of group {group!r}; join again"
-
-    def __init__(self, *, group: str, member: str) -> None:
-        super().__init__(group=group, member=member)
+    group: str
+    member: str
 
 
 class NotAssigned(RequestError):
@@ -71,9 +68,9 @@ class NotAssigned(RequestError):
 
     code = "PARTITION_NOT_ASSIGNED"
     sentence = "partition {partition} is not assigned to {member!r} in group {group!r}"
-
-    def __init__(self, *, group: str, member: str, partition: int) -> None:
-        super().__init__(group=group, member=member, partition=partition)
+    group: str
+    member: str
+    partition: int
 
 
 class LeaseLost(RequestError):
@@ -89,9 +86,9 @@ class LeaseLost(RequestError):
         "offset {offset} of {topic}:{partition} is not held by this consumer; the visibility timeout "
         "may have passed, so extend() in time or ask for a longer one"
     )
-
-    def __init__(self, *, topic: str, partition: int, offset: int) -> None:
-        super().__init__(topic=topic, partition=partition, offset=offset)
+    topic: str
+    partition: int
+    offset: int
 
 
 class AlreadySettled(RequestError):
@@ -103,9 +100,9 @@ class AlreadySettled(RequestError):
 
     code = "ALREADY_SETTLED"
     sentence = "offset {offset} of {topic}:{partition} was settled before; settle each delivery once"
-
-    def __init__(self, *, topic: str, partition: int, offset: int) -> None:
-        super().__init__(topic=topic, partition=partition, offset=offset)
+    topic: str
+    partition: int
+    offset: int
 
 
 class ReceiptUnknown(RequestError):
@@ -118,6 +115,4 @@ class ReceiptUnknown(RequestError):
 
     code = "RECEIPT_UNKNOWN"
     sentence = "the receipt {receipt!r} is not known here; receive the message again for a new one"
-
-    def __init__(self, *, receipt: str) -> None:
-        super().__init__(receipt=receipt)
+    receipt: str

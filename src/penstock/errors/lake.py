@@ -16,9 +16,10 @@ class OffsetsMissing(RequestError):
         "offsets {start} up to {end} of {topic}:{partition} are in neither the log nor the lake; "
         "read from {end} on, or set on_gap=skip to go on without them"
     )
-
-    def __init__(self, *, topic: str, partition: int, start: int, end: int) -> None:
-        super().__init__(topic=topic, partition=partition, start=start, end=end)
+    topic: str
+    partition: int
+    start: int
+    end: int
 
 
 class LakeUnusable(RequestError):
@@ -31,9 +32,8 @@ class LakeUnusable(RequestError):
 
     code = "LAKE_UNUSABLE"
     sentence = "the lake {lake!r} cannot be used: {why}"
-
-    def __init__(self, *, lake: str, why: str) -> None:
-        super().__init__(lake=lake, why=why)
+    lake: str
+    why: str
 
 
 class NotArchived(RequestError):
@@ -49,9 +49,10 @@ class NotArchived(RequestError):
         "offsets {start} to {end} (before it) of {topic}:{partition} were deleted before they were archived; "
         'go on behind them with on_gap = "skip", and set retention_waits_for_archive on the topic'
     )
-
-    def __init__(self, *, topic: str, partition: int, start: int, end: int) -> None:
-        super().__init__(topic=topic, partition=partition, start=start, end=end)
+    topic: str
+    partition: int
+    start: int
+    end: int
 
 
 class PipelineRunning(RequestError):
@@ -67,9 +68,9 @@ class PipelineRunning(RequestError):
         "pipeline {name!r} runs already, on {host} (process {pid}); stop it with: penstock pipeline stop "
         "{name}, or run this one with --name"
     )
-
-    def __init__(self, *, name: str, host: str, pid: int) -> None:
-        super().__init__(name=name, host=host, pid=pid)
+    name: str
+    host: str
+    pid: int
 
 
 class PipelineFailed(RequestError):
@@ -81,9 +82,8 @@ class PipelineFailed(RequestError):
 
     code = "PIPELINE_FAILED"
     sentence = "pipeline {name!r} has failed: {why}"
-
-    def __init__(self, *, name: str, why: str) -> None:
-        super().__init__(name=name, why=why)
+    name: str
+    why: str
 
 
 class QueryInvalid(RequestError):
@@ -95,9 +95,7 @@ class QueryInvalid(RequestError):
 
     code = "QUERY_INVALID"
     sentence = "this query cannot be run: {why}"
-
-    def __init__(self, *, why: str) -> None:
-        super().__init__(why=why)
+    why: str
 
 
 class QueryFailed(RequestError):
@@ -110,9 +108,7 @@ class QueryFailed(RequestError):
 
     code = "QUERY_FAILED"
     sentence = "the query has failed: {why}"
-
-    def __init__(self, *, why: str) -> None:
-        super().__init__(why=why)
+    why: str
 
 
 class LakeDamaged(PenstockError):
@@ -125,6 +121,5 @@ class LakeDamaged(PenstockError):
 
     code = "LAKE_DAMAGED"
     sentence = "the file {path!r} of the lake cannot be read: {why}; put it back from a copy"
-
-    def __init__(self, *, path: str, why: str) -> None:
-        super().__init__(path=path, why=why)
+    path: str
+    why: str

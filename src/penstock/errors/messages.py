@@ -15,9 +15,9 @@ class InvalidName(RequestError):
         "{kind} name {name!r} is not allowed: {why}; "
         "use 1 to 200 letters, digits, '.', '_' or '-', not starting with '.' or '__'"
     )
-
-    def __init__(self, *, kind: str, name: str, why: str) -> None:
-        super().__init__(kind=kind, name=name, why=why)
+    kind: str
+    name: str
+    why: str
 
 
 class InvalidValue(RequestError):
@@ -30,9 +30,9 @@ class InvalidValue(RequestError):
 
     code = "VALUE_INVALID"
     sentence = "{name} cannot be {value!r}: {why}"
-
-    def __init__(self, *, name: str, value: object, why: str) -> None:
-        super().__init__(name=name, value=value, why=why)
+    name: str
+    value: object
+    why: str
 
 
 class UnknownPriority(RequestError):
@@ -44,9 +44,8 @@ class UnknownPriority(RequestError):
 
     code = "PRIORITY_UNKNOWN"
     sentence = "there is no priority {priority!r}; use one of {known}"
-
-    def __init__(self, *, priority: object, known: str) -> None:
-        super().__init__(priority=priority, known=known)
+    priority: object
+    known: str
 
 
 class DelayOutOfRange(RequestError):
@@ -60,9 +59,8 @@ class DelayOutOfRange(RequestError):
     sentence = (
         "a delay of {delay_ms} ms is outside 0 to {limit_ms} ms; raise the topic's delay_max to go further"
     )
-
-    def __init__(self, *, delay_ms: int, limit_ms: int) -> None:
-        super().__init__(delay_ms=delay_ms, limit_ms=limit_ms)
+    delay_ms: int
+    limit_ms: int
 
 
 class EmptyMessage(RequestError):
@@ -74,9 +72,7 @@ class EmptyMessage(RequestError):
 
     code = "MESSAGE_EMPTY"
     sentence = "a message for {topic!r} has no value; give bytes, or a key to publish a tombstone"
-
-    def __init__(self, *, topic: str) -> None:
-        super().__init__(topic=topic)
+    topic: str
 
 
 class MessageTooLarge(RequestError):
@@ -92,9 +88,8 @@ class MessageTooLarge(RequestError):
         "the message has {size_bytes} bytes and the limit is {limit_bytes}; "
         "raise message_bytes_max or split it"
     )
-
-    def __init__(self, *, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(size_bytes=size_bytes, limit_bytes=limit_bytes)
+    size_bytes: int
+    limit_bytes: int
 
 
 class InvalidBatch(RequestError):
@@ -107,9 +102,7 @@ class InvalidBatch(RequestError):
 
     code = "BATCH_INVALID"
     sentence = "not a valid record batch: {why}"
-
-    def __init__(self, *, why: str) -> None:
-        super().__init__(why=why)
+    why: str
 
 
 class InvalidRecords(RequestError):
@@ -122,10 +115,11 @@ class InvalidRecords(RequestError):
 
     code = "RECORDS_INVALID"
     sentence = "the records of the batch cannot be read: {why}; nothing was written, encode it again"
+    why: str
 
     def __init__(self, *, why: str) -> None:
         super().__init__(why=why)
-        self.records: list[int] = []  # Which of them are to blame, where it is not the batch as a whole.
+        self.records: list[int] = []  # Indexes of the invalid ones; empty if the batch is.
 
 
 class KeyMissing(RequestError):
@@ -138,7 +132,8 @@ class KeyMissing(RequestError):
 
     code = "KEY_MISSING"
     sentence = "topic {topic!r} is compacted, and a message for it has no key; give it one"
+    topic: str
 
     def __init__(self, *, topic: str) -> None:
         super().__init__(topic=topic)
-        self.records: list[int] = []  # Which of a batch they are.
+        self.records: list[int] = []  # Indexes of the records without a key.

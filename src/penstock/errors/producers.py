@@ -12,9 +12,9 @@ class ProducerFenced(RequestError):
 
     code = "PRODUCER_FENCED"
     sentence = "producer {producer_id} epoch {epoch} is fenced by epoch {current}; start a new producer"
-
-    def __init__(self, *, producer_id: int, epoch: int, current: int) -> None:
-        super().__init__(producer_id=producer_id, epoch=epoch, current=current)
+    producer_id: int
+    epoch: int
+    current: int
 
 
 class SequenceOutOfOrder(RequestError):
@@ -28,9 +28,9 @@ class SequenceOutOfOrder(RequestError):
     sentence = (
         "producer {producer_id} sent sequence {sequence}, and {expected} was next; resend what is missing"
     )
-
-    def __init__(self, *, producer_id: int, sequence: int, expected: int) -> None:
-        super().__init__(producer_id=producer_id, sequence=sequence, expected=expected)
+    producer_id: int
+    sequence: int
+    expected: int
 
 
 class SequenceReused(RequestError):
@@ -46,9 +46,9 @@ class SequenceReused(RequestError):
     sentence = (
         "producer {producer_id} used sequence {sequence} again: {why}; take a new epoch, and send it again"
     )
-
-    def __init__(self, *, producer_id: int, sequence: int, why: str) -> None:
-        super().__init__(producer_id=producer_id, sequence=sequence, why=why)
+    producer_id: int
+    sequence: int
+    why: str
 
 
 class ProducerUnknown(RequestError):
@@ -60,9 +60,7 @@ class ProducerUnknown(RequestError):
 
     code = "PRODUCER_UNKNOWN"
     sentence = "producer {producer_id} has no transactional id here; start a new producer"
-
-    def __init__(self, *, producer_id: int) -> None:
-        super().__init__(producer_id=producer_id)
+    producer_id: int
 
 
 class TransactionNotOpen(RequestError):
@@ -74,6 +72,5 @@ class TransactionNotOpen(RequestError):
 
     code = "TRANSACTION_NOT_OPEN"
     sentence = "{what} does not belong to an open transaction: the producer's is {state}; begin a new one"
-
-    def __init__(self, *, what: str, state: str) -> None:
-        super().__init__(what=what, state=state)
+    what: str
+    state: str

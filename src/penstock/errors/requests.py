@@ -15,9 +15,8 @@ class FrameTooLarge(RequestError):
         "a frame of {size_bytes} bytes was announced and the limit is {limit_bytes}; "
         "send less at a time, or raise frame_bytes_max"
     )
-
-    def __init__(self, *, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(size_bytes=size_bytes, limit_bytes=limit_bytes)
+    size_bytes: int
+    limit_bytes: int
 
 
 class ProtocolViolation(RequestError):
@@ -29,9 +28,7 @@ class ProtocolViolation(RequestError):
 
     code = "PROTOCOL_VIOLATION"
     sentence = "this is not Penstock's protocol: {why}"
-
-    def __init__(self, *, why: str) -> None:
-        super().__init__(why=why)
+    why: str
 
 
 class VersionUnsupported(RequestError):
@@ -43,9 +40,8 @@ class VersionUnsupported(RequestError):
 
     code = "VERSION_UNSUPPORTED"
     sentence = "the client speaks versions {offered} of the protocol and the server {supported}; update one"
-
-    def __init__(self, *, offered: str, supported: str) -> None:
-        super().__init__(offered=offered, supported=supported)
+    offered: str
+    supported: str
 
 
 class OperationUnknown(RequestError):
@@ -57,9 +53,7 @@ class OperationUnknown(RequestError):
 
     code = "OPERATION_UNKNOWN"
     sentence = "this server knows no operation {operation!r}; a newer one may"
-
-    def __init__(self, *, operation: str) -> None:
-        super().__init__(operation=operation)
+    operation: str
 
 
 class RequestInvalid(RequestError):
@@ -71,9 +65,8 @@ class RequestInvalid(RequestError):
 
     code = "REQUEST_INVALID"
     sentence = "the {part} of the request cannot be understood: {why}; /openapi.json says what it may be"
-
-    def __init__(self, *, part: str, why: str) -> None:
-        super().__init__(part=part, why=why)
+    part: str
+    why: str
 
 
 class RequestTooLarge(RequestError):
@@ -88,9 +81,8 @@ class RequestTooLarge(RequestError):
         "the {part} of the request is longer than {limit_bytes} bytes; "
         "send less at a time, or raise http_{part}_bytes_max"
     )
-
-    def __init__(self, *, part: str, limit_bytes: int) -> None:
-        super().__init__(part=part, limit_bytes=limit_bytes)
+    part: str
+    limit_bytes: int
 
 
 class RequestTimeout(RequestError):
@@ -102,9 +94,7 @@ class RequestTimeout(RequestError):
 
     code = "REQUEST_TIMEOUT"
     sentence = "nothing of the request has arrived for {seconds} seconds; send it again"
-
-    def __init__(self, *, seconds: int) -> None:
-        super().__init__(seconds=seconds)
+    seconds: int
 
 
 class RouteNotFound(RequestError):
@@ -116,9 +106,7 @@ class RouteNotFound(RequestError):
 
     code = "ROUTE_NOT_FOUND"
     sentence = "there is nothing at {path!r}; /openapi.json lists what there is"
-
-    def __init__(self, *, path: str) -> None:
-        super().__init__(path=path)
+    path: str
 
 
 class MethodNotAllowed(RequestError):
@@ -130,9 +118,9 @@ class MethodNotAllowed(RequestError):
 
     code = "METHOD_NOT_ALLOWED"
     sentence = "{path!r} does not know {method}; use {allowed}"
-
-    def __init__(self, *, path: str, method: str, allowed: str) -> None:
-        super().__init__(path=path, method=method, allowed=allowed)
+    path: str
+    method: str
+    allowed: str
 
 
 class MediaTypeUnsupported(RequestError):
@@ -144,9 +132,8 @@ class MediaTypeUnsupported(RequestError):
 
     code = "MEDIA_TYPE_UNSUPPORTED"
     sentence = "a body of type {given!r} is not understood here; send {accepted}"
-
-    def __init__(self, *, given: str, accepted: str) -> None:
-        super().__init__(given=given, accepted=accepted)
+    given: str
+    accepted: str
 
 
 class UpgradeRequired(RequestError):
@@ -158,6 +145,4 @@ class UpgradeRequired(RequestError):
 
     code = "UPGRADE_REQUIRED"
     sentence = "{path} is a WebSocket; connect to it with ws:// or wss://"
-
-    def __init__(self, *, path: str) -> None:
-        super().__init__(path=path)
+    path: str

@@ -15,9 +15,8 @@ class DirectoryInUse(RequestError):
         "data directory {directory!r} is open in another broker (pid {pid}); "
         "close it, or use another directory"
     )
-
-    def __init__(self, *, directory: str, pid: str) -> None:
-        super().__init__(directory=directory, pid=pid)
+    directory: str
+    pid: str
 
 
 class DirectoryUnusable(RequestError):
@@ -29,9 +28,8 @@ class DirectoryUnusable(RequestError):
 
     code = "DIRECTORY_UNUSABLE"
     sentence = "data directory {directory!r} cannot be used: {why}"
-
-    def __init__(self, *, directory: str, why: str) -> None:
-        super().__init__(directory=directory, why=why)
+    directory: str
+    why: str
 
 
 class InvalidConfiguration(RequestError):
@@ -44,9 +42,7 @@ class InvalidConfiguration(RequestError):
 
     code = "CONFIGURATION_INVALID"
     sentence = "the configuration cannot be used:\n{problems}"
-
-    def __init__(self, *, problems: str) -> None:
-        super().__init__(problems=problems)
+    problems: str
 
 
 class AddressUnusable(RequestError):
@@ -63,9 +59,9 @@ class AddressUnusable(RequestError):
         "cannot listen on {address}: {why}; change listen.{listener} (--{listener} HOST:PORT), "
         "or turn it off (--{listener} off)"
     )
-
-    def __init__(self, *, listener: str, address: str, why: str) -> None:
-        super().__init__(listener=listener, address=address, why=why)
+    listener: str
+    address: str
+    why: str
 
 
 class ExtraMissing(RequestError):
@@ -77,9 +73,8 @@ class ExtraMissing(RequestError):
 
     code = "EXTRA_MISSING"
     sentence = "{what} is not installed; run: pip install 'penstock[{extra}]'"
-
-    def __init__(self, *, what: str, extra: str) -> None:
-        super().__init__(what=what, extra=extra)
+    what: str
+    extra: str
 
 
 class Closed(RequestError):
@@ -91,6 +86,4 @@ class Closed(RequestError):
 
     code = "CLOSED"
     sentence = "the {what} is closed; open a new one"
-
-    def __init__(self, *, what: str) -> None:
-        super().__init__(what=what)
+    what: str

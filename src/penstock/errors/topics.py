@@ -13,9 +13,7 @@ class TopicNotFound(RequestError):
 
     code = "TOPIC_NOT_FOUND"
     sentence = "there is no topic {topic!r}; create it first, or check the name"
-
-    def __init__(self, *, topic: str) -> None:
-        super().__init__(topic=topic)
+    topic: str
 
 
 class TopicExists(RequestError):
@@ -27,9 +25,7 @@ class TopicExists(RequestError):
 
     code = "TOPIC_EXISTS"
     sentence = "topic {topic!r} exists already; use alter_topic to change its settings"
-
-    def __init__(self, *, topic: str) -> None:
-        super().__init__(topic=topic)
+    topic: str
 
 
 class LimitReached(RequestError):
@@ -41,9 +37,9 @@ class LimitReached(RequestError):
 
     code = "LIMIT_REACHED"
     sentence = "{limit} {what} is the limit; delete some, or raise broker.{setting}"
-
-    def __init__(self, *, what: str, limit: int, setting: str) -> None:
-        super().__init__(what=what, limit=limit, setting=setting)
+    what: str
+    limit: int
+    setting: str
 
 
 class PartitionNotFound(RequestError):
@@ -55,9 +51,9 @@ class PartitionNotFound(RequestError):
 
     code = "PARTITION_NOT_FOUND"
     sentence = "topic {topic!r} has partitions 0 to {last}, not {partition}"
-
-    def __init__(self, *, topic: str, partition: int, last: int) -> None:
-        super().__init__(topic=topic, partition=partition, last=last)
+    topic: str
+    partition: int
+    last: int
 
 
 class OffsetOutOfRange(RequestError):
@@ -69,9 +65,9 @@ class OffsetOutOfRange(RequestError):
 
     code = "OFFSET_OUT_OF_RANGE"
     sentence = "offset {offset} is outside the log, which holds {start} up to {end}"
-
-    def __init__(self, *, offset: int, start: int, end: int) -> None:
-        super().__init__(offset=offset, start=start, end=end)
+    offset: int
+    start: int
+    end: int
 
 
 class RestoreRefused(RequestError):
@@ -85,9 +81,9 @@ class RestoreRefused(RequestError):
 
     code = "RESTORE_REFUSED"
     sentence = "offsets {start} up to {end} cannot be put back: {why}"
-
-    def __init__(self, *, start: int, end: int, why: str) -> None:
-        super().__init__(start=start, end=end, why=why)
+    start: int
+    end: int
+    why: str
 
 
 class TopicDamaged(PenstockError):
@@ -103,9 +99,8 @@ class TopicDamaged(PenstockError):
         "topic {topic!r} is offline, because its files are damaged: {why}; "
         "run penstock check on the data directory, and restore the file or run penstock repair"
     )
-
-    def __init__(self, *, topic: str, why: str) -> None:
-        super().__init__(topic=topic, why=why)
+    topic: str
+    why: str
 
 
 class StagedMissing(RequestError):
@@ -120,6 +115,7 @@ class StagedMissing(RequestError):
     sentence = (
         "what {token!r} staged at offsets {start} to {end} cannot be published: {why}; run the job again"
     )
-
-    def __init__(self, *, token: str, start: int, end: int, why: str) -> None:
-        super().__init__(token=token, start=start, end=end, why=why)
+    token: str
+    start: int
+    end: int
+    why: str

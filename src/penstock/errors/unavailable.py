@@ -12,9 +12,8 @@ class QueueFull(UnavailableError):
 
     code = "QUEUE_FULL"
     sentence = "{what} is full: {limit} is the limit; slow down and try again"
-
-    def __init__(self, *, what: str, limit: int) -> None:
-        super().__init__(what=what, limit=limit)
+    what: str
+    limit: int
 
 
 class DiskFull(UnavailableError):
@@ -27,9 +26,7 @@ class DiskFull(UnavailableError):
 
     code = "DISK_FULL"
     sentence = "no room on the disk for {path!r}; nothing was written: free some space and try again"
-
-    def __init__(self, *, path: str) -> None:
-        super().__init__(path=path)
+    path: str
 
 
 class MetadataStale(UnavailableError):
@@ -41,9 +38,8 @@ class MetadataStale(UnavailableError):
 
     code = "METADATA_STALE"
     sentence = "topic {topic!r} has changed since version {version} of its settings; ask for them again"
-
-    def __init__(self, *, topic: str, version: int) -> None:
-        super().__init__(topic=topic, version=version)
+    topic: str
+    version: int
 
 
 class TransactionBusy(UnavailableError):
@@ -55,9 +51,7 @@ class TransactionBusy(UnavailableError):
 
     code = "TRANSACTION_BUSY"
     sentence = "the last transaction is still {state}; try again"
-
-    def __init__(self, *, state: str) -> None:
-        super().__init__(state=state)
+    state: str
 
 
 class Overloaded(UnavailableError):
@@ -69,9 +63,8 @@ class Overloaded(UnavailableError):
 
     code = "OVERLOADED"
     sentence = "the server has too much in hand: {limit} {what} is the limit; wait and try again"
-
-    def __init__(self, *, what: str, limit: int) -> None:
-        super().__init__(what=what, limit=limit)
+    what: str
+    limit: int
 
 
 class QuotaExceeded(UnavailableError):
@@ -84,9 +77,10 @@ class QuotaExceeded(UnavailableError):
 
     code = "QUOTA_EXCEEDED"
     sentence = "{who} has used up its quota: {limit} {what}; try again in {retry_after} seconds"
-
-    def __init__(self, *, who: str, what: str, limit: int, retry_after: int) -> None:
-        super().__init__(who=who, what=what, limit=limit, retry_after=retry_after)
+    who: str
+    what: str
+    limit: int
+    retry_after: int
 
 
 class ShuttingDown(UnavailableError):
@@ -98,9 +92,7 @@ class ShuttingDown(UnavailableError):
 
     code = "SHUTTING_DOWN"
     sentence = "the {what} is shutting down; connect again in a moment"
-
-    def __init__(self, *, what: str) -> None:
-        super().__init__(what=what)
+    what: str
 
 
 class Unhealthy(UnavailableError):
@@ -112,9 +104,7 @@ class Unhealthy(UnavailableError):
 
     code = "UNHEALTHY"
     sentence = "the server has problems with its storage: {problems}; its overview and its log say more"
-
-    def __init__(self, *, problems: str) -> None:
-        super().__init__(problems=problems)
+    problems: str
 
 
 class ServerUnreachable(UnavailableError):
@@ -127,6 +117,5 @@ class ServerUnreachable(UnavailableError):
 
     code = "SERVER_UNREACHABLE"
     sentence = "{server} cannot be reached: {why}; check the address, and that penstock serve is running"
-
-    def __init__(self, *, server: str, why: str) -> None:
-        super().__init__(server=server, why=why)
+    server: str
+    why: str
