@@ -165,8 +165,8 @@ class Core:
             for log in partition_logs(partition):
                 log.abandon()
         self.catalogue.names.pop(topic.id, None)
-        path = str(error.facts["path"]).removeprefix(f"{topic.directory}/")
-        self.catalogue.set_offline(TopicDamaged(topic=topic.name, why=f"{path}: {error.facts['why']}"))
+        path = error.path.removeprefix(f"{topic.directory}/")
+        self.catalogue.set_offline(TopicDamaged(topic=topic.name, why=f"{path}: {error.why}"))
 
     def _highest_producer(self) -> int:
         """No producer has written under a higher id; -1 if none has."""

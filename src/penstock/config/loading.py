@@ -180,7 +180,7 @@ def _words(entry: Entry, error: PenstockError) -> str:
     if ALIASES.get(entry.key, entry.key) not in SETTINGS:
         return f"there is no setting {entry.key}; {error.facts['why']}"
     if isinstance(error, InvalidValue):
-        return f"{entry.key} cannot be {entry.value!r}: {error.facts['why']}"
+        return f"{entry.key} cannot be {entry.value!r}: {error.why}"
     return f"{entry.key}: {_sentence(error)}"
 
 

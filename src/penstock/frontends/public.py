@@ -12,7 +12,7 @@ _OF_A_TOPIC: Final = re.compile(r"(?:^|/)(topics/[^/]+/(?:\d+|intents)(?:/.*)?)$
 def public(error: PenstockError) -> PenstockError:
     """The error as anybody may see it: paths begin within the data directory."""
     if isinstance(error, CorruptionError | DiskFull | StorageFailed):
-        return type(error)(**{**error.facts, "path": within_data(str(error.facts["path"]))})
+        return type(error)(**{**error.facts, "path": within_data(error.path)})
     return error
 
 

@@ -394,7 +394,7 @@ class LogReader:
             try:
                 decode_batch(data, 0)
             except InvalidBatch as error:
-                why = str(error.facts["why"])
+                why = error.why
                 raise Broken(segment, position, offset, why, unreadable=True) from None
 
     def _reach(self, segment: Segment, position: int, wanted: int, limit: int, upto: int) -> tuple[int, int]:
@@ -506,7 +506,7 @@ class LogReader:
             try:
                 header = read_header(data, at)
             except InvalidBatch as error:
-                raise Broken(segment, position + at, base, str(error.facts["why"])) from None
+                raise Broken(segment, position + at, base, error.why) from None
             if header.base_offset != base or header.next_offset > upto:
                 raise Broken(segment, position + at, base, f"the batch of offset {base} is missing")
             if summed:
@@ -534,7 +534,7 @@ class LogReader:
             check_batch(data)
             return [record.key for record in decode_batch(data)] == [COMMIT_KEY]
         except InvalidBatch as error:
-            self._learn(Broken(segment, position, base, str(error.facts["why"])))
+            self._learn(Broken(segment, position, base, error.why))
             return None
 
     # --- finding ----------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class SegmentRewrite:
                     if header.base_offset != offset:
                         raise InvalidBatch(why=f"the batch of offset {offset} is missing")
                 except InvalidBatch as error:
-                    raise Broken(segment, position + at, offset, str(error.facts["why"])) from None
+                    raise Broken(segment, position + at, offset, error.why) from None
                 self._batch(header, data, position, at)
                 offset = header.next_offset
                 at += header.size

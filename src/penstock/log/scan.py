@@ -169,7 +169,7 @@ def decode(
             try:
                 records.extend(decode_batch(data, at))
             except InvalidBatch as error:
-                why = str(error.facts["why"])
+                why = error.why
                 unreadable = True
         if why:
             if at > first:

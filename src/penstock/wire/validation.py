@@ -78,7 +78,7 @@ def check_records(data: bytes, header: Header, limits: Limits, at_most: int) -> 
             header.codec, memoryview(data)[HEADER_BYTES:], min(at_most, limits.unpacked_bytes_max)
         )
     except InvalidBatch as error:
-        raise InvalidRecords(why=error.facts["why"]) from None
+        raise InvalidRecords(why=error.why) from None
     if is_whole:
         return _walk(body, 0, header, limits)
     _check_first(body, limits)
@@ -123,7 +123,7 @@ def _long_varint(data: bytes, position: i64, end: i64) -> tuple[i64, i64]:
     try:
         number, behind = long_varint(data, position, end)
     except InvalidBatch as error:
-        raise InvalidRecords(why=error.facts["why"]) from None
+        raise InvalidRecords(why=error.why) from None
     return i64(number), i64(behind)
 
 

@@ -160,15 +160,15 @@ class Problems:
             message = "there is no room on the disk: publishing is refused until there is"
             self.report("disk_full", "disk_full", message)
             self.on_full()
-        elif isinstance(error, StorageFailed) and error.facts["why"] == DELETED:
+        elif isinstance(error, StorageFailed) and error.why == DELETED:
             if self.has("directory_gone"):
                 return True  # That is why.
             whose = "files of the data directory" if topic is None else f"the files of topic {topic}"
             message = f"{whose} were removed while they were in use: publishing there is refused"
             self.report(("removed", topic), "directory_gone", message, topic=topic)
         elif isinstance(error, StorageFailed):
-            path = str(error.facts["path"])
-            message = f"{name or 'a file'} takes no more writes: {error.facts['why']}"
+            path = error.path
+            message = f"{name or 'a file'} takes no more writes: {error.why}"
             key = ("storage_failed", path)
             self.report(key, "storage_failed", message, topic=topic, partition=partition, path=path)
         else:

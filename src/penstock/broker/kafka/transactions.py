@@ -104,10 +104,10 @@ class Transactions:
         except CorruptionError as error:
             self._error = error
             message = (
-                f"the ledger of transactions cannot be read: at byte {error.facts['position']}, "
-                f"{error.facts['why']}; transactions are refused until it is repaired"
+                f"the ledger of transactions cannot be read: at byte {error.position}, "
+                f"{error.why}; transactions are refused until it is repaired"
             )
-            path = str(error.facts["path"])
+            path = error.path
             self._state.problems.report("transactions", "file_damaged", message, path=path)
             return False
 

@@ -220,10 +220,10 @@ class Staging:
             if self._opened(topic).pending:
                 self._state.jobs.append(self.resume(topic.name))
         except CorruptionError as error:
-            topic.intents_error = TopicDamaged(topic=topic.name, why=f"its intents: {error.facts['why']}")
+            topic.intents_error = TopicDamaged(topic=topic.name, why=f"its intents: {error.why}")
             message = (
                 f"what jobs have published to {topic.name} cannot be read: at byte "
-                f"{error.facts['position']}, {error.facts['why']}; it takes no staged publish until it is "
+                f"{error.position}, {error.why}; it takes no staged publish until it is "
                 "repaired"
             )
             self._state.problems.report(
@@ -231,7 +231,7 @@ class Staging:
                 "file_damaged",
                 message,
                 topic=topic.name,
-                path=str(error.facts["path"]),
+                path=error.path,
             )
 
     def _opened(self, topic: Topic) -> Intents:

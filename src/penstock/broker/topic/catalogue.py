@@ -109,7 +109,7 @@ class Catalogue:
 
     def set_offline(self, error: TopicDamaged) -> None:
         """A topic cannot be opened; its files stay as they are."""
-        name = error.facts["topic"]
+        name = error.topic
         self._state.offline[name] = error
         self._state.problems.report(("offline", name), "topic_offline", str(error), topic=name)
 

@@ -226,7 +226,7 @@ class Reader:
                 from_time=self._from_time if offset is None else None, to_time=self._to_time,
             )  # fmt: skip
         except OffsetOutOfRange as error:
-            start = error.facts["start"]
+            start = error.start
             if offset is None or offset >= start:
                 raise
             screen.note(

@@ -131,7 +131,7 @@ class GuardedOperations:
         refusal = self._refusal(need, topic, group)
         if need.act and self._refused < REFUSED_MAX:
             self._refused += 1
-            self._note(name, refusal.facts["on"], refusal.code)
+            self._note(name, refusal.on, refusal.code)
         raise refusal
 
     def _refusal(self, need: Need, topic: Any, group: Any) -> Forbidden:

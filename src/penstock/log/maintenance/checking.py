@@ -128,7 +128,7 @@ class SegmentCheck:
             try:
                 decode_batch(data)
             except InvalidBatch as error:
-                why = str(error.facts["why"])
+                why = error.why
                 yield DamagedRange(
                     self.segment.log_path, position, position + header.size, header.base_offset,
                     header.next_offset, why,

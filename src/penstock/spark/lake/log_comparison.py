@@ -34,7 +34,7 @@ class Logged:
             try:
                 fetched = self._broker.fetch(self._topic, self._partition, offset)
             except OffsetOutOfRange as error:  # Retention goes on meanwhile.
-                self.start = error.facts["start"]
+                self.start = error.start
                 yield from self.spans(Span(self.start, end)) if self.start > offset else ()
                 return
             if fetched.next_offset <= offset:

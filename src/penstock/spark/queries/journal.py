@@ -141,9 +141,9 @@ def _records(broker: "Broker", part: Range) -> Iterator[Record]:
         try:
             found = broker.fetch(part.topic, part.partition, offset, journal=True)
         except OffsetOutOfRange as error:
-            if offset >= error.facts["start"]:
+            if offset >= error.start:
                 raise
-            offset = error.facts["start"]
+            offset = error.start
             continue
         if not found.batches:
             return

@@ -155,9 +155,9 @@ def _fetch(broker: "RemoteBroker", span: Span, offset: int) -> Fetched | Span:
     try:
         fetched = broker.fetch(span.topic, span.partition, offset, max_bytes=FETCH_BYTES)
     except OffsetOutOfRange as error:
-        if error.facts["start"] <= offset:
+        if error.start <= offset:
             raise  # Behind the end: the topic is not the one that was planned for.
-        return span.part(offset, error.facts["start"])
+        return span.part(offset, error.start)
     if not fetched.batches:
         raise OffsetOutOfRange(offset=offset, start=fetched.start, end=fetched.end)
     return fetched

@@ -207,7 +207,7 @@ async def _altered(
 
 def _code(error: PenstockError, kind: int) -> int:
     if isinstance(error, InvalidValue):
-        return Code.INVALID_REQUEST if error.facts["name"] == "resource" else Code.INVALID_CONFIG
+        return Code.INVALID_REQUEST if error.name == "resource" else Code.INVALID_CONFIG
     return group_code(error) if kind == GROUP else code_of(error)
 
 

@@ -128,7 +128,7 @@ def _told(call: Call[CreateTopicsRequest], layout: Layout) -> CreatableTopicResu
 
 def _code(error: PenstockError) -> int:
     if isinstance(error, InvalidValue):
-        return CODES.get(str(error.facts["name"]), Code.INVALID_CONFIG)
+        return CODES.get(error.name, Code.INVALID_CONFIG)
     return code_of(error)
 
 

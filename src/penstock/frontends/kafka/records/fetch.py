@@ -147,7 +147,7 @@ class Fetch:
 
 
 def _refused(number: int, error: PenstockError) -> PartitionData:
-    start = error.facts["start"] if isinstance(error, OffsetOutOfRange) else -1
+    start = error.start if isinstance(error, OffsetOutOfRange) else -1
     code = Code.OFFSET_OUT_OF_RANGE if error.code == "VALUE_INVALID" else code_of(error)
     return PartitionData(
         partition_index=number, error_code=code, high_watermark=-1, log_start_offset=start, records=b""

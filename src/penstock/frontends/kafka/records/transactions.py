@@ -247,8 +247,8 @@ def _code(call: Call[Any], error: PenstockError) -> int:
         abortable = call.version >= ABORTABLE_SINCE
         return Code.TRANSACTION_ABORTABLE if abortable else Code.INVALID_TXN_STATE
     if isinstance(error, InvalidValue):
-        return OFFENDING.get(error.facts["name"], Code.INVALID_REQUEST)
-    if isinstance(error, Forbidden) and str(error.facts["on"]).startswith(("the broker", "transactional id")):
+        return OFFENDING.get(error.name, Code.INVALID_REQUEST)
+    if isinstance(error, Forbidden) and error.on.startswith(("the broker", "transactional id")):
         return Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return code_of(error)
 
@@ -258,7 +258,7 @@ def _codes(call: Call[Any], numbers: Iterable[int], error: PenstockError) -> dic
     code = _code(call, error)
     if not isinstance(error, PartitionNotFound):
         return dict.fromkeys(numbers, code)
-    missing = error.facts["partition"]
+    missing = error.partition
     return {number: code if number == missing else Code.OPERATION_NOT_ATTEMPTED for number in numbers}
 
 

@@ -124,7 +124,7 @@ def _build(kind: type[Kind], entries: list[Entry], problems: list[str], now_ms: 
             values[fields[name].name] = _read(fields[name], name, value, origin == FLAG, now_ms)
         except InvalidValue as error:
             shown = "what it is" if name == LOGIN else repr(value)
-            problems.append(f"{origin}: {name} cannot be {shown}: {error.facts['why']}")
+            problems.append(f"{origin}: {name} cannot be {shown}: {error.why}")
     written = {entry.name for entry in entries}
     missing = [name for name, field in fields.items() if field.required and name not in written]
     problems += [f"{name} is missing; say it in the file, or with --set {name}=..." for name in missing]
