@@ -76,7 +76,7 @@ class VirtualServer:
         """Break every connection, without a word; the server goes on."""
 
         async def abort() -> None:
-            for connection in list(self.listener.guests.open):
+            for connection in list(self.listener.connections.open):
                 connection.abort()
 
         self.run(abort())

@@ -81,13 +81,13 @@ def test_who_publishes_much_gets_a_line_and_who_publishes_little_does_not(server
     with penstock.connect(server.url) as broker:
         for number in range(lone.LONE_MIN):
             assert broker.publish("orders", b"%d" % number).offset == number
-        assert len(server.listener.guests.open) == 1
+        assert len(server.listener.connections.open) == 1
 
         for number in range(lone.LONE_MIN, 100):
             assert broker.publish("orders", b"%d" % number).offset == number
-        assert len(server.listener.guests.open) == 2
+        assert len(server.listener.connections.open) == 2
         assert values(broker) == [b"%d" % number for number in range(100)]
-    until(lambda: not server.listener.guests.open)
+    until(lambda: not server.listener.connections.open)
 
 
 def test_the_line_carries_everything_that_the_loop_does(server: VirtualServer) -> None:
@@ -494,7 +494,7 @@ def test_close_waits_for_a_publish_that_is_out(server: VirtualServer) -> None:
 
         assert publishing.result(PATIENCE_S).offset == lone.LONE_MIN + 1
         closing.result(PATIENCE_S)
-    until(lambda: not server.listener.guests.open)
+    until(lambda: not server.listener.connections.open)
 
 
 def test_close_with_a_deadline_tells_who_still_waits(server: VirtualServer) -> None:

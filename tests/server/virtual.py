@@ -37,7 +37,7 @@ class TroubledServer(VirtualServer):
     async def _disconnect(self) -> None:
         self._server.close()
         self.listener.abort()
-        while self.listener.guests.open:  # noqa: ASYNC110 - one turn of the loop, or two.
+        while self.listener.connections.open:  # noqa: ASYNC110 - one turn of the loop, or two.
             await asyncio.sleep(0)
 
     def fill(self) -> None:

@@ -12,7 +12,7 @@ from penstock.client.line import Line
 from penstock.client.login import Login
 from penstock.client.operations import RemoteOperations
 from penstock.client.publish.publisher import Publisher
-from penstock.client.session import Session
+from penstock.client.session import ClientSession
 from penstock.client.url import server_address
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue
@@ -50,7 +50,7 @@ class Settings:
 class Client:
     """One connection's worth of a broker."""
 
-    def __init__(self, session: Session, publisher: Publisher) -> None:
+    def __init__(self, session: ClientSession, publisher: Publisher) -> None:
         self.session = session
         self.publisher = publisher
         self.operations = RemoteOperations(session, publisher)
@@ -60,7 +60,7 @@ class Client:
     @classmethod
     async def open(cls, settings: Settings) -> Self:
         random = Random()
-        session = Session(
+        session = ClientSession(
             settings.address,
             settings.client,
             settings.request_timeout_ms,

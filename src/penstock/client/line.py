@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.client.connection import ConnectionLost, Encode, reason
-from penstock.client.session import Session
+from penstock.client.session import ClientSession
 from penstock.errors import PenstockError
 from penstock.wire.native import ERROR, OK, UINT32_MAX, UNASKED, FrameSplitter, correlation_of
 from penstock.wire.native_bodies import decode_error_frame
@@ -31,7 +31,7 @@ class Line:
         self._correlation = UNASKED
 
     @classmethod
-    def open(cls, session: Session) -> "Line | None":
+    def open(cls, session: ClientSession) -> "Line | None":
         """To where the session is connected to, as the same client; None if that cannot be."""
         peer = session.peer
         if peer is None:

@@ -22,7 +22,7 @@ from penstock.client.consume.consumer import RemoteConsumer
 from penstock.client.consume.receiver import Receiver
 from penstock.client.publish.producer import RemoteProducer, check_compression
 from penstock.client.publish.publisher import Publisher
-from penstock.client.session import NOTHING, Session
+from penstock.client.session import NOTHING, ClientSession
 from penstock.client.work import work
 from penstock.config.broker import PARTITIONS_MAX, Compression, GroupOptions, Start, TopicOptions
 from penstock.errors import GroupNotFound, IdentityNotFound, InvalidValue, TopicExists, TopicNotFound
@@ -70,7 +70,7 @@ REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 
 
 class RemoteOperations:
-    def __init__(self, session: Session, publisher: Publisher) -> None:
+    def __init__(self, session: ClientSession, publisher: Publisher) -> None:
         self.session = session
         self.publisher = publisher
 

@@ -100,7 +100,7 @@ class Resumable(Protocol):
         """Give back what is held."""
 
 
-class Session:
+class ClientSession:
     """The one way of a client to its server; belongs to one event loop."""
 
     def __init__(

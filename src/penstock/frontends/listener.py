@@ -10,7 +10,7 @@ them, accepts, and calls ``drain`` and then ``abort`` at the end.
 ``Connections`` counts what is open over all listeners.  A protocol enters
 itself in ``connection_made`` and leaves in ``connection_lost``; where ``enter``
 says no, it answers with its front end's words for "too many" and closes.
-``Guests`` are the connections of one listener that end themselves when asked.
+``OpenConnections`` are the connections of one listener.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Connections:
         assert self.count >= 0
 
 
-class Guest(Protocol):
+class DrainableConnection(Protocol):
     """A connection, to its listener."""
 
     def drain(self) -> None:
@@ -66,44 +66,44 @@ class Guest(Protocol):
     def abort(self) -> None: ...
 
 
-GuestT = TypeVar("GuestT", bound=Guest)
+ConnectionT = TypeVar("ConnectionT", bound=DrainableConnection)
 
 
-class Guests(Generic[GuestT]):
+class OpenConnections(Generic[ConnectionT]):
     """The open connections of one listener, from the first to the last."""
 
     def __init__(self, connections: Connections) -> None:
-        self.open: set[GuestT] = set()  # Also one that is refused: it must be ended, too.
-        self._counted: set[GuestT] = set()
+        self.open: set[ConnectionT] = set()  # Also one that is refused: it must be ended, too.
+        self._counted: set[ConnectionT] = set()
         self._connections = connections
         self._draining = False
         self._left = asyncio.Event()
 
-    def enter(self, guest: GuestT) -> None:
+    def enter(self, connection: ConnectionT) -> None:
         """Count a connection in, or raise."""
-        self.open.add(guest)
+        self.open.add(connection)
         self._connections.enter()
-        self._counted.add(guest)
+        self._counted.add(connection)
         if self._draining:
-            guest.drain()
+            connection.drain()
 
-    def leave(self, guest: GuestT) -> None:
-        if guest in self._counted:
-            self._counted.discard(guest)
+    def leave(self, connection: ConnectionT) -> None:
+        if connection in self._counted:
+            self._counted.discard(connection)
             self._connections.leave()
-        self.open.discard(guest)
+        self.open.discard(connection)
         self._left.set()
 
     async def drain(self) -> None:
         """Let every connection answer what it has read, and close; return when the last is gone."""
         self._draining = True
-        for guest in list(self.open):
-            guest.drain()
+        for connection in list(self.open):
+            connection.drain()
         while self.open:
             self._left.clear()
             await self._left.wait()
 
     def abort(self) -> None:
         """Cut whatever is still open."""
-        for guest in list(self.open):
-            guest.abort()
+        for connection in list(self.open):
+            connection.abort()

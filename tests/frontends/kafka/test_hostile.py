@@ -188,7 +188,7 @@ def test_a_client_that_does_not_read_is_not_read(kafka: Server, wire: socket.soc
     except BlockingIOError:
         pass
 
-    kept = [each._out_bytes + _unsent(each._transport) for each in kafka.listener.guests.open]
+    kept = [each._out_bytes + _unsent(each._transport) for each in kafka.listener.connections.open]
     assert sum(kept) < 8_000_000
     publish(kafka, [b"others go on"])
 
@@ -211,15 +211,15 @@ def test_a_topic_that_is_deleted_ends_a_fetch_that_waits(kafka: Server) -> None:
 
 async def lose(kafka: Server, api: Api) -> None:
     """Have the only connection lost in the same turn of the loop in which a request arrives."""
-    while not kafka.listener.guests.open:  # noqa: ASYNC110 - no event says so.
+    while not kafka.listener.connections.open:  # noqa: ASYNC110 - no event says so.
         await asyncio.sleep(0)
-    [connection] = kafka.listener.guests.open
+    [connection] = kafka.listener.connections.open
     assert connection._transport is not None
     connection._transport.abort()  # The loop says so to the connection in its next turn, before tasks begin.
     version = api.offered[1]
     begin = head(api.key, version) + b"\0" * (version >= api.flexible)
     connection.data_received(framed(begin + b"".join(map(bytes, encode(api.request(), version)))))
-    while kafka.listener.guests.open:  # noqa: ASYNC110 - the same.
+    while kafka.listener.connections.open:  # noqa: ASYNC110 - the same.
         await asyncio.sleep(0)
 
 

@@ -184,7 +184,7 @@ class Place:
             with suppress(ConnectionError):
                 await peer.writer.wait_closed()
         self.listener.abort()
-        await until(lambda: not self.listener.guests.open)
+        await until(lambda: not self.listener.connections.open)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -254,7 +254,7 @@ async def test_a_closed_consumer_gives_back_what_it_holds_and_is_no_more() -> No
         assert batch.attempt == 1
         with pytest.raises(Closed):
             await peer.receive(one)
-        assert len(place.listener.shared.lobby) == 1
+        assert len(place.listener.shared.resumable) == 1
 
 
 @both_loops
@@ -475,7 +475,7 @@ async def test_a_client_is_told_when_its_group_is_gone() -> None:
         number, error = decode_consumer_closed(body)
         assert number == consumer
         assert isinstance(error, Closed | GroupNotFound)
-        assert len(place.listener.shared.lobby) == 0
+        assert len(place.listener.shared.resumable) == 0
 
 
 # Lost and found again.
@@ -490,14 +490,14 @@ async def test_a_consumer_goes_on_where_it_was_when_its_client_comes_back() -> N
         [held] = await peer.receive(opened.consumer, 1)
         await peer.receive(opened.consumer, 1)  # As if its answer had never arrived.
         peer.cut()
-        await until(lambda: place.listener.shared.lobby.detached == 1)
+        await until(lambda: place.listener.shared.resumable.detached == 1)
 
         back = await place.client()
         again = await back.open("orders", resume=opened.token, held=[(held.partition, held.lease)])
 
         assert again.resumed
         assert again.consumer_id == opened.consumer_id
-        assert place.listener.shared.lobby.detached == 0
+        assert place.listener.shared.resumable.detached == 0
         [second] = await back.receive(again.consumer)
         assert (values([second]), second.attempt) == ([b"b"], 1)
         await back.ack(again.consumer, held, second)
@@ -520,8 +520,8 @@ async def test_a_client_that_comes_back_before_its_loss_is_noticed_has_its_consu
         with pytest.raises(Closed):
             await peer.receive(opened.consumer)
         peer.cut()
-        await until(lambda: len(place.listener.guests.open) == 1)
-        assert place.listener.shared.lobby.detached == 0
+        await until(lambda: len(place.listener.connections.open) == 1)
+        assert place.listener.shared.resumable.detached == 0
         assert await back.receive(again.consumer) == []
 
 
@@ -533,7 +533,7 @@ async def test_credit_does_not_outlive_the_connection() -> None:
         peer.send(native.encode_credit(opened.consumer, 100))
         await peer.ask(native.frame(native.PING, 90))
         peer.cut()
-        await until(lambda: place.listener.shared.lobby.detached == 1)
+        await until(lambda: place.listener.shared.resumable.detached == 1)
 
         back = await place.client()
         await back.publish("orders", b"a")
@@ -557,7 +557,7 @@ async def test_the_leases_of_a_client_that_does_not_come_back_go_to_others_and_c
 
         [batch] = await other.receive(consumer, wait_ms=4000)
         assert (values([batch]), batch.attempt) == ([b"a"], 2)
-        await until(lambda: len(place.listener.shared.lobby) == 1)
+        await until(lambda: len(place.listener.shared.resumable) == 1)
 
 
 @both_loops
@@ -591,7 +591,7 @@ async def test_a_stream_goes_on_from_the_positions_the_client_names() -> None:
         opened = await peer.open("orders", options={"kind": "stream"})
         assert len(values(await peer.receive(opened.consumer))) == 3
         peer.cut()
-        await until(lambda: place.listener.shared.lobby.detached == 1)
+        await until(lambda: place.listener.shared.resumable.detached == 1)
 
         back = await place.client()
         again = await back.open("orders", resume=opened.token, positions={0: 1})
@@ -605,11 +605,11 @@ async def test_a_client_that_leaves_while_its_consumer_is_made_leaves_nothing_be
     async with serving(resume_ms=1) as place:
         peer = await with_topic(place)
         peer.send(encode_body(native.OPEN_CONSUMER, 9, {"topic": "orders", "group": "g"}))
-        await until(lambda: len(place.listener.shared.lobby) == 1)
+        await until(lambda: len(place.listener.shared.resumable) == 1)
 
         peer.cut()
 
-        await until(lambda: len(place.listener.shared.lobby) == 0)
+        await until(lambda: len(place.listener.shared.resumable) == 0)
         assert (await place.broker.describe_group("orders", "g")).consumers == []
 
 
@@ -620,7 +620,7 @@ async def test_consumers_of_all_connections_have_a_limit(monkeypatch: pytest.Mon
         peer = await with_topic(place)
         await peer.open("orders")
         peer.cut()
-        await until(lambda: place.listener.shared.lobby.detached == 1)
+        await until(lambda: place.listener.shared.resumable.detached == 1)
         other = await place.client()
 
         with pytest.raises(Overloaded, match="1 consumers"):

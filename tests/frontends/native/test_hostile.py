@@ -180,9 +180,9 @@ async def test_one_connection_too_many_is_told_so_and_the_others_stay() -> None:
 
         await one.ask(native.frame(native.PING, 5))
         two.cut()
-        await until(lambda: len(place.listener.guests.open) < 3)
+        await until(lambda: len(place.listener.connections.open) < 3)
         three.cut()
-        await until(lambda: len(place.listener.guests.open) == 1)
+        await until(lambda: len(place.listener.connections.open) == 1)
         await still_serves(place)
 
 
@@ -232,7 +232,7 @@ async def test_a_client_that_does_not_read_is_not_pushed_to_beyond_its_buffer() 
 
         for _ in range(100):
             peer.send(native.encode_credit(consumer, 100))
-        [connection] = place.listener.guests.open
+        [connection] = place.listener.connections.open
         await until(lambda: not connection.writable)
         await still_serves(place)
         taken = (await place.broker.describe_group("orders", "g")).in_flight
@@ -261,7 +261,7 @@ async def test_a_client_that_only_asks_is_not_read_until_it_reads() -> None:
 
         for number in range(asked):
             peer.send(encode_call(100 + number, "read", {"topic": "orders"}))
-        [connection] = place.listener.guests.open
+        [connection] = place.listener.connections.open
         await until(lambda: not connection.writable)
         await still_serves(place)
 
@@ -283,7 +283,7 @@ async def test_waiting_receives_of_a_client_that_does_not_read_take_nothing() ->
             peer.send(native.encode_receive(100 + number, consumer, 1, 60_000))
         for number in range(10):
             peer.send(encode_call(200 + number, "read", {"topic": "big"}))
-        [connection] = place.listener.guests.open
+        [connection] = place.listener.connections.open
         await until(lambda: not connection.writable)
 
         await place.broker.publish_batch("orders", [b"m"] * 20)
@@ -303,12 +303,12 @@ async def test_a_client_that_vanishes_while_it_is_pushed_to_leaves_nothing_behin
         peer = await deaf(place)
         consumer = (await peer.open("orders")).consumer
         peer.send(native.encode_credit(consumer, 10_000))
-        [connection] = place.listener.guests.open
+        [connection] = place.listener.connections.open
         await until(lambda: not connection.writable)
 
         peer.cut()
 
-        await until(lambda: not place.listener.guests.open and len(place.listener.shared.lobby) == 0)
+        await until(lambda: not place.listener.connections.open and len(place.listener.shared.resumable) == 0)
         assert (await place.broker.describe_group("orders", "g")).in_flight == 0
         assert connection.buffered == 0
         await still_serves(place)
@@ -373,10 +373,10 @@ async def test_a_client_that_does_not_read_its_last_words_is_cut_in_the_end(
         await place.broker.publish_batch("orders", [b"x" * 100_000] * 80)
         peer = await deaf(place)
         peer.send(encode_call(5, "read", {"topic": "orders"}))
-        [connection] = place.listener.guests.open
+        [connection] = place.listener.connections.open
         await until(lambda: not connection.writable)
 
         connection.end()
 
-        await until(lambda: not place.listener.guests.open)
+        await until(lambda: not place.listener.connections.open)
         assert connection.buffered == 0

@@ -425,7 +425,7 @@ async def test_a_subscriber_that_does_not_read_is_not_pushed_to_until_it_reads()
         await place.broker.create_topic("t", durability="memory")
         await place.broker.publish_batch("t", [b"x" * 200_000] * 60)
         peer = await subscribed(place)
-        [connection] = place.listener.guests.open
+        [connection] = place.listener.connections.open
         await until(lambda: not connection.writable)
 
         assert (await place.broker.describe_group("t", "default")).in_flight < 60

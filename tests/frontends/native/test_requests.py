@@ -534,7 +534,7 @@ async def test_a_client_that_closes_its_side_gets_its_answers_first(tmp_path: Pa
         answers = dict([await answer(peer), await answer(peer)])
         assert native.decode_published(answers[2])[0][0].offset == 0
         assert await peer.rest() == b""
-        await until(lambda: not place.listener.guests.open)
+        await until(lambda: not place.listener.connections.open)
 
 
 @both_loops
@@ -554,7 +554,7 @@ async def test_draining_answers_what_was_read_and_closes(tmp_path: Path) -> None
         assert native.decode_published(answers[2])[0][0].offset == 0
         assert 1 in answers
         assert await peer.rest() == b""
-        assert not place.listener.guests.open
+        assert not place.listener.connections.open
 
 
 @both_loops
@@ -567,7 +567,7 @@ async def test_draining_gives_back_what_consumers_hold() -> None:
 
         await asyncio.wait_for(place.listener.drain(), 60)
 
-        await until(lambda: len(place.listener.shared.lobby) == 0)
+        await until(lambda: len(place.listener.shared.resumable) == 0)
         assert (await place.broker.describe_group("orders", "g")).in_flight == 0
 
 

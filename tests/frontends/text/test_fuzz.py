@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.frontends.security.gateway import AuthGateway
-from penstock.frontends.text.commands import COMMANDS, Refused, Session
+from penstock.frontends.text.commands import COMMANDS, Refused, TextSession
 
 WORDS = [name.encode() for name in COMMANDS]
 WORDS += [b"orders", b"a/b", b"0", b"7", b"-1", b"orders:0:0", b"\xff\x00", b""]
@@ -51,7 +51,7 @@ async def test_no_more_messages_are_remembered_than_may_be_held(door: Any) -> No
     await door.broker.create_topic("orders", partitions=1)
     await door.broker.publish_batch("orders", [b"x"] * 3)
     consumer = await door.broker.consumer("orders")
-    session = Session(AuthGateway(door.broker), None, None, in_flight_max=2, log_in=None)  # type: ignore[arg-type]
+    session = TextSession(AuthGateway(door.broker), None, None, in_flight_max=2, log_in=None)  # type: ignore[arg-type]
     session.subscriptions["orders", "default"] = consumer
 
     for message in await consumer.receive(max_messages=3):

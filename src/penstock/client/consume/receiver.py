@@ -30,7 +30,7 @@ import msgspec
 from penstock.api.operations import Wrap
 from penstock.client.consume.holdings import Holdings
 from penstock.client.consume.records import records_of
-from penstock.client.session import Ask, Session
+from penstock.client.session import Ask, ClientSession
 from penstock.errors import Closed, GroupKindMismatch, PenstockError
 from penstock.model.message import Delivery
 from penstock.types import whole_number
@@ -63,7 +63,7 @@ class Receiver:
     """One consumer, as far as it gets messages and keeps them."""
 
     def __init__(
-        self, session: Session, wish: OpenConsumer, wrap: Wrap, prefetch: int, heartbeat: bool
+        self, session: ClientSession, wish: OpenConsumer, wrap: Wrap, prefetch: int, heartbeat: bool
     ) -> None:
         self.settler: Any = None  # The facade's consumer.
         self.session = session

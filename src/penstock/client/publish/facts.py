@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any, Final
 
-from penstock.client.session import Session
+from penstock.client.session import ClientSession
 from penstock.clock import Clock
 from penstock.config.broker import TopicSettings
 from penstock.types import missing_topic
@@ -16,7 +16,7 @@ REQUEST_BYTES: Final = 1 << 20  # Of one request: enough that its round trip cos
 class Facts:
     """Asked of one server, for all who publish to it."""
 
-    def __init__(self, session: Session, clock: Clock, random: Random) -> None:
+    def __init__(self, session: ClientSession, clock: Clock, random: Random) -> None:
         self.session = session
         self.clock = clock
         self.random = random

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from penstock.client.publish.facts import Facts, Request, depth_wait_ms
 from penstock.client.publish.sender import Sender
 from penstock.client.publish.units import Then, Unit, size_of
-from penstock.client.session import Session
+from penstock.client.session import ClientSession
 from penstock.clock import Clock
 from penstock.errors import (
     Closed,
@@ -85,7 +85,7 @@ class Room:
 class Publisher:
     """All that one client publishes."""
 
-    def __init__(self, session: Session, clock: Clock, linger_ms: int, random: Random) -> None:
+    def __init__(self, session: ClientSession, clock: Clock, linger_ms: int, random: Random) -> None:
         self.session = session
         self.facts = Facts(session, clock, random)
         self._linger_ms = linger_ms

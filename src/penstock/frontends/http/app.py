@@ -31,7 +31,7 @@ from penstock.errors import (
 )
 from penstock.frontends.http import browsers, problems
 from penstock.frontends.http.bodies import Gone, check_type, plainly, read_body
-from penstock.frontends.http.call import JSON, NDJSON, Call, Route, Shared
+from penstock.frontends.http.call import JSON, NDJSON, HttpCall, HttpShared, Route
 from penstock.frontends.http.cors import with_cors
 from penstock.frontends.http.messages import encode
 from penstock.frontends.http.pages import ui
@@ -49,7 +49,7 @@ logger = logging.getLogger("penstock")
 Lines = AsyncGenerator[bytes, None]
 
 
-def make_app(shared: Shared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTES)) -> ASGIApp:
+def make_app(shared: HttpShared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTES)) -> ASGIApp:
     """The application over one broker."""
 
     async def nowhere(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI's.
@@ -69,7 +69,7 @@ def make_app(shared: Shared, routes: Iterable[Route] = (*ROUTES, *browsers.ROUTE
 class Resource:
     """All methods of one path."""
 
-    def __init__(self, shared: Shared, routes: list[Route]) -> None:
+    def __init__(self, shared: HttpShared, routes: list[Route]) -> None:
         self._shared = shared
         self._routes = {route.method: Decoding(route) for route in routes}
         for route in routes:
@@ -86,7 +86,7 @@ class Resource:
             decoding = self._routes.get(scope["method"])
             if decoding is None:
                 raise MethodNotAllowed(path=scope["path"], method=scope["method"], allowed=self._allowed)
-            call = Call(self._shared, dict(scope["headers"]))
+            call = HttpCall(self._shared, dict(scope["headers"]))
             call.scope = scope
             answer = await self._answer(call, decoding, receive)
         except PenstockError as error:
@@ -103,7 +103,7 @@ class Resource:
             else:
                 await _stream(send, decoding.route.pieces or NDJSON, answer)
 
-    async def _answer(self, call: Call, decoding: "Decoding", receive: Receive) -> bytes | Lines:
+    async def _answer(self, call: HttpCall, decoding: "Decoding", receive: Receive) -> bytes | Lines:
         route = decoding.route
         await self._prepare(call, decoding)
         call.receive = receive
@@ -121,7 +121,7 @@ class Resource:
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         decoding = self._routes["GET"]
         try:
-            call = Call(self._shared, dict(scope["headers"]))
+            call = HttpCall(self._shared, dict(scope["headers"]))
             call.scope = {**scope, "method": "GET"}
             await self._prepare(call, decoding)
             assert decoding.route.socket is not None
@@ -134,7 +134,7 @@ class Resource:
             logger.exception("the WebSocket %s failed", scope["path"])
             await send({"type": "websocket.close", "code": FAULT})
 
-    async def _prepare(self, call: Call, decoding: "Decoding") -> None:
+    async def _prepare(self, call: HttpCall, decoding: "Decoding") -> None:
         """Who it is, and what stands in the path and behind it."""
         route, scope = decoding.route, call.scope
         call.lost = scope["state"]["lost"]
@@ -146,7 +146,7 @@ class Resource:
         if route.query is not None:
             call.query = decoding.query(scope["query_string"])
 
-    async def _login(self, call: Call) -> None:
+    async def _login(self, call: HttpCall) -> None:
         shown = call.header(b"authorization")
         session = browsers.session_of(call) if shown is None else None
         if session is None:

@@ -8,14 +8,14 @@ then a line has that limit, and no more than a line and a piece is kept.
 from collections.abc import AsyncIterator
 
 from penstock.errors import MediaTypeUnsupported, RequestTooLarge
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 
 
 class Gone(Exception):  # noqa: N818 - no error: the client has left, and nobody is to be told.
     """The client closed the connection in the middle of its request."""
 
 
-def check_type(call: Call, *accepted: str) -> str:
+def check_type(call: HttpCall, *accepted: str) -> str:
     """The type of a body; one that says nothing is the first that is accepted."""
     given = call.header(b"content-type")
     kind = accepted[0] if given is None else given.partition(";")[0].strip().lower()
@@ -24,7 +24,7 @@ def check_type(call: Call, *accepted: str) -> str:
     return kind
 
 
-async def read_body(call: Call) -> bytes:
+async def read_body(call: HttpCall) -> bytes:
     limit = call.shared.limits.http_body_bytes_max
     announced = call.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced) > limit:
@@ -41,7 +41,7 @@ async def read_body(call: Call) -> bytes:
     return data
 
 
-async def read_lines(call: Call) -> AsyncIterator[list[bytes]]:
+async def read_lines(call: HttpCall) -> AsyncIterator[list[bytes]]:
     """The lines of a body, as many as arrive together; empty ones are left out."""
     limit = call.shared.limits.http_body_bytes_max
     rest, more = b"", True
@@ -57,7 +57,7 @@ async def read_lines(call: Call) -> AsyncIterator[list[bytes]]:
             yield whole
 
 
-async def _piece(call: Call) -> tuple[bytes, bool]:
+async def _piece(call: HttpCall) -> tuple[bytes, bool]:
     """The next piece, and whether there are more."""
     assert call.receive is not None
     message = await call.receive()

@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.errors import Unauthenticated
-from penstock.frontends.http.call import Call, Route
+from penstock.frontends.http.call import HttpCall, Route
 from penstock.frontends.security.identity import Credentials
 from penstock.frontends.security.sessions import BrowserSession
 
@@ -44,7 +44,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     guard: str | None = None  # What requests that change something show.
 
 
-async def who(call: Call) -> Who:
+async def who(call: HttpCall) -> Who:
     """Who is logged in, if anybody is."""
     gateway = call.shared.gateway
     session = session_of(call) if gateway.required else None
@@ -54,7 +54,7 @@ async def who(call: Call) -> Who:
     return _who(session)
 
 
-async def log_in(call: Call) -> Who:
+async def log_in(call: HttpCall) -> Who:
     gateway = call.shared.gateway
     if not gateway.required:
         return Who(required=False)
@@ -67,7 +67,7 @@ async def log_in(call: Call) -> Who:
     return _who(session)
 
 
-async def log_out(call: Call) -> None:
+async def log_out(call: HttpCall) -> None:
     session = session_of(call)
     if session is not None:
         check_guard(call, "DELETE", session)
@@ -82,13 +82,13 @@ ROUTES: Final = (
 )
 
 
-def session_of(call: Call) -> BrowserSession | None:
+def session_of(call: HttpCall) -> BrowserSession | None:
     """The session of a request's cookie, if it has one that has not ended."""
     token = _token(call)
     return call.shared.gateway.sessions.find(token) if token else None
 
 
-def check_guard(call: Call, method: str, session: BrowserSession) -> None:
+def check_guard(call: HttpCall, method: str, session: BrowserSession) -> None:
     """Refuse a request that may change something and does not come from a page of ours."""
     if method not in READING and not session.guarded_by(call.header(GUARD) or ""):
         raise Unauthenticated(why=f"the header {GUARD.decode()} does not show the guard of this session")
@@ -99,7 +99,7 @@ def _who(session: BrowserSession) -> Who:
     return Who(required=True, kind=identity.kind, name=identity.called or identity.name, guard=session.guard)
 
 
-def _token(call: Call) -> str:
+def _token(call: HttpCall) -> str:
     try:
         cookies = SimpleCookie(call.header(b"cookie") or "")
     except CookieError:

@@ -1,6 +1,6 @@
 """One request as its handler sees it, and one line of the table of routes.
 
-A handler is a coroutine that gets a ``Call`` and returns a value; all that is
+A handler is a coroutine that gets a ``HttpCall`` and returns a value; all that is
 HTTP has happened before, or happens after: the login, the limits, decoding and
 encoding, the status, errors.  What it asks of the broker goes through
 ``call.operations``, which are those that whoever asks may use.
@@ -19,9 +19,9 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
-from penstock.frontends.http.consumers.long_polls import Lost, Stay
+from penstock.frontends.http.consumers.long_polls import Disconnection, LongPoll
 from penstock.frontends.http.consumers.receipts import Receipts
-from penstock.frontends.http.consumers.registry import Consumers
+from penstock.frontends.http.consumers.registry import HttpConsumers
 from penstock.frontends.http.monitoring.history import Watch
 from penstock.frontends.http.monitoring.reports import Reports
 from penstock.frontends.origins import Origins
@@ -36,7 +36,7 @@ NDJSON: Final = "application/x-ndjson"
 EVENTS: Final = "text/event-stream"
 
 
-class Shared:
+class HttpShared:
     """What all requests of a listener share."""
 
     def __init__(
@@ -47,14 +47,14 @@ class Shared:
         self.limits = limits
         self.origins = origins
         self.draining = False  # The server is about to end.
-        self.consumers = Consumers(broker)
+        self.consumers = HttpConsumers(broker)
         gateway.ended.append(self.consumers.forget)
         self.receipts = Receipts()
         self.reports = Reports(broker, gateway)
         self.watch = Watch(broker, gateway, self.reports)
 
 
-class Call:
+class HttpCall:
     """One request."""
 
     __slots__ = (
@@ -62,14 +62,14 @@ class Call:
         "shared",
     )  # fmt: skip
 
-    def __init__(self, shared: Shared, headers: Mapping[bytes, bytes]) -> None:
+    def __init__(self, shared: HttpShared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
         self.headers = headers  # By their names in small letters.
         self.operations: LocalOperations  # Of whoever asks; not there before a login, where one is asked for.
         if not shared.gateway.required:
             self.operations = shared.gateway.operations(NOBODY)
         self.identity = NOBODY
-        self.lost = Lost()  # Whether the connection is.
+        self.lost = Disconnection()  # Whether the connection is.
         self.path: Mapping[str, str] = {}
         self.query: Any = None  # Of the type that the route names.
         self.body: Any = None  # The same; None where the handler reads it itself.
@@ -109,9 +109,9 @@ class Call:
             self.shared.broker.start(work, partial(_ended, future))
         return [await future for _, future in started]
 
-    def stay(self) -> Stay:
+    def long_poll(self) -> LongPoll:
         """For a request that is not answered at once."""
-        return Stay(self.shared.gateway, self.identity, self.lost)
+        return LongPoll(self.shared.gateway, self.identity, self.lost)
 
     def header(self, name: bytes) -> str | None:
         """A header as text."""
@@ -129,8 +129,8 @@ def _ended(future: "asyncio.Future[Any]", result: Any, error: BaseException | No
         future.set_exception(error)
 
 
-Handler = Callable[[Call], Awaitable[Any]]
-SocketHandler = Callable[[Call, Receive, Send], Awaitable[None]]
+Handler = Callable[[HttpCall], Awaitable[Any]]
+SocketHandler = Callable[[HttpCall, Receive, Send], Awaitable[None]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ for most are at the top, because they are looked for in this order.
 from functools import cache
 from typing import Any, Final
 
-from penstock.frontends.http.call import EVENTS, NDJSON, Call, Route
+from penstock.frontends.http.call import EVENTS, NDJSON, HttpCall, Route
 from penstock.frontends.http.handlers import (
     access,
     batches,
@@ -42,12 +42,12 @@ def description() -> openapi.Document:
     return openapi.document(ROUTES)
 
 
-async def openapi_document(_: Call) -> dict[str, Any]:
+async def openapi_document(_: HttpCall) -> dict[str, Any]:
     """This description."""
     return description()
 
 
-async def docs_page(_: Call) -> bytes:
+async def docs_page(_: HttpCall) -> bytes:
     """This description, for people."""
     return _docs_page()
 

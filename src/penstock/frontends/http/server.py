@@ -29,8 +29,8 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LOCALHOST, HttpSettings, LimitSettings
 from penstock.errors import PenstockError, RequestInvalid, RequestTimeout, RequestTooLarge
 from penstock.frontends.http.app import make_app
-from penstock.frontends.http.call import Shared
-from penstock.frontends.http.consumers.long_polls import Lost
+from penstock.frontends.http.call import HttpShared
+from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.http.problems import whole_response
 from penstock.frontends.http.sockets import PING_S, SocketConnection, is_handshake, quiet
 from penstock.frontends.http.writes import JoinedWrites
@@ -62,7 +62,7 @@ class HttpListener:
         self.connections = connections
         gateway = gateway or AuthGateway(broker)
         origins = Origins(settings, host, authentication=gateway.required)
-        self.shared = Shared(broker, gateway, limits, origins)
+        self.shared = HttpShared(broker, gateway, limits, origins)
         self.config = Config(
             make_app(self.shared),
             http=HttpConnection,
@@ -131,7 +131,7 @@ class HttpConnection(HttpToolsProtocol):
         self._refusal: PenstockError | None = None  # Why the parser was stopped.
         self._unanswered = 0  # Requests whose answer is not complete.
         self._watch: asyncio.TimerHandle | None = None
-        self._lost = Lost()
+        self._lost = Disconnection()
         self.logger = listener.logger
         self.ws_protocol_class = listener.connect_socket  # type: ignore[assignment]
 

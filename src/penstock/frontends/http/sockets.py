@@ -24,7 +24,7 @@ from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 
 from penstock.errors import RequestInvalid
-from penstock.frontends.http.consumers.long_polls import Lost
+from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.http.problems import whole_response
 from penstock.frontends.listener import Connections
 
@@ -70,7 +70,7 @@ def _of_interest(record: logging.LogRecord) -> bool:
 class SocketConnection(WebSocketsSansIOProtocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._lost = Lost()
+        self._lost = Disconnection()
         self._early = bytearray()  # Arrived before the handshake was answered.
         state = {"lost": self._lost}
         super().__init__(listener.config, listener.state, state, asyncio.get_running_loop())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.frontends.kafka.acl_codes import OPERATION_CODES
-from penstock.frontends.kafka.call import Call
+from penstock.frontends.kafka.call import KafkaCall
 from penstock.model.access import Action, Operation
 
 NOT_ASKED: Final = -(2**31)  # In place of the bits.
@@ -32,7 +32,12 @@ ON_CLUSTER: Final[Operations] = {
 
 
 def authorized(
-    call: Call[Any], on: Operations, *, topic: str | None = None, group: str | None = None, asked: bool = True
+    call: KafkaCall[Any],
+    on: Operations,
+    *,
+    topic: str | None = None,
+    group: str | None = None,
+    asked: bool = True,
 ) -> int:
     if not asked:
         return NOT_ASKED

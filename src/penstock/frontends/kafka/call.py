@@ -1,6 +1,6 @@
 """One request as its handler sees it, and one line of the table of APIs.
 
-A handler gets a ``Call`` and gives the answer in one of three ways:
+A handler gets a ``KafkaCall`` and gives the answer in one of three ways:
 
     return response                    it is known at once
     async def ... return response      it has to wait; the connection owns the task
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from penstock.api.operations import Work
 from penstock.broker.operations import LocalOperations
-from penstock.frontends.kafka.session import Session, Shared
+from penstock.frontends.kafka.session import KafkaSession, KafkaShared
 from penstock.wire.kafka.fields import Message
 
 T = TypeVar("T")
@@ -29,16 +29,16 @@ class Later:
 LATER: Final = Later()
 
 
-class Answering(Protocol):
+class CallConnection(Protocol):
     """What a call needs of its connection."""
 
     apis: Mapping[int, "Api"]
 
-    def answered(self, call: "Call[Any]", response: Message | None) -> None: ...
-    def refused(self, call: "Call[Any]", error: BaseException) -> None: ...
+    def answered(self, call: "KafkaCall[Any]", response: Message | None) -> None: ...
+    def refused(self, call: "KafkaCall[Any]", error: BaseException) -> None: ...
 
 
-class Call(Generic[RequestT_co]):
+class KafkaCall(Generic[RequestT_co]):
     __slots__ = (
         "_connection", "api", "client_id", "correlation", "hurry", "parts", "request", "session", "version",
     )  # fmt: skip
@@ -50,8 +50,8 @@ class Call(Generic[RequestT_co]):
         correlation: int,
         client_id: str | None,
         request: Any,
-        session: Session,
-        connection: Answering,
+        session: KafkaSession,
+        connection: CallConnection,
     ) -> None:
         self.api = api
         self.version = version
@@ -73,7 +73,7 @@ class Call(Generic[RequestT_co]):
         return self._connection.apis
 
     @property
-    def shared(self) -> Shared:
+    def shared(self) -> KafkaShared:
         """What all connections of the listener share."""
         return self.session.shared
 
@@ -95,7 +95,7 @@ class Call(Generic[RequestT_co]):
 
 
 Answer = Message | Later
-Handler = Callable[[Call[Any]], "Answer | Awaitable[Message]"]
+Handler = Callable[[KafkaCall[Any]], "Answer | Awaitable[Message]"]
 Refusal = Callable[[Any, int], Message]
 
 

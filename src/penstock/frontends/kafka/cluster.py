@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.broker.drivers.at_once import now
 from penstock.frontends.kafka.authorized import ON_CLUSTER, authorized
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.cluster import (
@@ -37,7 +37,7 @@ FEATURES_FROM_0_SINCE: Final = 4  # Clients of older versions cannot read a feat
 METADATA: Final = "__cluster_metadata"  # Kafka's log of what the brokers agree on.
 
 
-def api_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+def api_versions(call: KafkaCall[ApiVersionsRequest]) -> ApiVersionsResponse:
     """What is spoken here; also the answer to whoever has asked in a version that is not."""
     error = Code.UNSUPPORTED_VERSION if call.request is None else Code.NONE
     keys = [
@@ -54,7 +54,7 @@ def api_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
     )
 
 
-def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
+def describe_cluster(call: KafkaCall[DescribeClusterRequest]) -> DescribeClusterResponse:
     host, port = call.session.advertised
     return DescribeClusterResponse(
         cluster_id=call.shared.cluster_id,
@@ -67,7 +67,7 @@ def describe_cluster(call: Call[DescribeClusterRequest]) -> DescribeClusterRespo
     )
 
 
-def describe_quorum(call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+def describe_quorum(call: KafkaCall[DescribeQuorumRequest]) -> DescribeQuorumResponse:
     now(call.operations.topics())  # Whoever may describe anything may know this.
     host, port = call.session.advertised
     return DescribeQuorumResponse(
@@ -85,7 +85,7 @@ def describe_quorum(call: Call[DescribeQuorumRequest]) -> DescribeQuorumResponse
     )
 
 
-def _quorum(call: Call[DescribeQuorumRequest], topic: str, number: int) -> QuorumPartition:
+def _quorum(call: KafkaCall[DescribeQuorumRequest], topic: str, number: int) -> QuorumPartition:
     if topic != METADATA or number:
         code = Code.UNKNOWN_TOPIC_OR_PARTITION
         return QuorumPartition(partition_index=number, error_code=code, error_message=None, leader_id=-1)

@@ -24,9 +24,9 @@ from typing import Any, Final, Protocol, cast
 
 from penstock.errors import Closed, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.foreign import http_refusal, is_http, spoken
-from penstock.frontends.kafka.call import Api, Call, Later
+from penstock.frontends.kafka.call import Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of
-from penstock.frontends.kafka.session import Session
+from penstock.frontends.kafka.session import KafkaSession
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.fields import Message
 from penstock.wire.kafka.frames import (
@@ -54,7 +54,7 @@ class Host(Protocol):
     half_frame_bytes_max: int
     apis: Mapping[int, Api]
 
-    def session(self) -> Session: ...
+    def session(self) -> KafkaSession: ...
 
     def enter(self, connection: "Connection") -> None:
         """Count the connection in, or raise."""
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         )
         self._waiting: deque[memoryview] = deque()  # Frames that have not begun ...
         self._waiting_bytes = 0  # ... and how long they are.
-        self._begun: deque[Call[Any]] = deque()  # Not all of it is answered; in their order.
+        self._begun: deque[KafkaCall[Any]] = deque()  # Not all of it is answered; in their order.
         self._alone = 0  # How many of the begun are not pipelined: one at most.
         self._tasks: set[asyncio.Task[None]] = set()
         self._out: list[Any] = []
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
         self._tasks.discard(task)
         self._work()
 
-    def _call(self, api: Api | None, head: Head, frame: memoryview) -> Call[Any]:
+    def _call(self, api: Api | None, head: Head, frame: memoryview) -> KafkaCall[Any]:
         if api is None:
             raise ProtocolViolation(why=f"there is no API {head.key}")
         version = head.version
@@ -241,12 +241,12 @@ class Connection(asyncio.Protocol):
             if head.key != API_VERSIONS:
                 raise ProtocolViolation(why=f"{api.request.__name__} v{version} is not offered")
             # The one request that a client makes before it knows which versions there are.
-            return Call(api, 0, head.correlation, head.client_id, None, self.session, self)
+            return KafkaCall(api, 0, head.correlation, head.client_id, None, self.session, self)
         begin = message_begin(frame, head, version >= api.flexible)
         request = decode(api.request, version, frame, begin)
-        return Call(api, version, head.correlation, head.client_id, request, self.session, self)
+        return KafkaCall(api, version, head.correlation, head.client_id, request, self.session, self)
 
-    def _handle(self, call: Call[Any]) -> None:
+    def _handle(self, call: KafkaCall[Any]) -> None:
         try:
             answer = call.api.handler(call)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends one request.
@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
         if isinstance(answer, Coroutine):
             answer.close()  # A task that is cancelled before its first turn has never awaited it.
 
-    async def _await(self, call: Call[Any], answer: Awaitable[Message]) -> None:
+    async def _await(self, call: KafkaCall[Any], answer: Awaitable[Message]) -> None:
         try:
             response = await answer
         except asyncio.CancelledError:
@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
 
     # Answers.
 
-    def answered(self, call: Call[Any], response: Message | None) -> None:
+    def answered(self, call: KafkaCall[Any], response: Message | None) -> None:
         """The answer of a call, which may have to wait for those before it."""
         assert call.parts is None, "a request is answered once"
         if response is None:
@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
         elif not self._working:
             self._send()
 
-    def refused(self, call: Call[Any], error: BaseException) -> None:
+    def refused(self, call: KafkaCall[Any], error: BaseException) -> None:
         """The answer of a call that failed as a whole."""
         code = code_of(error)
         response = call.api.refused(call.request, code)

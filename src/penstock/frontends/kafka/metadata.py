@@ -10,7 +10,7 @@ from contextlib import suppress
 from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_CLUSTER, ON_TOPIC, authorized
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
@@ -33,14 +33,14 @@ PARTITIONS_MAX = 2000  # In one answer to DescribeTopicPartitions.
 ALL_IF_EMPTY = 0  # In this version no list is said by an empty one.
 
 
-def metadata(call: Call[MetadataRequest]) -> MetadataResponse | Awaitable[MetadataResponse]:
+def metadata(call: KafkaCall[MetadataRequest]) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Topics by name, by id, or all of them."""
     asked = _asked(call)
     new = _new(call, asked)
     return _made(call, asked, new) if new else _answer(call, asked, {})
 
 
-def _new(call: Call[MetadataRequest], asked: list[MetadataRequestTopic]) -> list[str]:
+def _new(call: KafkaCall[MetadataRequest], asked: list[MetadataRequestTopic]) -> list[str]:
     """The names of topics that are to be made."""
     if not call.request.allow_auto_topic_creation:
         return []
@@ -49,7 +49,7 @@ def _new(call: Call[MetadataRequest], asked: list[MetadataRequestTopic]) -> list
 
 
 async def _made(
-    call: Call[MetadataRequest], asked: list[MetadataRequestTopic], new: list[str]
+    call: KafkaCall[MetadataRequest], asked: list[MetadataRequestTopic], new: list[str]
 ) -> MetadataResponse:
     """The same when these are made, as far as they may be; others are served meanwhile."""
     failures: dict[str, PenstockError] = {}
@@ -63,7 +63,7 @@ async def _made(
 
 
 def _answer(
-    call: Call[MetadataRequest], topics: list[MetadataRequestTopic], failures: dict[str, PenstockError]
+    call: KafkaCall[MetadataRequest], topics: list[MetadataRequestTopic], failures: dict[str, PenstockError]
 ) -> MetadataResponse:
     host, port = call.session.advertised
     return MetadataResponse(
@@ -77,7 +77,7 @@ def _answer(
     )
 
 
-def _asked(call: Call[MetadataRequest]) -> list[MetadataRequestTopic]:
+def _asked(call: KafkaCall[MetadataRequest]) -> list[MetadataRequestTopic]:
     topics = call.request.topics
     if topics is None or (not topics and call.version == ALL_IF_EMPTY):
         return [MetadataRequestTopic(name=name) for name in now(call.operations.topics())]
@@ -85,7 +85,7 @@ def _asked(call: Call[MetadataRequest]) -> list[MetadataRequestTopic]:
 
 
 def _described(
-    call: Call[MetadataRequest], asked: MetadataRequestTopic, failures: dict[str, PenstockError]
+    call: KafkaCall[MetadataRequest], asked: MetadataRequestTopic, failures: dict[str, PenstockError]
 ) -> MetadataResponseTopic:
     name = asked.name
     if name is None:
@@ -117,7 +117,9 @@ def _described(
     )
 
 
-def describe_topic_partitions(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+def describe_topic_partitions(
+    call: KafkaCall[DescribeTopicPartitionsRequest],
+) -> DescribeTopicPartitionsResponse:
     """Topics by name in their order, from a place on, and up to so many partitions."""
     asked = call.request
     names = sorted(topic.name for topic in asked.topics) or now(call.operations.topics())
@@ -144,7 +146,7 @@ def describe_topic_partitions(call: Call[DescribeTopicPartitionsRequest]) -> Des
 
 
 def _detailed(
-    call: Call[DescribeTopicPartitionsRequest], name: str, first: int, limit: int
+    call: KafkaCall[DescribeTopicPartitionsRequest], name: str, first: int, limit: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int]:
     """A topic from a partition on; and where to go on, if that is not all of it."""
     try:

@@ -15,9 +15,9 @@ from typing import Final
 
 from penstock.broker.access.scram import HASHES
 from penstock.errors import PenstockError, Unauthenticated
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import words_of
-from penstock.frontends.kafka.session import Session
+from penstock.frontends.kafka.session import KafkaSession
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.sasl import (
@@ -33,7 +33,7 @@ KEY_MARK: Final = "pk_"
 FAILED_S: Final = 0.5
 
 
-def handshake(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+def handshake(call: KafkaCall[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     """Agree on how the client shows who it is."""
     session = call.session
     code = Code.NONE
@@ -48,7 +48,7 @@ def handshake(call: Call[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS))
 
 
-async def authenticate(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+async def authenticate(call: KafkaCall[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
     """The next message of a login."""
     session = call.session
     if session.known or not session.mechanism:
@@ -66,7 +66,7 @@ async def authenticate(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateR
         )
 
 
-async def _bare(session: Session, data: bytes) -> bytes:
+async def _bare(session: KafkaSession, data: bytes) -> bytes:
     """The same for a client that does not put it into Kafka's messages; it has no words for a failure."""
     try:
         answer = await _answered(session, data)
@@ -78,7 +78,7 @@ async def _bare(session: Session, data: bytes) -> bytes:
     return answer
 
 
-async def _answered(session: Session, data: bytes) -> bytes:
+async def _answered(session: KafkaSession, data: bytes) -> bytes:
     """The next message of the server; whoever has ended the login is admitted."""
     if session.mechanism == PLAIN:
         session.admit(await _plain(session, data))
@@ -89,7 +89,7 @@ async def _answered(session: Session, data: bytes) -> bytes:
     return answer
 
 
-async def _plain(session: Session, data: bytes) -> Identity:
+async def _plain(session: KafkaSession, data: bytes) -> Identity:
     try:
         _, user, password = data.decode().split("\0")
     except ValueError:
@@ -100,7 +100,7 @@ async def _plain(session: Session, data: bytes) -> Identity:
     return await session.shared.gateway.login(told, session.address)
 
 
-def _scram(session: Session, data: bytes) -> tuple[bytes, Identity | None]:
+def _scram(session: KafkaSession, data: bytes) -> tuple[bytes, Identity | None]:
     """The answer, and who it is if that is clear now."""
     gateway = session.shared.gateway
     if session.scram is None:

@@ -17,7 +17,7 @@ from penstock.frontends.security.scram import ScramLogin
 NODE: Final = 0  # There is one broker, and it is the controller, too.
 
 
-class Shared:
+class KafkaShared:
     """What the connections of one listener have in common."""
 
     def __init__(
@@ -42,10 +42,10 @@ class Shared:
         self.advertised = None if settings.advertised == AUTO else address("advertised", settings.advertised)
 
 
-class Session:
+class KafkaSession:
     """One client, from the first byte to the last."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: KafkaShared) -> None:
         self.shared = shared
         self.identity: Identity = NOBODY
         self.known = False  # Who it is, as far as that is asked for.

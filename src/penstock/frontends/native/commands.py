@@ -24,7 +24,7 @@ from penstock.errors import (
     VersionUnsupported,
 )
 from penstock.frontends.native.consumers import WireConsumer
-from penstock.frontends.native.session import Commands, Session
+from penstock.frontends.native.session import Commands, NativeSession
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.model.failure import Failure
 from penstock.model.message import Receipt
@@ -61,7 +61,7 @@ def _done(correlation: int, _: Any) -> bytes:
 # The connection.
 
 
-def hello(session: Session, correlation: int, body: bytes) -> None:
+def hello(session: NativeSession, correlation: int, body: bytes) -> None:
     """Agree on a version, and find out who is there."""
     told = decode_body(body, Hello)
     if session.greeted:
@@ -85,7 +85,7 @@ def hello(session: Session, correlation: int, body: bytes) -> None:
     session.shared.gateway.begin_login(shown, session.connection.address, known)
 
 
-def _welcome(session: Session) -> Welcome:
+def _welcome(session: NativeSession) -> Welcome:
     shared = session.shared
     return Welcome(
         version=native.VERSION,
@@ -93,18 +93,18 @@ def _welcome(session: Session) -> Welcome:
         frame_bytes_max=shared.frame_bytes_max,
         requests_max=shared.requests_max,
         receive_messages_max=shared.receive_messages_max,
-        resume_ms=shared.lobby.resume_ms,
+        resume_ms=shared.resumable.resume_ms,
     )
 
 
-def ping(session: Session, correlation: int, _: bytes) -> None:
+def ping(session: NativeSession, correlation: int, _: bytes) -> None:
     session.answer(native.frame(native.OK, correlation))
 
 
 # Publishing.
 
 
-def metadata(session: Session, correlation: int, body: bytes) -> None:
+def metadata(session: NativeSession, correlation: int, body: bytes) -> None:
     """What a client must know to encode batches for a topic."""
     topic = decode_body(body, str)
 
@@ -116,7 +116,7 @@ def metadata(session: Session, correlation: int, body: bytes) -> None:
     session.start(session.operations.metadata(topic), correlation, told)
 
 
-def new_producer(session: Session, correlation: int, _: bytes) -> None:
+def new_producer(session: NativeSession, correlation: int, _: bytes) -> None:
     """An id for a producer."""
     session.start(session.operations.new_producer_id(), correlation, native.encode_producer)
 
@@ -126,7 +126,9 @@ class _Published:
 
     __slots__ = ("acks", "correlation", "durability", "session", "size")
 
-    def __init__(self, session: Session, correlation: int, acks: int, durability: int, size: int) -> None:
+    def __init__(
+        self, session: NativeSession, correlation: int, acks: int, durability: int, size: int
+    ) -> None:
         self.session = session
         self.correlation = correlation
         self.acks = acks
@@ -167,7 +169,7 @@ def _outcome(answer: Receipt | PenstockError) -> Outcome:
     return Outcome(answer.partition, answer.offset, answer.timestamp, state)
 
 
-def publish(session: Session, correlation: int, body: bytes) -> None:
+def publish(session: NativeSession, correlation: int, body: bytes) -> None:
     request = native.decode_publish(body)
     wait = request.acks == native.ACKS_DURABLE
     version, durability = session.shared.durabilities.get(request.topic, (-1, 0))
@@ -183,7 +185,7 @@ def publish(session: Session, correlation: int, body: bytes) -> None:
     )
 
 
-def publish_messages(session: Session, correlation: int, body: bytes) -> None:
+def publish_messages(session: NativeSession, correlation: int, body: bytes) -> None:
     """Publish messages that the broker encodes."""
     request = decode_body(body, PublishMessages)
     messages = [message_of(told) for told in request.messages]
@@ -205,17 +207,17 @@ def publish_messages(session: Session, correlation: int, body: bytes) -> None:
 # Consuming.
 
 
-def open_consumer(session: Session, correlation: int, body: bytes) -> None:
+def open_consumer(session: NativeSession, correlation: int, body: bytes) -> None:
     """Open a consumer, or go on with one that lost its connection."""
     told = decode_body(body, OpenConsumer)
     session.check_room()
-    lobby = session.shared.lobby
+    resumable = session.shared.resumable
     found = None
     if told.resume is not None:
-        found = lobby.take(told.resume, told.topic, told.group, session.operations)
+        found = resumable.take(told.resume, told.topic, told.group, session.operations)
 
     def opened(consumer: WireConsumer, resumed: bool) -> bytes:
-        lobby.add(consumer)
+        resumable.add(consumer)
         session.add(consumer)
         if session.connection.closed:  # The client left while the consumer was made.
             session.lost()
@@ -252,13 +254,13 @@ def open_consumer(session: Session, correlation: int, body: bytes) -> None:
     session.start(work, correlation, made)
 
 
-def close_consumer(session: Session, correlation: int, body: bytes) -> None:
+def close_consumer(session: NativeSession, correlation: int, body: bytes) -> None:
     """Give back what the consumer holds."""
     consumer = session.remove(native.decode_consumer(body))
-    session.shared.lobby.close(consumer, session.then(correlation, _done))
+    session.shared.resumable.close(consumer, session.then(correlation, _done))
 
 
-def receive(session: Session, correlation: int, body: bytes) -> None:
+def receive(session: NativeSession, correlation: int, body: bytes) -> None:
     """Wait for messages; for none at all: end the waits that are under way."""
     number, max_messages, wait_ms = native.decode_receive(body)
     if max_messages == 0:
@@ -269,7 +271,7 @@ def receive(session: Session, correlation: int, body: bytes) -> None:
     session.consumer(number).receive(max_messages, wait_ms, then)
 
 
-def credit(session: Session, _: int, body: bytes) -> None:
+def credit(session: NativeSession, _: int, body: bytes) -> None:
     """Push so many messages more; not answered."""
     number, added = native.decode_credit(body)
     consumer = session.consumer(number)
@@ -277,39 +279,39 @@ def credit(session: Session, _: int, body: bytes) -> None:
     consumer.add_credit(added)
 
 
-def ack(session: Session, correlation: int, body: bytes) -> None:
+def ack(session: NativeSession, correlation: int, body: bytes) -> None:
     number, runs = native.decode_ack(body)
     session.start(session.consumer(number).inner.ack(runs), correlation, _done)
 
 
-def nack(session: Session, correlation: int, body: bytes) -> None:
+def nack(session: NativeSession, correlation: int, body: bytes) -> None:
     told = decode_body(body, Nack)
     failure = Failure(told.error_class, told.error_message, told.fingerprint)
     work = session.consumer(told.consumer).inner.nack(told.runs, told.delay_ms, failure)
     session.start(work, correlation, _done)
 
 
-def reject(session: Session, correlation: int, body: bytes) -> None:
+def reject(session: NativeSession, correlation: int, body: bytes) -> None:
     told = decode_body(body, Reject)
     work = session.consumer(told.consumer).inner.reject(told.runs, told.reason)
     session.start(work, correlation, _done)
 
 
-def extend(session: Session, correlation: int, body: bytes) -> None:
+def extend(session: NativeSession, correlation: int, body: bytes) -> None:
     """Keep these leases; the answer names those that are lost."""
     told = decode_body(body, Extend)
     work = session.consumer(told.consumer).inner.extend(told.leases, told.duration_ms)
     session.start(work, correlation, ok_frame)
 
 
-def commit(session: Session, correlation: int, body: bytes) -> None:
+def commit(session: NativeSession, correlation: int, body: bytes) -> None:
     """Stream groups: everything before these offsets is done."""
     number, positions = native.decode_commit(body)
     work = session.consumer(number).inner.commit(dict(positions))
     session.start(work, correlation, _done)
 
 
-def heartbeat(session: Session, correlation: int, body: bytes) -> None:
+def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
     """Stream groups: stay a member."""
     inner = session.consumer(native.decode_consumer(body)).inner
     if inner.closed:
@@ -317,7 +319,7 @@ def heartbeat(session: Session, correlation: int, body: bytes) -> None:
     session.start(inner.heartbeat(), correlation, ok_frame)
 
 
-def ack_and_publish(session: Session, correlation: int, body: bytes) -> None:
+def ack_and_publish(session: NativeSession, correlation: int, body: bytes) -> None:
     """These are done and those go out, or neither."""
     told = decode_body(body, AckAndPublish)
     outputs = [(topic, message_of(message)) for topic, message in told.outputs]
@@ -325,7 +327,7 @@ def ack_and_publish(session: Session, correlation: int, body: bytes) -> None:
     session.start(work, correlation, _done)
 
 
-def fetch(session: Session, correlation: int, body: bytes) -> None:
+def fetch(session: NativeSession, correlation: int, body: bytes) -> None:
     """Batches as they lie in the log; large ones are sent as they were read, and not copied into a frame."""
     topic, partition, offset, max_bytes, journal = native.decode_fetch(body)
 
@@ -347,7 +349,7 @@ def fetch(session: Session, correlation: int, body: bytes) -> None:
 # By name.
 
 
-def call(session: Session, correlation: int, body: bytes) -> None:
+def call(session: NativeSession, correlation: int, body: bytes) -> None:
     """Everything that is not in a hurry."""
     name, raw = decode_call(body)
     described = CALLS.get(name)

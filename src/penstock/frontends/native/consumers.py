@@ -210,8 +210,8 @@ class WireConsumer:
         self.pause()
 
 
-class Lobby:
-    """The consumers of all connections by their tokens, and those that wait for their client to return."""
+class ResumableConsumers:
+    """The consumers of all connections by token, including those whose client may still reconnect."""
 
     def __init__(self, broker: EmbeddedAsyncBroker, resume_ms: int) -> None:
         self.resume_ms = resume_ms
@@ -231,7 +231,7 @@ class Lobby:
         self._consumers[consumer.token] = consumer
 
     def take(self, token: bytes, topic: str, group: str, operations: LocalOperations) -> WireConsumer | None:
-        """The consumer that the client comes back for; None if it is gone, or was never that client's."""
+        """The consumer that a client resumes; None if it is gone, or belongs to another client."""
         consumer = self._consumers.get(token)
         if consumer is None or (consumer.topic, consumer.group) != (topic, group) or consumer.inner.closed:
             return None

@@ -16,11 +16,11 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.foreign import http_refusal, is_http
-from penstock.frontends.listener import Connections, Guests
+from penstock.frontends.listener import Connections, OpenConnections
 from penstock.frontends.native.commands import TABLE
 from penstock.frontends.native.connection import Connection, Speaker
 from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
-from penstock.frontends.native.session import Session, Shared
+from penstock.frontends.native.session import NativeSession, NativeShared
 from penstock.frontends.refusals import Refusals
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.wire import native
@@ -48,7 +48,7 @@ class NativeListener:
         self.requests_max = limits.requests_max
         self.half_frame_bytes = 0
         self.half_frame_bytes_max = limits.publish_bytes_max
-        self.shared = Shared(
+        self.shared = NativeShared(
             broker,
             self._gateway,
             frame_bytes_max=limits.frame_bytes_max,
@@ -58,7 +58,7 @@ class NativeListener:
             receive_messages_max=RECEIVE_MESSAGES_MAX,
         )
         self.kqueue = KQueueShared(broker, self._gateway)
-        self.guests: Guests[Connection] = Guests(connections)
+        self.connections: OpenConnections[Connection] = OpenConnections(connections)
         self._refusals = Refusals("native")
 
     # The server's calls.
@@ -70,32 +70,32 @@ class NativeListener:
     async def drain(self) -> None:
         """Answer what was read, close every connection, give back what consumers hold."""
         self.kqueue.stopping = True
-        await self.guests.drain()
+        await self.connections.drain()
         self._refusals.close()
-        self.shared.lobby.close_all()
+        self.shared.resumable.close_all()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
         self.kqueue.stopping = True
-        self.guests.abort()
+        self.connections.abort()
         self._refusals.close()
-        self.shared.lobby.close_all()
+        self.shared.resumable.close_all()
 
     # A connection's calls.
 
     def enter(self, connection: Connection) -> None:
         """Count a connection in, or raise."""
-        self.guests.enter(connection)
+        self.connections.enter(connection)
         if self._gateway.required:
-            asyncio.get_running_loop().call_later(HELLO_S, self._end_stranger, connection)
+            asyncio.get_running_loop().call_later(HELLO_S, self._end_unauthenticated, connection)
 
     def leave(self, connection: Connection) -> None:
-        self.guests.leave(connection)
+        self.connections.leave(connection)
 
     def speaker(self, opcode: int, connection: Connection) -> Speaker | None:
         """Who answers a connection that begins with this opcode."""
         if opcode == native.HELLO:
-            return Session(connection, self.shared, TABLE)
+            return NativeSession(connection, self.shared, TABLE)
         if opcode in COMMANDS and not self._gateway.required:
             connection.trust()
             return KQueueSession(connection, self.kqueue)
@@ -114,7 +114,7 @@ class NativeListener:
     def refused(self, peer: str, error: PenstockError) -> None:
         self._refusals.note(peer, error)
 
-    def _end_stranger(self, connection: Connection) -> None:
+    def _end_unauthenticated(self, connection: Connection) -> None:
         if not connection.known:
             connection.end(
                 self.refusal(Unauthenticated(why=f"nobody has logged in within {HELLO_S} seconds"))

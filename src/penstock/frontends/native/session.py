@@ -17,7 +17,7 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.operations import LocalOperations
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import Connection
-from penstock.frontends.native.consumers import Lobby, WireConsumer
+from penstock.frontends.native.consumers import ResumableConsumers, WireConsumer
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
 from penstock.frontends.security.identity import Identity
@@ -33,7 +33,7 @@ logger = logging.getLogger("penstock")
 Then = Callable[[Any, BaseException | None], None]
 
 
-class Shared:
+class NativeShared:
     """What the sessions of one listener have in common."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Shared:
             str, tuple[int, int]
         ] = {}  # By topic: the version told last, and what it says.
         self.publish_bytes = 0  # Of publishes that were not answered yet.
-        self.lobby = Lobby(broker, resume_ms)
+        self.resumable = ResumableConsumers(broker, resume_ms)
 
     def remember(self, topic: str, version: int, durability: int) -> None:
         """A client was told this version of a topic's settings."""
@@ -72,10 +72,10 @@ class Shared:
         self.publish_bytes += size
 
 
-class Session:
+class NativeSession:
     """One client, from its hello to the end of the connection."""
 
-    def __init__(self, connection: Connection, shared: Shared, commands: "Commands") -> None:
+    def __init__(self, connection: Connection, shared: NativeShared, commands: "Commands") -> None:
         self.connection = connection
         self.shared = shared
         self.broker = shared.broker
@@ -130,7 +130,7 @@ class Session:
     def lost(self) -> None:
         """The connection is gone; the consumers wait for the client to come back."""
         for consumer in self._consumers.values():
-            self.shared.lobby.detach(consumer)
+            self.shared.resumable.detach(consumer)
         self._consumers.clear()
         if self._admitted is not None:
             self._admitted.leave()
@@ -140,14 +140,14 @@ class Session:
     def admit(self, identity: Identity) -> None:
         """From now on it is known who is there, and what that one may do."""
         self.operations = self.shared.gateway.operations(identity)
-        self._admitted = self.shared.gateway.enter(identity, self._expel)
+        self._admitted = self.shared.gateway.enter(identity, self._revoke)
         self.version = native.VERSION
         self.connection.trust()
 
-    def _expel(self, why: PenstockError) -> None:
+    def _revoke(self, why: PenstockError) -> None:
         """The key was revoked, or the user changed: nothing is kept for one who comes back."""
         for consumer in self._consumers.values():
-            self.shared.lobby.close(consumer, _nobody)
+            self.shared.resumable.close(consumer, _nobody)
         self._consumers.clear()
         self.connection.end(self.refusal(why))
 
@@ -194,7 +194,7 @@ class Session:
         """Refuse one consumer more than there may be."""
         if len(self._consumers) >= CONSUMERS_MAX:
             raise Overloaded(what="consumers on one connection", limit=CONSUMERS_MAX)
-        if len(self.shared.lobby) >= CONSUMERS_IN_ALL_MAX:
+        if len(self.shared.resumable) >= CONSUMERS_IN_ALL_MAX:
             raise Overloaded(what="consumers", limit=CONSUMERS_IN_ALL_MAX)
 
     def add(self, consumer: WireConsumer) -> None:
@@ -223,7 +223,7 @@ class Session:
     def consumer_failed(self, consumer: WireConsumer, error: BaseException) -> None:
         """The broker has closed it: its group or its topic is gone."""
         if self._consumers.pop(consumer.number, None) is not None:
-            self.shared.lobby.close(consumer, _nobody)
+            self.shared.resumable.close(consumer, _nobody)
             self.connection.send(consumer_closed_frame(consumer.number, _told(error)))
 
     def give_away(self, consumer: WireConsumer) -> None:
@@ -231,7 +231,7 @@ class Session:
         self._consumers.pop(consumer.number, None)
 
 
-Command = Callable[[Session, int, bytes], None]
+Command = Callable[[NativeSession, int, bytes], None]
 Commands = Mapping[int, Command]
 
 

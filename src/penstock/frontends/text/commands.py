@@ -49,7 +49,7 @@ class NotThisProtocol(Exception):  # noqa: N818 - the same.
     """The line is part of an HTTP request, so the connection must end."""
 
 
-class Session:
+class TextSession:
     """What one connection has said so far: its subscriptions, and the messages it holds."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Session:
         return self.broker
 
 
-Do = Callable[[Session, list[bytes]], Awaitable[str]]
+Do = Callable[[TextSession, list[bytes]], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Command:
     do: Do  # Returns what follows OK.
 
 
-async def authenticate(session: Session, words: list[bytes]) -> str:
+async def authenticate(session: TextSession, words: list[bytes]) -> str:
     """Log in with an API key."""
     if session.broker is not None and session.gateway.required:
         raise Refused("You are logged in already")
@@ -120,14 +120,14 @@ async def authenticate(session: Session, words: list[bytes]) -> str:
     return "Welcome"
 
 
-async def produce(session: Session, words: list[bytes]) -> str:
+async def produce(session: TextSession, words: list[bytes]) -> str:
     """Publish to the partition that the client names."""
     topic, partition = text(words[0]), partition_number(words[1])
     receipt = await session.open_broker.publish(topic, words[2], partition=partition)
     return f"Published {receipt.id}"
 
 
-async def publish(session: Session, words: list[bytes]) -> str:
+async def publish(session: TextSession, words: list[bytes]) -> str:
     """Publish to a topic that exists: PUB is KQueue's, where SUB creates topics and PUB does not."""
     topic = text(words[0])
     broker = session.open_broker
@@ -137,7 +137,7 @@ async def publish(session: Session, words: list[bytes]) -> str:
     return f"Published {receipt.id}"
 
 
-async def consume(session: Session, words: list[bytes]) -> str:
+async def consume(session: TextSession, words: list[bytes]) -> str:
     """Send all messages of a partition; nothing is taken."""
     topic, partition = text(words[0]), partition_number(words[1])
     described = await session.open_broker.describe_topic(topic)
@@ -155,7 +155,7 @@ async def consume(session: Session, words: list[bytes]) -> str:
     return f"END {count}"
 
 
-async def subscribe(session: Session, words: list[bytes]) -> str:
+async def subscribe(session: TextSession, words: list[bytes]) -> str:
     """Have the messages of a group pushed; topic and group are made at first use."""
     topic = text(words[0])
     group = text(words[1]) if len(words) > 1 else DEFAULT_GROUP
@@ -168,25 +168,25 @@ async def subscribe(session: Session, words: list[bytes]) -> str:
     return f"Subscribed to {topic}"
 
 
-async def open_consumer(session: Session, topic: str, group: str) -> AsyncConsumer:
+async def open_consumer(session: TextSession, topic: str, group: str) -> AsyncConsumer:
     """A consumer; its topic is created if it is missing, by whoever may do that."""
     broker = session.open_broker
     await session.gateway.auto_create(session.identity, topic, {"partitions": QUEUE_PARTITIONS})
     return await broker.consumer(topic, group=group, max_in_flight=session.in_flight_max)
 
 
-async def acknowledge(session: Session, words: list[bytes]) -> str:
+async def acknowledge(session: TextSession, words: list[bytes]) -> str:
     """Settle a message that was pushed on this connection."""
     await session.let_go(text(words[0])).ack()
     return "ACK"
 
 
-async def ping(_: Session, __: list[bytes]) -> str:
+async def ping(_: TextSession, __: list[bytes]) -> str:
     """Say that the server is there."""
     return "PONG"
 
 
-async def topics(session: Session, _: list[bytes]) -> str:
+async def topics(session: TextSession, _: list[bytes]) -> str:
     """List the topics with their partition counts."""
     names = await session.open_broker.topics()
     for name in names:
@@ -195,13 +195,13 @@ async def topics(session: Session, _: list[bytes]) -> str:
     return f"END {len(names)}"
 
 
-async def help_(session: Session, _: list[bytes]) -> str:
+async def help_(session: TextSession, _: list[bytes]) -> str:
     lines = list(help_lines())
     await session.send("".join(f"HELP {line}\n" for line in lines).encode())
     return f"END {len(lines)}"
 
 
-async def quit_(session: Session, _: list[bytes]) -> str:
+async def quit_(session: TextSession, _: list[bytes]) -> str:
     session.ended = True
     return "Bye"
 
@@ -223,7 +223,7 @@ COMMANDS: Final[dict[str, Command]] = {
 PUBLISHING: Final = frozenset({b"PRODUCE", b"PUB"})
 
 
-async def answer(session: Session, line: bytes) -> bytes:
+async def answer(session: TextSession, line: bytes) -> bytes:
     """Do what a line asks for; returns the last line of the answer."""
     try:
         name, rest = split_command(line)

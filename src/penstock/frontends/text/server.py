@@ -24,7 +24,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.frontends.text import errors
-from penstock.frontends.text.commands import NotThisProtocol, Refused, Session, answer, is_publish
+from penstock.frontends.text.commands import NotThisProtocol, Refused, TextSession, answer, is_publish
 
 if TYPE_CHECKING:
     from penstock.broker.operations import LocalConsumer
@@ -84,7 +84,7 @@ class TextListener(LineListener):
                 return identity
 
             limit = self._limits.text_in_flight_max
-            session = Session(self._gateway, send, begin, limit, log_in)
+            session = TextSession(self._gateway, send, begin, limit, log_in)
             try:
                 await self._answer_lines(connection, session)
             finally:
@@ -102,7 +102,7 @@ class TextListener(LineListener):
         else:
             await consumer.close()
 
-    async def _answer_lines(self, connection: LineConnection, session: Session) -> None:
+    async def _answer_lines(self, connection: LineConnection, session: TextSession) -> None:
         """Do the lines in their order; also those of a client that does not wait for its answers."""
         while not session.ended:
             try:
@@ -131,7 +131,7 @@ class TextListener(LineListener):
                         await connection.last_words(http_refusal("text"))
                         return
 
-    async def _answer(self, connection: LineConnection, session: Session, lines: list[bytes]) -> None:
+    async def _answer(self, connection: LineConnection, session: TextSession, lines: list[bytes]) -> None:
         """Answer lines that may be done together: one, or publishes, which share a wait for the disk."""
         async with session.turn:
             answers = await asyncio.gather(*(answer(session, line) for line in lines))
@@ -139,7 +139,12 @@ class TextListener(LineListener):
             await connection.drained()
 
     async def _push(
-        self, connection: LineConnection, session: Session, topic: str, group: str, consumer: AsyncConsumer
+        self,
+        connection: LineConnection,
+        session: TextSession,
+        topic: str,
+        group: str,
+        consumer: AsyncConsumer,
     ) -> None:
         """Send the messages of a subscription as they come, and as the client reads them."""
         try:

@@ -1,4 +1,4 @@
-"""Requests that stay: they wait for messages, or have them pushed, and may have to end before their time.
+"""Long polls: requests that wait for messages or have them pushed, and may have to end early.
 
     the connection is lost                 there is nobody to tell
     the key is revoked, the user changed   whoever it was hears why
@@ -15,7 +15,7 @@ from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import Identity
 
 
-class Lost:
+class Disconnection:
     """Whether a connection is lost, and what is to be called when it is."""
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class Lost:
         self.call_all()
 
 
-class Stay:
+class LongPoll:
     """One such request, from ``enter`` to ``leave``."""
 
-    def __init__(self, gateway: AuthGateway, identity: Identity, lost: Lost) -> None:
+    def __init__(self, gateway: AuthGateway, identity: Identity, lost: Disconnection) -> None:
         self.over = False  # It has to end ...
         self.error: PenstockError | None = None  # ... for this reason, if there is somebody to tell.
         self._gateway = gateway

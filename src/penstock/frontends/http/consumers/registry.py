@@ -23,7 +23,7 @@ from penstock.broker.operations import LocalOperations
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.config.broker import GroupOptions
 from penstock.errors import GroupKindMismatch, Overloaded
-from penstock.frontends.http.consumers.long_polls import Lost
+from penstock.frontends.http.consumers.long_polls import Disconnection
 
 CONSUMERS_MAX: Final = 10_000
 IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.
@@ -31,7 +31,7 @@ IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two ti
 Key = tuple[LocalOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
 
 
-class Consumer:
+class HttpConsumer:
     """One consumer, for all requests that have the same key."""
 
     def __init__(self, inner: BatchConsumer, number: int, key: Key) -> None:
@@ -47,18 +47,18 @@ class Consumer:
         return self.waiting > 0 or self.inner.in_flight > 0
 
 
-class Consumers:
+class HttpConsumers:
     def __init__(self, broker: EmbeddedAsyncBroker) -> None:
         self._broker = broker
-        self._by_key: dict[Key, Consumer] = {}
-        self._by_number: dict[int, Consumer] = {}
+        self._by_key: dict[Key, HttpConsumer] = {}
+        self._by_number: dict[int, HttpConsumer] = {}
         self._made = 0
         self._timer: asyncio.TimerHandle | None = None
         self._waits: set[Callable[[], None]] = set()
 
     async def find(
         self, operations: LocalOperations, topic: str, group: str, visibility_ms: int | None
-    ) -> Consumer:
+    ) -> HttpConsumer:
         """The consumer for these, made if there is none."""
         key = operations, topic, group, visibility_ms
         known = self._by_key.get(key)
@@ -79,24 +79,24 @@ class Consumers:
         group: str,
         visibility_ms: int | None,
         in_flight_max: int,
-    ) -> Consumer:
+    ) -> HttpConsumer:
         """A consumer for one connection alone, which closes it."""
         made = await self._make((operations, topic, group, visibility_ms), in_flight_max)
         made.waiting += 1  # As long as the connection is there.
         self._by_number[made.number] = made
         return made
 
-    def end(self, consumer: Consumer, disconnected: bool = False) -> None:
+    def end(self, consumer: HttpConsumer, disconnected: bool = False) -> None:
         """Give back what a consumer holds, and forget it; the attempt counts if its connection was lost."""
         self._close(consumer, disconnected)
 
-    def get(self, number: int) -> Consumer | None:
+    def get(self, number: int) -> HttpConsumer | None:
         """The consumer of a receipt; None if it has been closed."""
         known = self._by_number.get(number)
         return None if known is None or known.inner.closed else known
 
     async def receive(
-        self, consumer: Consumer, max_messages: int, wait_ms: int, lost: Lost
+        self, consumer: HttpConsumer, max_messages: int, wait_ms: int, lost: Disconnection
     ) -> list[LeasedBatch]:
         """What there is for a consumer, or will be soon; nothing if the client is ``lost`` by then."""
         if lost.gone:
@@ -147,7 +147,7 @@ class Consumers:
         for consumer in list(self._by_number.values()):
             self._close(consumer)
 
-    async def _make(self, key: Key, in_flight_max: int | None = None) -> Consumer:
+    async def _make(self, key: Key, in_flight_max: int | None = None) -> HttpConsumer:
         if len(self._by_number) >= CONSUMERS_MAX:
             raise Overloaded(what="consumers over HTTP", limit=CONSUMERS_MAX)
         operations, topic, group, visibility_ms = key
@@ -160,9 +160,9 @@ class Consumers:
             await self._broker.run(inner.close())
             raise GroupKindMismatch(operation="receive", kind="stream", group=group)
         inner.want_records()
-        return Consumer(inner, number, key)
+        return HttpConsumer(inner, number, key)
 
-    def _add(self, consumer: Consumer) -> Consumer:
+    def _add(self, consumer: HttpConsumer) -> HttpConsumer:
         self._by_key[consumer.key] = self._by_number[consumer.number] = consumer
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep)
@@ -177,7 +177,7 @@ class Consumers:
         again = bool(self._by_number)
         self._timer = asyncio.get_running_loop().call_later(IDLE_S, self.sweep) if again else None
 
-    def _close(self, consumer: Consumer, disconnected: bool = False) -> None:
+    def _close(self, consumer: HttpConsumer, disconnected: bool = False) -> None:
         self._by_number.pop(consumer.number, None)
         if self._by_key.get(consumer.key) is consumer:
             del self._by_key[consumer.key]

@@ -21,7 +21,7 @@ import msgspec
 from penstock.config.broker import Durability
 from penstock.errors import PenstockError, RequestError, RequestInvalid
 from penstock.frontends.http.bodies import check_type, plainly, read_body, read_lines
-from penstock.frontends.http.call import JSON, NDJSON, Call
+from penstock.frontends.http.call import JSON, NDJSON, HttpCall
 from penstock.frontends.http.handlers.publishing import IDEMPOTENCY_KEY, NewMessage, message_of, trace_context
 from penstock.frontends.http.problems import Problem, problem
 from penstock.model.message import Message, Receipt
@@ -65,7 +65,7 @@ _message: Final = msgspec.json.Decoder(NewMessage)
 _lines: Final = msgspec.json.Encoder()
 
 
-async def publish_batch(call: Call) -> PublishedBatch | AsyncGenerator[bytes, None]:
+async def publish_batch(call: HttpCall) -> PublishedBatch | AsyncGenerator[bytes, None]:
     """Publish many messages; each is answered for by itself, as durable as the topic promises."""
     kind = check_type(call, JSON, NDJSON)
     call.operations.publish_batch(call.topic, []).close()  # A guard asks when work is made.
@@ -83,7 +83,7 @@ async def publish_batch(call: Call) -> PublishedBatch | AsyncGenerator[bytes, No
     return PublishedBatch(durability=settings.durability, results=results)
 
 
-async def _answer_lines(call: Call) -> AsyncGenerator[bytes, None]:
+async def _answer_lines(call: HttpCall) -> AsyncGenerator[bytes, None]:
     numbers = count()
     try:
         async for lines in read_lines(call):
@@ -93,7 +93,9 @@ async def _answer_lines(call: Call) -> AsyncGenerator[bytes, None]:
         yield _lines.encode_lines([_refused(error)])
 
 
-async def _publish(call: Call, written: Sequence[bytes | msgspec.Raw], numbers: "count[int]") -> list[Result]:
+async def _publish(
+    call: HttpCall, written: Sequence[bytes | msgspec.Raw], numbers: "count[int]"
+) -> list[Result]:
     """Publish some messages as they were written."""
     key, context = call.header(IDEMPOTENCY_KEY), trace_context(call)
     results: list[Result | None] = []
@@ -111,7 +113,7 @@ async def _publish(call: Call, written: Sequence[bytes | msgspec.Raw], numbers: 
     return [next(outcomes) if result is None else result for result in results]
 
 
-async def _publish_all(call: Call, messages: list[Message]) -> list[Result]:
+async def _publish_all(call: HttpCall, messages: list[Message]) -> list[Result]:
     if not messages:
         return []
     try:

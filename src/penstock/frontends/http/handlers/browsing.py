@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.errors import RequestInvalid
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.messages import As, Stored, key_fields, stored
 from penstock.model.message import StoredMessage
 from penstock.model.placing import place
@@ -67,7 +67,7 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
     key_base64: bytes | UnsetType = UNSET
 
 
-async def browse(call: Call) -> Browsed:
+async def browse(call: HttpCall) -> Browsed:
     """Stored messages: from an offset or a time on, the last ones, or those with a key."""
     wanted: Browse = call.query
     if wanted.key is not None:
@@ -82,7 +82,7 @@ async def browse(call: Call) -> Browsed:
     return Browsed(messages=[stored(message, wanted.way) for message in found], next_offset=following)
 
 
-async def _with_key(call: Call, wanted: Browse, key: str) -> Browsed:
+async def _with_key(call: HttpCall, wanted: Browse, key: str) -> Browsed:
     if wanted.last is not None:
         raise RequestInvalid(part="query", why="a search by key has a limit, and no last")
     data = key.encode()
@@ -99,7 +99,7 @@ async def _with_key(call: Call, wanted: Browse, key: str) -> Browsed:
 
 
 async def _read(
-    call: Call, wanted: Browse, partition: int | None, offset: int | None, limit: int
+    call: HttpCall, wanted: Browse, partition: int | None, offset: int | None, limit: int
 ) -> list[StoredMessage]:
     begin, end = _instant(wanted.from_time), _instant(wanted.to_time)
     return await call.run(call.operations.read(call.topic, partition, offset, begin, end, limit))
@@ -119,7 +119,7 @@ def _instant(text: str | None) -> str | float | None:
         return text.replace(" ", "+")  # A plus that was not escaped is a space.
 
 
-async def find_offsets(call: Call) -> Offsets:
+async def find_offsets(call: HttpCall) -> Offsets:
     """Where a time is: of each partition the first offset from then on, or the earliest, or the next one."""
     wanted: At = call.query
     at = wanted.at if wanted.at in ("earliest", "latest") else _instant(wanted.at)
@@ -128,7 +128,7 @@ async def find_offsets(call: Call) -> Offsets:
     return Offsets([found[partition] for partition in sorted(found)])
 
 
-async def trace(call: Call) -> Journey:
+async def trace(call: HttpCall) -> Journey:
     """Everything that happened to a message, by its id or its schedule id."""
     found = await call.run(call.operations.trace(call.path["id"], None, None))
     key: dict[str, Any] = key_fields(found.key)

@@ -24,7 +24,7 @@ from penstock.errors import (
     RequestInvalid,
     ShuttingDown,
 )
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.consumers.receipts import Held
 from penstock.frontends.http.handlers.publishing import Duration
 from penstock.frontends.http.messages import As, Stored, text_of, value_fields
@@ -109,7 +109,7 @@ class Answered(msgspec.Struct, frozen=True):
     results: list[Result]
 
 
-async def receive(call: Call) -> Received:
+async def receive(call: HttpCall) -> Received:
     """Take messages on loan; waits for the first if there is none."""
     wanted: Receive = call.body
     wait_ms = duration_ms("wait", wanted.wait)
@@ -123,14 +123,14 @@ async def receive(call: Call) -> Received:
     if wait_ms == 0:
         batches = await consumers.receive(consumer, wanted.max_messages, 0, call.lost)
     else:
-        with call.stay() as stay:
+        with call.long_poll() as long_poll:
             batches = await consumers.receive(consumer, wanted.max_messages, wait_ms, call.lost)
-        if stay.error is not None:
-            raise stay.error
+        if long_poll.error is not None:
+            raise long_poll.error
     return Received(lent(call, consumer.number, batches, wanted.way))
 
 
-def lent(call: Call, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
+def lent(call: HttpCall, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
     """The messages of leases, with their receipts."""
     found: list[Lent] = []
     for batch in batches:
@@ -180,12 +180,12 @@ def _headers(record: Record) -> dict[str, str]:
     }
 
 
-async def ack(call: Call) -> Answered:
+async def ack(call: HttpCall) -> Answered:
     """The work is done: do not deliver these again."""
     return await _answer(call, lambda consumer, runs: consumer.ack(runs))
 
 
-async def nack(call: Call) -> Answered:
+async def nack(call: HttpCall) -> Answered:
     """The work failed: deliver these again after the delay, or after the group's backoff."""
     told: Nack = call.body
     delay_ms = None if told.delay is None else duration_ms("delay", told.delay)
@@ -193,13 +193,13 @@ async def nack(call: Call) -> Answered:
     return await _answer(call, lambda consumer, runs: consumer.nack(runs, delay_ms, failure))
 
 
-async def reject(call: Call) -> Answered:
+async def reject(call: HttpCall) -> Answered:
     """These are no good: straight to the dead letters."""
     told: Reject = call.body
     return await _answer(call, lambda consumer, runs: consumer.reject(runs, told.reason))
 
 
-async def extend(call: Call) -> Answered:
+async def extend(call: HttpCall) -> Answered:
     """Keep these, and the others of their leases, for so long from now."""
     told: Extend = call.body
     kept_ms = extension_ms(told.duration)
@@ -215,7 +215,7 @@ async def extend(call: Call) -> Answered:
 # Answering, whatever the answer is.
 
 
-async def _answer(call: Call, act: Act) -> Answered:
+async def _answer(call: HttpCall, act: Act) -> Answered:
     permit(call)
     told: Receipts = call.body
     if (told.receipt is None) == (told.receipts is None):
@@ -235,7 +235,7 @@ async def _answer(call: Call, act: Act) -> Answered:
     )
 
 
-async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
+async def _answer_all(call: HttpCall, receipts: list[str], act: Act) -> dict[str, PenstockError | None]:
     outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
     runs, unknown = call.shared.receipts.read(receipts)
     outcomes.update((receipt, _unknown(receipt)) for receipt in unknown)
@@ -250,7 +250,7 @@ async def _answer_all(call: Call, receipts: list[str], act: Act) -> dict[str, Pe
     return outcomes
 
 
-async def _try_all(call: Call, runs: list[Held], act: Act) -> list[tuple[Held, PenstockError | None]]:
+async def _try_all(call: HttpCall, runs: list[Held], act: Act) -> list[tuple[Held, PenstockError | None]]:
     """What each was refused with, if it was."""
     tried: list[tuple[Held, PenstockError | None]] = []
     works: list[Work[Any]] = []
@@ -271,7 +271,7 @@ def _run(held: Held) -> Run:
     return held.partition, held.lease, held.start, held.end
 
 
-def _holder(call: Call, held: Held) -> BatchConsumer:
+def _holder(call: HttpCall, held: Held) -> BatchConsumer:
     """The consumer that holds what receipts stand for; it may have lost it since."""
     consumer = call.shared.consumers.get(held.consumer)
     if consumer is None:
@@ -285,6 +285,6 @@ def _unknown(receipt: str) -> ReceiptUnknown:
     return ReceiptUnknown(receipt=receipt[:SHOWN_LENGTH_MAX])
 
 
-def permit(call: Call) -> None:
+def permit(call: HttpCall) -> None:
     """Refuse whoever may not consume here, before a receipt is looked at: a guard asks when work is made."""
     call.operations.batch_consumer(call.topic, call.group, None, None, {}).close()

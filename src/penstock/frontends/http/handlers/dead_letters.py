@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.handlers.browsing import Count
 from penstock.frontends.http.messages import As, Stored, stored
 from penstock.model.info import DeadLetter, DeadLetterErrors, Redrive
@@ -66,27 +66,27 @@ class RedriveSome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     group: str | None = None
 
 
-async def list_errors(call: Call) -> ErrorList:
+async def list_errors(call: HttpCall) -> ErrorList:
     """Dead letters counted by the fingerprint of their error, of one topic or of all that you may see."""
     wanted: OfTopic = call.query
     return ErrorList(await call.run(call.operations.dead_letter_errors(wanted.topic)))
 
 
-async def list_dead_letters(call: Call) -> DeadLetterList:
+async def list_dead_letters(call: HttpCall) -> DeadLetterList:
     """The dead letters of a topic that were not redriven, with what went wrong."""
     wanted: Listing = call.query
     found = await call.run(call.operations.dead_letters(call.topic, wanted.limit))
     return DeadLetterList([_document(letter, wanted.way) for letter in found])
 
 
-async def show_dead_letter(call: Call) -> DeadLetterDocument:
+async def show_dead_letter(call: HttpCall) -> DeadLetterDocument:
     """One dead letter by its own id, also if it was redriven."""
     wanted: Showing = call.query
     found = await call.run(call.operations.dead_letter(call.topic, call.path["id"]))
     return _document(found, wanted.way)
 
 
-async def redrive(call: Call) -> Redrive:
+async def redrive(call: HttpCall) -> Redrive:
     """Send dead letters back to their topic, all or some; a dry run only counts."""
     some: RedriveSome = call.body
     return await call.run(

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.config import broker as config
 from penstock.errors import Forbidden, GroupNotFound
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.options import given, options_struct
 from penstock.model.info import GroupInfo
 
@@ -34,7 +34,7 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     partition: int | None = None
 
 
-async def list_groups(call: Call) -> GroupList:
+async def list_groups(call: HttpCall) -> GroupList:
     """The groups of a topic that you may see: how far each is, and a verdict."""
     found: list[OwnedGroup] = []
     await call.run(call.shared.reports.refresh())
@@ -47,31 +47,31 @@ async def list_groups(call: Call) -> GroupList:
     return GroupList(found)
 
 
-async def describe_group(call: Call) -> OwnedGroup:
+async def describe_group(call: HttpCall) -> OwnedGroup:
     """How far a group is: its lag in messages and seconds, what is in its way, and a verdict."""
     info = await call.run(call.operations.describe_group(call.topic, call.group))
     await call.run(call.shared.reports.refresh())
     return _owned(call, info)
 
 
-def _owned(call: Call, info: GroupInfo) -> OwnedGroup:
+def _owned(call: HttpCall, info: GroupInfo) -> OwnedGroup:
     reports = call.shared.reports
     return OwnedGroup(**msgspec.structs.asdict(reports.judged(info)), pipeline=reports.owner(info))
 
 
-async def set_group(call: Call) -> OwnedGroup:
+async def set_group(call: HttpCall) -> OwnedGroup:
     """Make a group, or change some of its settings."""
     options = cast("config.GroupOptions", given(call.body))
     await call.run(call.operations.create_group(call.topic, call.group, options))
     return await describe_group(call)
 
 
-async def delete_group(call: Call) -> None:
+async def delete_group(call: HttpCall) -> None:
     """Forget a group and where it was; its consumers are closed."""
     await call.run(call.operations.delete_group(call.topic, call.group))
 
 
-async def seek_group(call: Call) -> OwnedGroup:
+async def seek_group(call: HttpCall) -> OwnedGroup:
     """Move a group to the beginning, the end, an offset or a time; what it holds is no longer held."""
     wanted: Seek = call.body
     await call.run(call.operations.seek(call.topic, call.group, wanted.to, wanted.partition))

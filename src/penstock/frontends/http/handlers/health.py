@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from penstock.errors import ShuttingDown, Unhealthy
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.model.info import BrokerInfo
 from penstock.version import __version__
 
@@ -28,17 +28,17 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     python: str = platform.python_version()
 
 
-async def health(call: Call) -> Health:
+async def health(call: HttpCall) -> Health:
     """Whether the server works: the same as /readyz."""
     return await readyz(call)
 
 
-async def livez(_: Call) -> Health:
+async def livez(_: HttpCall) -> Health:
     """Whether the process lives; if this does not answer, restart it."""
     return Health()
 
 
-async def readyz(call: Call) -> Health:
+async def readyz(call: HttpCall) -> Health:
     """Whether requests are served, and the storage is well; not any more once the server is about to end.
 
     What is wrong is said in general terms, because anybody may ask; `/v1/overview` has the details.
@@ -56,11 +56,11 @@ def _in_words(kind: str, count: int) -> str:
     return words if count == 1 else f"{words} ({count} times)"
 
 
-async def version(_: Call) -> Version:
+async def version(_: HttpCall) -> Version:
     """Name and version of the server, and of this API."""
     return Version()
 
 
-async def stats(call: Call) -> BrokerInfo:
+async def stats(call: HttpCall) -> BrokerInfo:
     """The broker at a glance: uptime, sizes, counts."""
     return await call.run(call.operations.stats())

@@ -19,14 +19,14 @@ from typing import Any, Final
 from prometheus_client import ProcessCollector, generate_latest
 
 from penstock.broker.observability.measuring import Family
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LINES: Final = 300  # Of a piece, and a few more: less than a millisecond.
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-async def metrics(call: Call) -> AsyncGenerator[bytes, None]:
+async def metrics(call: HttpCall) -> AsyncGenerator[bytes, None]:
     """All metrics, as text for Prometheus; of topics and groups, those that may be described."""
     return _text(await call.run(call.operations.metrics()))
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.monitoring.alerts import Alert, GroupLine, alerts
 from penstock.model.info import BrokerInfo, TopicState
 
@@ -47,7 +47,7 @@ class History(msgspec.Struct, frozen=True):
     latency_most: list[float]  # ... and of 99 in 100.
 
 
-async def overview(call: Call) -> Glance:
+async def overview(call: HttpCall) -> Glance:
     """The broker, and every topic and group that you may see in a line, with its verdict."""
     found = await call.run(call.operations.overview())
     await call.run(call.shared.reports.refresh())
@@ -67,7 +67,7 @@ async def overview(call: Call) -> Glance:
     )
 
 
-async def history(call: Call) -> History:
+async def history(call: HttpCall) -> History:
     """How it was in the last hour: rates, backlog and the age of what waits."""
     wanted: OfWhat = call.query
     if wanted.topic is None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.monitoring.reports import PipelineLine
 
 
@@ -12,6 +12,6 @@ class PipelineList(msgspec.Struct, frozen=True):
     pipelines: list[PipelineLine]
 
 
-async def list_pipelines(call: Call) -> PipelineList:
+async def list_pipelines(call: HttpCall) -> PipelineList:
     """The pipelines that have run: how far each is, how fast, and how it ended."""
     return PipelineList(await call.shared.reports.read(call.operations))

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from penstock.config.broker import Durability
 from penstock.errors import RequestInvalid
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.model.message import Message, Receipt
 
 Duration = str | int | float  # As JSON has it: "5m", or seconds.
@@ -56,7 +56,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability  # What the answer promises.
 
 
-async def publish(call: Call) -> Published:
+async def publish(call: HttpCall) -> Published:
     """Publish one message; the answer means that it is as durable as the topic promises."""
     message = message_of(call.body, call.header(IDEMPOTENCY_KEY), trace_context(call))
     receipt = await call.run(call.operations.publish(call.topic, message))
@@ -64,7 +64,7 @@ async def publish(call: Call) -> Published:
     return published(receipt, settings.durability)
 
 
-def trace_context(call: Call) -> dict[str, str]:
+def trace_context(call: HttpCall) -> dict[str, str]:
     """What the request says of the trace it belongs to; nothing if that is no trace."""
     traceparent, tracestate = call.header(b"traceparent"), call.header(b"tracestate")
     if traceparent is None or not TRACEPARENT.fullmatch(traceparent):

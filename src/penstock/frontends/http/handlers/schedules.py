@@ -2,7 +2,7 @@
 
 import msgspec
 
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.handlers.dead_letters import Listing
 from penstock.frontends.http.handlers.publishing import (
     IDEMPOTENCY_KEY,
@@ -65,14 +65,14 @@ class Rescheduled(msgspec.Struct, frozen=True):
     rescheduled: bool
 
 
-async def list_schedules(call: Call) -> ScheduleList:
+async def list_schedules(call: HttpCall) -> ScheduleList:
     """Messages of a topic that wait for their time, in the order they were accepted."""
     wanted: Listing = call.query
     found = await call.run(call.operations.scheduled(call.topic, wanted.limit))
     return ScheduleList([_scheduled(waiting, wanted.way) for waiting in found])
 
 
-async def add_schedule(call: Call) -> ScheduleId:
+async def add_schedule(call: HttpCall) -> ScheduleId:
     """Publish a message again and again, at the times of a cron expression."""
     told: Recurring = call.body
     message = message_of(told, call.header(IDEMPOTENCY_KEY))
@@ -80,12 +80,12 @@ async def add_schedule(call: Call) -> ScheduleId:
     return ScheduleId(await call.run(work))
 
 
-async def cancel_schedule(call: Call) -> Outcome:
+async def cancel_schedule(call: HttpCall) -> Outcome:
     """Take a message back: cancelled, or delivered or unknown if it cannot be."""
     return Outcome(await call.run(call.operations.cancel(call.path["id"])))
 
 
-async def reschedule(call: Call) -> Rescheduled:
+async def reschedule(call: HttpCall) -> Rescheduled:
     """Give a message that waits another time."""
     told: Reschedule = call.body
     work = call.operations.reschedule(call.path["id"], told.delay, told.deliver_at)

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Meta
 
 from penstock.errors import PenstockError, ShuttingDown
-from penstock.frontends.http.call import Call
-from penstock.frontends.http.consumers.long_polls import Stay
-from penstock.frontends.http.consumers.registry import Consumer
+from penstock.frontends.http.call import HttpCall
+from penstock.frontends.http.consumers.long_polls import LongPoll
+from penstock.frontends.http.consumers.registry import HttpConsumer
 from penstock.frontends.http.handlers.consuming import MESSAGES_MAX, Lent, lent
 from penstock.frontends.http.messages import As, encode
 from penstock.frontends.http.problems import problem
@@ -38,21 +38,21 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     way: As = "base64"
 
 
-async def stream(call: Call) -> AsyncGenerator[bytes, None]:
+async def stream(call: HttpCall) -> AsyncGenerator[bytes, None]:
     """Push messages on loan as server-sent events, until the client leaves."""
     wanted: Stream = call.query
     if call.shared.draining:
         raise ShuttingDown(what="server")
-    stay = call.stay().enter()
+    long_poll = call.long_poll().enter()
     try:
         consumer = await open_consumer(call, wanted)
     except BaseException:
-        stay.leave()
+        long_poll.leave()
         raise
-    return _events(call, consumer, stay, wanted)
+    return _events(call, consumer, long_poll, wanted)
 
 
-async def open_consumer(call: Call, wanted: Stream) -> Consumer:
+async def open_consumer(call: HttpCall, wanted: Stream) -> HttpConsumer:
     """A consumer for whoever asks, and for nobody else."""
     visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
     return await call.shared.consumers.open(
@@ -60,21 +60,23 @@ async def open_consumer(call: Call, wanted: Stream) -> Consumer:
     )
 
 
-async def _events(call: Call, consumer: Consumer, stay: Stay, wanted: Stream) -> AsyncGenerator[bytes, None]:
+async def _events(
+    call: HttpCall, consumer: HttpConsumer, long_poll: LongPoll, wanted: Stream
+) -> AsyncGenerator[bytes, None]:
     consumers = call.shared.consumers
     error: PenstockError | None = None
     try:
         yield QUIET  # The client knows that it is heard.
-        while not stay.over and not call.shared.draining:
+        while not long_poll.over and not call.shared.draining:
             batches = await consumers.receive(consumer, wanted.max_in_flight, QUIET_MS, call.lost)
             yield b"".join(map(_event, lent(call, consumer.number, batches, wanted.way))) or QUIET
     except PenstockError as closed:  # With its group, or its topic.
         error = closed
     finally:
-        stay.leave()
-        ended_here = call.shared.draining or stay.error is not None
+        long_poll.leave()
+        ended_here = call.shared.draining or long_poll.error is not None
         consumers.end(consumer, disconnected=not ended_here)
-    error = stay.error or error
+    error = long_poll.error or error
     if error is not None:
         yield b"event: problem\ndata: " + encode(problem(error)) + b"\n\n"
 

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.config import broker as config
 from penstock.errors import TopicExists
-from penstock.frontends.http.call import Call
+from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.options import given, options_struct
 from penstock.model.info import PartitionInfo, TopicInfo
 
@@ -41,12 +41,12 @@ class PartitionList(msgspec.Struct, frozen=True):
     partitions: list[PartitionInfo]
 
 
-async def list_topics(call: Call) -> TopicList:
+async def list_topics(call: HttpCall) -> TopicList:
     """The names of all topics, as far as you may see them."""
     return TopicList(await call.run(call.operations.topics()))
 
 
-async def create_topic(call: Call) -> TopicInfo:
+async def create_topic(call: HttpCall) -> TopicInfo:
     """Make a topic; what its options do not say is as the server was set up."""
     wanted: NewTopic = call.body
     options = cast("config.TopicOptions", given(wanted.options))
@@ -58,27 +58,27 @@ async def create_topic(call: Call) -> TopicInfo:
     return await call.run(call.operations.describe_topic(wanted.name))
 
 
-async def describe_topic(call: Call) -> TopicInfo:
+async def describe_topic(call: HttpCall) -> TopicInfo:
     """Settings, sizes and counts of a topic."""
     return await call.run(call.operations.describe_topic(call.topic))
 
 
-async def alter_topic(call: Call) -> TopicInfo:
+async def alter_topic(call: HttpCall) -> TopicInfo:
     """Change some of a topic's settings; partitions may only become more."""
     await call.run(call.operations.alter_topic(call.topic, cast("config.TopicOptions", given(call.body))))
     return await call.run(call.operations.describe_topic(call.topic))
 
 
-async def delete_topic(call: Call) -> None:
+async def delete_topic(call: HttpCall) -> None:
     """Remove a topic with all its messages and groups."""
     await call.run(call.operations.delete_topic(call.topic))
 
 
-async def list_partitions(call: Call) -> PartitionList:
+async def list_partitions(call: HttpCall) -> PartitionList:
     """The partitions of a topic: where each begins and ends, and how large it is."""
     return PartitionList((await call.run(call.operations.describe_topic(call.topic))).partitions)
 
 
-async def list_lanes(call: Call) -> Lanes:
+async def list_lanes(call: HttpCall) -> Lanes:
     """How many messages a topic has in each lane."""
     return Lanes(await call.run(call.operations.lanes(call.topic)))

@@ -36,8 +36,8 @@ from starlette.types import Send
 
 from penstock.errors import PenstockError, RequestInvalid, ShuttingDown, UpgradeRequired
 from penstock.frontends.http.bodies import plainly
-from penstock.frontends.http.call import Call, Handler
-from penstock.frontends.http.consumers.registry import Consumer
+from penstock.frontends.http.call import Handler, HttpCall
+from penstock.frontends.http.consumers.registry import HttpConsumer
 from penstock.frontends.http.handlers import consuming
 from penstock.frontends.http.handlers.streaming import Stream, open_consumer
 from penstock.frontends.http.messages import encode
@@ -142,18 +142,18 @@ def _frame_of(messages: list[bytes]) -> bytes:
     return b'{"type":"messages","messages":[' + b",".join(messages) + b"]}"
 
 
-async def ask_for_socket(call: Call) -> None:
+async def ask_for_socket(call: HttpCall) -> None:
     """Have messages pushed over a WebSocket, and answer for them on it."""
     consuming.permit(call)
     raise UpgradeRequired(path=call.scope["path"])
 
 
-async def serve_socket(call: Call, hear: Hear, send: Send) -> None:
+async def serve_socket(call: HttpCall, hear: Hear, send: Send) -> None:
     """The same, where a WebSocket is what the client asked for."""
     wanted: Socket = call.query
     if call.shared.draining:
         raise ShuttingDown(what="server")
-    with call.stay() as stay:
+    with call.long_poll() as long_poll:
         consumer = await open_consumer(call, wanted)
         conversation = Conversation(call, consumer, wanted, hear, send)
         try:
@@ -162,14 +162,18 @@ async def serve_socket(call: Call, hear: Hear, send: Send) -> None:
         except OSError:  # The client has left.
             return
         finally:
-            call.shared.consumers.end(consumer, disconnected=not conversation.closed and stay.error is None)
-    await conversation.end(stay.error or error)
+            call.shared.consumers.end(
+                consumer, disconnected=not conversation.closed and long_poll.error is None
+            )
+    await conversation.end(long_poll.error or error)
 
 
 class Conversation:
     """One socket, from its first message to its last."""
 
-    def __init__(self, call: Call, consumer: Consumer, wanted: Socket, hear: Hear, send: Send) -> None:
+    def __init__(
+        self, call: HttpCall, consumer: HttpConsumer, wanted: Socket, hear: Hear, send: Send
+    ) -> None:
         self._call = call
         self._consumer = consumer
         self._wanted = wanted

@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.broker.drivers.at_once import now
 from penstock.config.broker import TopicSettings
 from penstock.errors import InvalidValue, PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.configs.group_configs import GROUP_CONFIGS, alter_group, told_group_configs
 from penstock.frontends.kafka.configs.stored_configs import BOOLEAN, INT, LIST, LONG, STRING
 from penstock.frontends.kafka.configs.topic_configs import CONFIGS, options_of
@@ -69,7 +69,7 @@ def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[Descr
     return told
 
 
-def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
+def _broker_configs(call: KafkaCall[Any]) -> list[DescribeConfigsResourceResult]:
     """What tools ask a broker for."""
     defaults, shared = call.shared.defaults, call.shared
     host, port = call.session.advertised
@@ -96,11 +96,13 @@ def _broker_configs(call: Call[Any]) -> list[DescribeConfigsResourceResult]:
     ]
 
 
-def describe_configs(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+def describe_configs(call: KafkaCall[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_described(call, asked) for asked in call.request.resources])
 
 
-def _described(call: Call[DescribeConfigsRequest], asked: DescribeConfigsResource) -> DescribeConfigsResult:
+def _described(
+    call: KafkaCall[DescribeConfigsRequest], asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
     answer = DescribeConfigsResult(
         error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
     )
@@ -119,7 +121,7 @@ def _described(call: Call[DescribeConfigsRequest], asked: DescribeConfigsResourc
     return answer
 
 
-def _configs_of(call: Call[Any], kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+def _configs_of(call: KafkaCall[Any], kind: int, name: str) -> list[DescribeConfigsResourceResult]:
     if kind == TOPIC:
         return told_configs(now(call.operations.layout(name)).settings, call.shared.defaults)
     if kind == BROKER and name in ("", str(NODE)):
@@ -130,7 +132,7 @@ def _configs_of(call: Call[Any], kind: int, name: str) -> list[DescribeConfigsRe
     raise InvalidValue(name="resource", value=name, why=f"topics, groups and broker {NODE} have settings")
 
 
-async def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+async def alter_configs(call: KafkaCall[AlterConfigsRequest]) -> AlterConfigsResponse:
     """New settings; those that are not said are as by default again."""
     answers = []
     for asked in call.request.resources:
@@ -143,7 +145,7 @@ async def alter_configs(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse
 
 
 async def incremental_alter_configs(
-    call: Call[IncrementalAlterConfigsRequest],
+    call: KafkaCall[IncrementalAlterConfigsRequest],
 ) -> IncrementalAlterConfigsResponse:
     answers = []
     words: str | None
@@ -185,7 +187,7 @@ def _changed(
 
 
 async def _altered(
-    call: Call[Any], kind: int, name: str, wanted: Mapping[str, str | None], validate_only: bool
+    call: KafkaCall[Any], kind: int, name: str, wanted: Mapping[str, str | None], validate_only: bool
 ) -> tuple[int, str | None]:
     """Change a topic or a group; returns what went wrong."""
     try:
@@ -211,7 +213,7 @@ def _code(error: PenstockError, kind: int) -> int:
     return group_code(error) if kind == GROUP else code_of(error)
 
 
-def list_config_resources(call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+def list_config_resources(call: KafkaCall[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
     """What has settings; version 0 asks for those of clients' metrics, of which there are none."""
     wanted = set(call.request.resource_types or KINDS) if call.version else {METRICS}
     if not wanted <= KINDS:

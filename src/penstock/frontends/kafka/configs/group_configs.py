@@ -13,7 +13,7 @@ import msgspec
 from penstock.broker.drivers.at_once import now
 from penstock.config.broker import ISOLATIONS
 from penstock.errors import InvalidValue
-from penstock.frontends.kafka.call import Call
+from penstock.frontends.kafka.call import KafkaCall
 from penstock.frontends.kafka.configs.stored_configs import INT, STRING
 from penstock.frontends.kafka.starts import start_of
 from penstock.groups.configs import BOUNDS
@@ -64,7 +64,7 @@ GROUP_CONFIGS: Final = {
 }
 
 
-def told_group_configs(call: Call[Any], group: str) -> list[DescribeConfigsResourceResult]:
+def told_group_configs(call: KafkaCall[Any], group: str) -> list[DescribeConfigsResourceResult]:
     """All settings of a group, there or not."""
     if not group:
         raise InvalidValue(name="resource", value=group, why="a group has a name")
@@ -86,7 +86,7 @@ def told_group_configs(call: Call[Any], group: str) -> list[DescribeConfigsResou
     return told
 
 
-async def alter_group(call: Call[Any], group: str, wanted: Mapping[str, str | None], dry: bool) -> None:
+async def alter_group(call: KafkaCall[Any], group: str, wanted: Mapping[str, str | None], dry: bool) -> None:
     """Change some settings of a group; None is the default again."""
     said, _ = now(call.operations.group_config(group))
     changes = {}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from penstock.broker.drivers.at_once import now
 from penstock.errors import PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import NODE
 from penstock.wire.kafka.codes import Code
@@ -40,7 +40,7 @@ from penstock.wire.kafka.messages.admin.replicas import (
 LOG_DIR: Final = "data"  # A name for it; where it is on the server's disk is nobody's business.
 
 
-def describe_log_dirs(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+def describe_log_dirs(call: KafkaCall[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     asked = call.request.topics
     if asked is None:
         wanted = dict.fromkeys(now(call.operations.topics()))
@@ -61,7 +61,7 @@ def describe_log_dirs(call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResp
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=topics)])
 
 
-def alter_replica_log_dirs(call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(call: KafkaCall[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:
     """To the directory where they are already, or not at all."""
     return AlterReplicaLogDirsResponse(
         results=[
@@ -80,11 +80,11 @@ def alter_replica_log_dirs(call: Call[AlterReplicaLogDirsRequest]) -> AlterRepli
     )
 
 
-def _placed(call: Call[AlterReplicaLogDirsRequest], path: str, name: str, number: int) -> int:
+def _placed(call: KafkaCall[AlterReplicaLogDirsRequest], path: str, name: str, number: int) -> int:
     return Code.LOG_DIR_NOT_FOUND if path != LOG_DIR else _missing(call, name, number)
 
 
-def elect_leaders(call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
+def elect_leaders(call: KafkaCall[ElectLeadersRequest]) -> ElectLeadersResponse:
     """There is one, and it is the best."""
     asked = call.request.topic_partitions
     if asked is None:  # All: those that need no election are not told.
@@ -100,13 +100,13 @@ def elect_leaders(call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:
     )
 
 
-def _elected(call: Call[ElectLeadersRequest], name: str, number: int) -> PartitionResult:
+def _elected(call: KafkaCall[ElectLeadersRequest], name: str, number: int) -> PartitionResult:
     code = _missing(call, name, number) or Code.ELECTION_NOT_NEEDED
     return PartitionResult(partition_id=number, error_code=code, error_message=None)
 
 
 def alter_partition_reassignments(
-    call: Call[AlterPartitionReassignmentsRequest],
+    call: KafkaCall[AlterPartitionReassignmentsRequest],
 ) -> AlterPartitionReassignmentsResponse:
     """To where they are already, or not at all."""
     return AlterPartitionReassignmentsResponse(
@@ -121,7 +121,7 @@ def alter_partition_reassignments(
 
 
 def _moved(
-    call: Call[AlterPartitionReassignmentsRequest], name: str, wanted: ReassignablePartition
+    call: KafkaCall[AlterPartitionReassignmentsRequest], name: str, wanted: ReassignablePartition
 ) -> ReassignablePartitionResponse:
     code = _missing(call, name, wanted.partition_index)
     if not code and wanted.replicas is None:
@@ -133,7 +133,7 @@ def _moved(
     )
 
 
-def _missing(call: Call[Any], name: str, number: int) -> int:
+def _missing(call: KafkaCall[Any], name: str, number: int) -> int:
     """What is wrong with a partition that is asked for."""
     try:
         there = 0 <= number < now(call.operations.layout(name)).partitions
@@ -143,7 +143,7 @@ def _missing(call: Call[Any], name: str, number: int) -> int:
 
 
 def list_partition_reassignments(
-    call: Call[ListPartitionReassignmentsRequest],  # noqa: ARG001 - whatever is asked for.
+    call: KafkaCall[ListPartitionReassignmentsRequest],  # noqa: ARG001 - whatever is asked for.
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_message=None)
 

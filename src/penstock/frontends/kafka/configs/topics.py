@@ -9,7 +9,7 @@ from penstock.broker.drivers.at_once import now
 from penstock.broker.kafka.partitions import Layout
 from penstock.config.broker import TopicOptions
 from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.configs.configs import told_configs
 from penstock.frontends.kafka.configs.topic_configs import options_of
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -43,7 +43,7 @@ CODES = {
 }
 
 
-async def create_topics(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
+async def create_topics(call: KafkaCall[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Make topics, or see whether they could be made."""
     counts = Counter(topic.name for topic in call.request.topics)
     return CreateTopicsResponse(
@@ -52,7 +52,7 @@ async def create_topics(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse
 
 
 async def _created(
-    call: Call[CreateTopicsRequest], wanted: CreatableTopic, count: int
+    call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic, count: int
 ) -> CreatableTopicResult:
     try:
         if count > 1:
@@ -73,7 +73,7 @@ async def _created(
         return CreatableTopicResult(name=wanted.name, error_code=_code(error), error_message=words_of(error))
 
 
-def _options(call: Call[CreateTopicsRequest], wanted: CreatableTopic) -> TopicOptions:
+def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> TopicOptions:
     replication = call.shared.settings.accept_replication
     factor = wanted.replication_factor
     if factor not in (1, BY_DEFAULT) and not (replication and factor > 1):
@@ -95,7 +95,7 @@ def _check_assignments(assignments: Sequence[list[int]]) -> None:
         raise InvalidValue(name="assignment", value=assignments, why=f"there is one broker, {NODE}")
 
 
-def _could_be(call: Call[CreateTopicsRequest], name: str, options: TopicOptions) -> CreatableTopicResult:
+def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOptions) -> CreatableTopicResult:
     check_name("topic", name)
     try:
         now(call.operations.layout(name))
@@ -109,7 +109,7 @@ def _could_be(call: Call[CreateTopicsRequest], name: str, options: TopicOptions)
     raise TopicExists(topic=name)
 
 
-def _told(call: Call[CreateTopicsRequest], layout: Layout) -> CreatableTopicResult:
+def _told(call: KafkaCall[CreateTopicsRequest], layout: Layout) -> CreatableTopicResult:
     configs = [
         CreatableTopicConfigs(
             name=told.name, value=told.value, read_only=told.read_only, config_source=told.config_source
@@ -132,7 +132,7 @@ def _code(error: PenstockError) -> int:
     return code_of(error)
 
 
-async def delete_topics(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+async def delete_topics(call: KafkaCall[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Remove topics, by name or by id."""
     wanted = call.request.topics
     if call.version < STATES_SINCE:
@@ -140,7 +140,7 @@ async def delete_topics(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse
     return DeleteTopicsResponse(responses=[await _deleted(call, each) for each in wanted])
 
 
-async def _deleted(call: Call[DeleteTopicsRequest], wanted: DeleteTopicState) -> DeletableTopicResult:
+async def _deleted(call: KafkaCall[DeleteTopicsRequest], wanted: DeleteTopicState) -> DeletableTopicResult:
     name = wanted.name if wanted.name is not None else call.session.names.get(wanted.topic_id)
     if name is None:
         return DeletableTopicResult(name=None, topic_id=wanted.topic_id, error_code=Code.UNKNOWN_TOPIC_ID)
@@ -153,12 +153,12 @@ async def _deleted(call: Call[DeleteTopicsRequest], wanted: DeleteTopicState) ->
     return answer
 
 
-async def create_partitions(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+async def create_partitions(call: KafkaCall[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(results=[await _grown(call, each) for each in call.request.topics])
 
 
 async def _grown(
-    call: Call[CreatePartitionsRequest], wanted: CreatePartitionsTopic
+    call: KafkaCall[CreatePartitionsRequest], wanted: CreatePartitionsTopic
 ) -> CreatePartitionsTopicResult:
     answer = CreatePartitionsTopicResult(name=wanted.name)
     try:

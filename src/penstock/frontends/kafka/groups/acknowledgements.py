@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from penstock.broker.queue.queues import Run
 from penstock.errors import PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer
@@ -40,7 +40,7 @@ Answers = dict[int, list[Run]]  # By type.
 
 
 async def settle(
-    call: Call[ShareFetchRequest | ShareAcknowledgeRequest],
+    call: KafkaCall[ShareFetchRequest | ShareAcknowledgeRequest],
     member: Sharer,
     topic_id: bytes,
     partition: int,
@@ -62,7 +62,7 @@ async def settle(
         return Code.UNKNOWN_TOPIC_ID if share.is_gone else code_of(error)
 
 
-async def _settle(call: Call[Any], share: Share, partition: int, spans: list[Span]) -> int:
+async def _settle(call: KafkaCall[Any], share: Share, partition: int, spans: list[Span]) -> int:
     if share.consumer.at_most_once:
         return Code.NONE  # It was settled before it went out.
     answers = match(share.held(partition), spans)
@@ -72,7 +72,7 @@ async def _settle(call: Call[Any], share: Share, partition: int, spans: list[Spa
     return Code.NONE
 
 
-async def _take(call: Call[Any], share: Share, answers: Answers) -> None:
+async def _take(call: KafkaCall[Any], share: Share, answers: Answers) -> None:
     consumer = share.consumer
     done = answers.get(GAP, []) + answers.get(ACCEPT, [])
     if done:
@@ -134,7 +134,7 @@ def match(held: list[Run], spans: list[Span]) -> Answers | None:
     return answers
 
 
-async def share_acknowledge(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+async def share_acknowledge(call: KafkaCall[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
     """Answers of a member, without a fetch."""
     request = call.request
     group, name, epoch = request.group_id or "", request.member_id or "", request.share_session_epoch
@@ -156,7 +156,7 @@ async def share_acknowledge(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowl
 
 
 async def _topic(
-    call: Call[ShareAcknowledgeRequest], member: Sharer, topic: AcknowledgeTopic
+    call: KafkaCall[ShareAcknowledgeRequest], member: Sharer, topic: AcknowledgeTopic
 ) -> ShareAcknowledgeTopicResponse:
     parts = [
         ShareAcknowledgeResponsePartitionData(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from penstock.broker.drivers.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
-from penstock.frontends.kafka.call import LATER, Api, Call, Later
+from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import words_of
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.groups.beats import Beat, Beaten, ConsumerState
@@ -30,7 +30,7 @@ from penstock.wire.kafka.messages.groups.consumer_groups import (
 CONSUMER = 1  # The type of a member that speaks this protocol.
 
 
-def consumer_group_heartbeat(call: Call[ConsumerGroupHeartbeatRequest]) -> Later:
+def consumer_group_heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> Later:
     def then(beaten: Beaten | None, error: BaseException | None) -> None:
         if beaten is not None:
             call.answer(_beaten(beaten))
@@ -48,7 +48,7 @@ def consumer_group_heartbeat(call: Call[ConsumerGroupHeartbeatRequest]) -> Later
     return LATER
 
 
-def _beat(call: Call[ConsumerGroupHeartbeatRequest]) -> Beat:
+def _beat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> Beat:
     request = call.request
     topics, owned = request.subscribed_topic_names, request.topic_partitions
     return Beat(
@@ -93,12 +93,12 @@ def _by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
     return found
 
 
-def consumer_group_describe(call: Call[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
+def consumer_group_describe(call: KafkaCall[ConsumerGroupDescribeRequest]) -> ConsumerGroupDescribeResponse:
     """Groups with their members, and where each is on its way."""
     return ConsumerGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
 
 
-def _describe(call: Call[ConsumerGroupDescribeRequest], name: str) -> DescribedGroup:
+def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> DescribedGroup:
     try:
         state = now(call.operations.consumer_group(name))
     except PenstockError as error:

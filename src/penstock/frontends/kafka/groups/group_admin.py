@@ -7,7 +7,7 @@ group is, on each topic, the queue group of its name."""
 from penstock.broker.drivers.at_once import now
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.groups.rounds import GroupState
 from penstock.wire.kafka.codes import Code
@@ -27,11 +27,11 @@ from penstock.wire.kafka.messages.groups.group_admin import (
 DEAD = "Dead"  # What Kafka calls a group that is not there.
 
 
-def describe_groups(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+def describe_groups(call: KafkaCall[DescribeGroupsRequest]) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[_describe(call, name) for name in call.request.groups])
 
 
-def _describe(call: Call[DescribeGroupsRequest], name: str) -> DescribedGroup:
+def _describe(call: KafkaCall[DescribeGroupsRequest], name: str) -> DescribedGroup:
     try:
         state = now(call.operations.member_group(name))
     except PenstockError as error:
@@ -68,7 +68,7 @@ def _members(state: GroupState) -> list[DescribedGroupMember]:
     ]
 
 
-def list_groups(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
+def list_groups(call: KafkaCall[ListGroupsRequest]) -> ListGroupsResponse:
     """All groups, or those in some states, or of some types."""
     states = {state.lower() for state in call.request.states_filter}
     kinds = {kind.lower() for kind in call.request.types_filter}
@@ -86,7 +86,7 @@ def list_groups(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     )
 
 
-async def delete_groups(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+async def delete_groups(call: KafkaCall[DeleteGroupsRequest]) -> DeleteGroupsResponse:
     """Forget groups that nobody is in, on all their topics."""
     return DeleteGroupsResponse(
         results=[
@@ -96,7 +96,7 @@ async def delete_groups(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse
     )
 
 
-async def _delete(call: Call[DeleteGroupsRequest], name: str) -> int:
+async def _delete(call: KafkaCall[DeleteGroupsRequest], name: str) -> int:
     try:
         code = now(call.operations.check_delete_group(name))
         if not code:

@@ -6,7 +6,7 @@ have a task; the rest is answered at once.  What the members may do is decided i
 
 from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, InvalidName, PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import NODE
 from penstock.groups.rounds import Joined, Joining, Syncing
@@ -39,7 +39,7 @@ def group_code(error: PenstockError) -> int:
     return Code.INVALID_GROUP_ID if isinstance(error, InvalidName) else code_of(error)
 
 
-def find_coordinator(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+def find_coordinator(call: KafkaCall[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     """There is one broker, and it coordinates all."""
     request = call.request
     host, port = call.session.advertised
@@ -53,7 +53,7 @@ def find_coordinator(call: Call[FindCoordinatorRequest]) -> FindCoordinatorRespo
     )
 
 
-def _finding_code(call: Call[FindCoordinatorRequest], key: str) -> Code:
+def _finding_code(call: KafkaCall[FindCoordinatorRequest], key: str) -> Code:
     """Whether the client may ask: as in Kafka, if it may describe what is coordinated."""
     kind, permissions = call.request.key_type, call.session.identity.permissions
     if kind not in KEY_TYPES:
@@ -67,7 +67,7 @@ def _finding_code(call: Call[FindCoordinatorRequest], key: str) -> Code:
     return Code.NONE
 
 
-async def join_group(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
+async def join_group(call: KafkaCall[JoinGroupRequest]) -> JoinGroupResponse:
     """Be in the next generation."""
     try:
         joined = await call.run(call.operations.join_group(call.request.group_id, _joining(call)))
@@ -76,7 +76,7 @@ async def join_group(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
     return _joined(joined)
 
 
-def _joining(call: Call[JoinGroupRequest]) -> Joining:
+def _joining(call: KafkaCall[JoinGroupRequest]) -> Joining:
     request = call.request
     rebalance_ms = request.rebalance_timeout_ms  # In 0 ms nobody could sync: as if it were not said.
     return Joining(
@@ -114,7 +114,7 @@ def _joined(joined: Joined) -> JoinGroupResponse:
     )
 
 
-async def sync_group(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+async def sync_group(call: KafkaCall[SyncGroupRequest]) -> SyncGroupResponse:
     """Get the assignment of this generation."""
     request = call.request
     told = Syncing(
@@ -137,7 +137,7 @@ async def sync_group(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
     )
 
 
-def heartbeat(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+def heartbeat(call: KafkaCall[HeartbeatRequest]) -> HeartbeatResponse:
     """Be alive, and hear whether to join again."""
     request = call.request
     member, instance = request.member_id, request.group_instance_id
@@ -150,7 +150,7 @@ def heartbeat(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
         return HeartbeatResponse(error_code=group_code(error))
 
 
-def leave_group(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+def leave_group(call: KafkaCall[LeaveGroupRequest]) -> LeaveGroupResponse:
     """Be out of it; from version 3 on, several at a time."""
     request = call.request
     alone = call.version < 3

@@ -8,7 +8,7 @@ import asyncio
 from penstock.broker.drivers.at_once import now
 from penstock.broker.stream.commits import METADATA_BYTES_MAX
 from penstock.errors import PenstockError, TopicNotFound
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.groups.commits import Commit
@@ -45,14 +45,14 @@ NO_PLACE = Commit(-1)
 # Committing.
 
 
-async def offset_commit(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+async def offset_commit(call: KafkaCall[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Say how far a group has come."""
     topics = await asyncio.gather(*(_commit_topic(call, topic) for topic in call.request.topics))
     return OffsetCommitResponse(topics=list(topics))
 
 
 async def _commit_topic(
-    call: Call[OffsetCommitRequest], topic: OffsetCommitRequestTopic
+    call: KafkaCall[OffsetCommitRequest], topic: OffsetCommitRequestTopic
 ) -> OffsetCommitResponseTopic:
     name = call.session.names.get(topic.topic_id) if call.version >= BY_ID else topic.name
     if name is None:
@@ -70,7 +70,7 @@ async def _commit_topic(
 
 
 async def _commit_partitions(
-    call: Call[OffsetCommitRequest], topic: str, partitions: list[OffsetCommitRequestPartition]
+    call: KafkaCall[OffsetCommitRequest], topic: str, partitions: list[OffsetCommitRequestPartition]
 ) -> dict[int, int]:
     """By partition: what became of its commit."""
     request = call.request
@@ -113,7 +113,7 @@ def _topic_code(error: PenstockError) -> int:
 # Reading.
 
 
-def offset_fetch(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+def offset_fetch(call: KafkaCall[OffsetFetchRequest]) -> OffsetFetchResponse:
     """How far groups have come."""
     request = call.request
     if call.version >= BY_GROUP:
@@ -148,7 +148,7 @@ def _flat(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _group(call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group(call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     name = group.group_id
     try:
         placed = now(call.operations.placed_topics(name))
@@ -170,12 +170,12 @@ def _group(call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> Of
     )
 
 
-def _name(call: Call[OffsetFetchRequest], topic: OffsetFetchRequestTopics) -> str | None:
+def _name(call: KafkaCall[OffsetFetchRequest], topic: OffsetFetchRequestTopics) -> str | None:
     return call.session.names.get(topic.topic_id) if call.version >= BY_ID else topic.name
 
 
 def _topic(
-    call: Call[OffsetFetchRequest], group: str, topic: OffsetFetchRequestTopics, name: str | None
+    call: KafkaCall[OffsetFetchRequest], group: str, topic: OffsetFetchRequestTopics, name: str | None
 ) -> OffsetFetchResponseTopics:
     """The places on one topic; on those partitions that have one, if none is asked for."""
     places: dict[int, Commit] = {}
@@ -220,7 +220,7 @@ def _place(number: int, commit: Commit, code: int, *, moving: bool) -> OffsetFet
 # Forgetting.
 
 
-async def offset_delete(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+async def offset_delete(call: KafkaCall[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     """Forget how far a group has come."""
     request = call.request
     try:
@@ -232,7 +232,7 @@ async def offset_delete(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse
 
 
 async def _forget(
-    call: Call[OffsetDeleteRequest], topic: OffsetDeleteRequestTopic
+    call: KafkaCall[OffsetDeleteRequest], topic: OffsetDeleteRequestTopic
 ) -> OffsetDeleteResponseTopic:
     numbers = [part.partition_index for part in topic.partitions]
     try:

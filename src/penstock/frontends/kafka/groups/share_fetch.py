@@ -22,7 +22,7 @@ from penstock.broker.drivers.driver import Running
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.queue.queues import NO_LEASE
 from penstock.errors import PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.acknowledgements import settle
 from penstock.frontends.kafka.groups.membership import group_code
@@ -45,7 +45,7 @@ Extent = tuple[int, int]  # The first offset, and the one after the last.
 
 
 class ShareFetch:
-    def __init__(self, call: Call[ShareFetchRequest]) -> None:
+    def __init__(self, call: KafkaCall[ShareFetchRequest]) -> None:
         self._call = call
         self._request = call.request
         self._records_left = call.request.max_records
@@ -306,7 +306,7 @@ def _is_in(offset: int, extents: list[Extent]) -> bool:
     return any(start <= offset < end for start, end in extents)
 
 
-def share_fetch(call: Call[ShareFetchRequest]) -> Coroutine[Any, Any, ShareFetchResponse]:
+def share_fetch(call: KafkaCall[ShareFetchRequest]) -> Coroutine[Any, Any, ShareFetchResponse]:
     """Records for a member of a group, which others do not get meanwhile."""
     fetch = ShareFetch(call)
     call.hurry = fetch.hurry

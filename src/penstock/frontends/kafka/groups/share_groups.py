@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from penstock.broker.drivers.at_once import now
 from penstock.errors import Forbidden, PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.frontends.kafka.shares import CLOSE, OPEN, Assignment, Sharer
@@ -29,7 +29,7 @@ from penstock.wire.kafka.messages.groups.share import (
 TOPICS_MAX = 10_000  # Of one member.
 
 
-async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+async def share_group_heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
     request = call.request
     if not request.group_id or not request.member_id or request.member_epoch < CLOSE:
         return _refused(Code.INVALID_REQUEST, "a member has a group, an id and an epoch")
@@ -46,7 +46,7 @@ async def share_group_heartbeat(call: Call[ShareGroupHeartbeatRequest]) -> Share
         return _refused(group_code(error), words_of(error))
 
 
-async def _beat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+async def _beat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
     request, shares = call.request, call.shared.shares
     epoch = request.member_epoch
     member = shares.find(call.operations, request.group_id, request.member_id)
@@ -77,7 +77,7 @@ async def _beat(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatRe
     )
 
 
-def _note(call: Call[ShareGroupHeartbeatRequest], member: Sharer) -> None:
+def _note(call: KafkaCall[ShareGroupHeartbeatRequest], member: Sharer) -> None:
     request = call.request
     member.client_id = call.client_id or ""
     member.client_host = f"/{call.session.address}"
@@ -100,11 +100,11 @@ def _refused(code: int, why: str) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=code, error_message=why)
 
 
-def share_group_describe(call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+def share_group_describe(call: KafkaCall[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
     return ShareGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
 
 
-def _describe(call: Call[ShareGroupDescribeRequest], name: str) -> DescribedGroup:
+def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedGroup:
     try:
         state = now(call.operations.member_group(name))
     except PenstockError as error:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from penstock.broker.drivers.at_once import now
 from penstock.errors import GroupNotFound, PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.model.info import PartitionLag
@@ -39,14 +39,14 @@ Partition = DescribeShareGroupOffsetsResponsePartition
 
 
 def describe_share_group_offsets(
-    call: Call[DescribeShareGroupOffsetsRequest],
+    call: KafkaCall[DescribeShareGroupOffsetsRequest],
 ) -> DescribeShareGroupOffsetsResponse:
     """How far share groups are, on the partitions that are named or on all."""
     return DescribeShareGroupOffsetsResponse(groups=[_described(call, each) for each in call.request.groups])
 
 
 def _described(
-    call: Call[Any], asked: DescribeShareGroupOffsetsRequestGroup
+    call: KafkaCall[Any], asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
     name = asked.group_id
     try:
@@ -65,7 +65,7 @@ def _described(
     return DescribeShareGroupOffsetsResponseGroup(group_id=name, topics=topics)
 
 
-def _check_share_group(call: Call[Any], name: str) -> bool:
+def _check_share_group(call: KafkaCall[Any], name: str) -> bool:
     """Whether nobody is in the group; ``GroupNotFound`` if there is none."""
     state = now(call.operations.member_group(name))
     if state is None or state.kind != "share":
@@ -74,7 +74,7 @@ def _check_share_group(call: Call[Any], name: str) -> bool:
 
 
 def _topic(
-    call: Call[Any], group: str, topic: str, numbers: list[int] | None
+    call: KafkaCall[Any], group: str, topic: str, numbers: list[int] | None
 ) -> DescribeShareGroupOffsetsResponseTopic:
     answer = DescribeShareGroupOffsetsResponseTopic(topic_name=topic)
     try:
@@ -100,7 +100,7 @@ def _partition(number: int, lag: PartitionLag | None) -> Partition:
 
 
 async def alter_share_group_offsets(
-    call: Call[AlterShareGroupOffsetsRequest],
+    call: KafkaCall[AlterShareGroupOffsetsRequest],
 ) -> AlterShareGroupOffsetsResponse:
     """Move an empty share group."""
     request = call.request
@@ -116,7 +116,7 @@ async def alter_share_group_offsets(
 
 
 async def _altered(
-    call: Call[Any], group: str, wanted: AlterShareGroupOffsetsRequestTopic
+    call: KafkaCall[Any], group: str, wanted: AlterShareGroupOffsetsRequestTopic
 ) -> AlterShareGroupOffsetsResponseTopic:
     answer = AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name)
     try:
@@ -135,7 +135,7 @@ async def _altered(
 
 
 async def _moved(
-    call: Call[Any], group: str, topic: str, wanted: AlterShareGroupOffsetsRequestPartition
+    call: KafkaCall[Any], group: str, topic: str, wanted: AlterShareGroupOffsetsRequestPartition
 ) -> AlterShareGroupOffsetsResponsePartition:
     number = wanted.partition_index
     try:
@@ -146,7 +146,7 @@ async def _moved(
 
 
 async def delete_share_group_offsets(
-    call: Call[DeleteShareGroupOffsetsRequest],
+    call: KafkaCall[DeleteShareGroupOffsetsRequest],
 ) -> DeleteShareGroupOffsetsResponse:
     """Take an empty share group off topics."""
     name = call.request.group_id
@@ -160,7 +160,7 @@ async def delete_share_group_offsets(
     return DeleteShareGroupOffsetsResponse(responses=[await _deleted(call, name, topic) for topic in topics])
 
 
-async def _deleted(call: Call[Any], group: str, topic: str) -> DeleteShareGroupOffsetsResponseTopic:
+async def _deleted(call: KafkaCall[Any], group: str, topic: str) -> DeleteShareGroupOffsetsResponseTopic:
     answer = DeleteShareGroupOffsetsResponseTopic(topic_name=topic)
     try:
         answer.topic_id = now(call.operations.layout(topic)).id

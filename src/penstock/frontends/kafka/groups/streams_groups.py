@@ -5,7 +5,7 @@ StreamsGroupDescribe finds no group.  Applications of Kafka Streams use the clas
 default."""
 
 from penstock.broker.drivers.at_once import now
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.streams_groups import (
     DescribedStreamsGroup,
@@ -18,13 +18,13 @@ from penstock.wire.kafka.messages.groups.streams_groups import (
 UNSUPPORTED = "This broker has no streams groups (KIP-1071); set group.protocol=classic."
 
 
-def streams_group_heartbeat(call: Call[StreamsGroupHeartbeatRequest]) -> StreamsGroupHeartbeatResponse:
+def streams_group_heartbeat(call: KafkaCall[StreamsGroupHeartbeatRequest]) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(
         error_code=Code.UNSUPPORTED_VERSION, error_message=UNSUPPORTED, member_id=call.request.member_id
     )
 
 
-def streams_group_describe(call: Call[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
+def streams_group_describe(call: KafkaCall[StreamsGroupDescribeRequest]) -> StreamsGroupDescribeResponse:
     """No group is one of these."""
     now(call.operations.topics())  # Whoever may describe anything may know this.
     return StreamsGroupDescribeResponse(

@@ -19,7 +19,7 @@ from typing import Any
 from penstock.broker.drivers.at_once import now
 from penstock.broker.kafka.partitions import Chunk
 from penstock.errors import OffsetOutOfRange, PenstockError
-from penstock.frontends.kafka.call import LATER, Api, Call, Later
+from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.fetch import (
@@ -38,7 +38,7 @@ IDS_SINCE = 13  # From this version on a topic is named by its id.
 
 
 class Fetch:
-    def __init__(self, call: Call[FetchRequest]) -> None:
+    def __init__(self, call: KafkaCall[FetchRequest]) -> None:
         self._call = call
         self._request = call.request
         self._deadline_ms = call.shared.clock.steady_ms() + max(call.request.max_wait_ms, 0)
@@ -154,7 +154,7 @@ def _refused(number: int, error: PenstockError) -> PartitionData:
     )
 
 
-def fetch(call: Call[FetchRequest]) -> Later | FetchResponse:
+def fetch(call: KafkaCall[FetchRequest]) -> Later | FetchResponse:
     """Batches of many partitions, as soon as there are enough of them."""
     if call.request.session_id:
         return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)

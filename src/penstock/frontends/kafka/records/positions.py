@@ -5,7 +5,7 @@ from typing import Final
 from penstock.broker.drivers.at_once import now
 from penstock.broker.kafka.partitions import At
 from penstock.errors import PenstockError, VersionUnsupported
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.records.fetch import READ_COMMITTED
 from penstock.wire.kafka.codes import Code
@@ -42,7 +42,7 @@ PLACES: Final[dict[int, At]] = {
 EPOCH: Final = 0  # There was never another leader.
 
 
-def list_offsets(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
+def list_offsets(call: KafkaCall[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Offsets by time, or by what they are."""
     return ListOffsetsResponse(
         topics=[
@@ -55,7 +55,7 @@ def list_offsets(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
 
 
 def _listed(
-    call: Call[ListOffsetsRequest], name: str, asked: ListOffsetsPartition
+    call: KafkaCall[ListOffsetsRequest], name: str, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
     committed = call.request.isolation_level == READ_COMMITTED
@@ -75,7 +75,7 @@ def _listed(
     return answer
 
 
-def offset_for_leader_epoch(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(call: KafkaCall[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     """Where the records of a leader end: for the only one there was, at the end of the log."""
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -88,7 +88,7 @@ def offset_for_leader_epoch(call: Call[OffsetForLeaderEpochRequest]) -> OffsetFo
 
 
 def _ended(
-    call: Call[OffsetForLeaderEpochRequest], name: str, asked: OffsetForLeaderPartition
+    call: KafkaCall[OffsetForLeaderEpochRequest], name: str, asked: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     try:
@@ -103,7 +103,7 @@ def _ended(
     return answer
 
 
-def delete_records(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+def delete_records(call: KafkaCall[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Let the log of a partition begin later."""
     return DeleteRecordsResponse(
         topics=[
@@ -116,7 +116,7 @@ def delete_records(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
 
 
 def _trimmed(
-    call: Call[DeleteRecordsRequest], name: str, asked: DeleteRecordsPartition
+    call: KafkaCall[DeleteRecordsRequest], name: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     offset = None if asked.offset == LATEST else asked.offset

@@ -25,7 +25,7 @@ from penstock.errors import (
     SequenceReused,
     TransactionNotOpen,
 )
-from penstock.frontends.kafka.call import LATER, Api, Call, Later
+from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.leaders import NO_LEADER
@@ -60,7 +60,7 @@ class Produce:
 
     __slots__ = ("_call", "_open", "_size", "abortable", "acks", "failed", "topics")
 
-    def __init__(self, call: Call[ProduceRequest], size: int) -> None:
+    def __init__(self, call: KafkaCall[ProduceRequest], size: int) -> None:
         self.acks = call.request.acks
         self.abortable = call.request.transactional_id is not None and call.version >= ABORTABLE_SINCE
         self.failed = False
@@ -105,7 +105,7 @@ class TopicWrite:
         self._answers: list[PartitionProduceResponse] = []
         produce.topics.append(TopicProduceResponse(asked.name, asked.topic_id, self._answers))
 
-    def begin(self, call: Call[ProduceRequest], now_ms: int) -> None:
+    def begin(self, call: KafkaCall[ProduceRequest], now_ms: int) -> None:
         """Look at the batches, and hand over those that may be sound."""
         asked = self._asked
         name: str | None = asked.name if call.version < IDS_SINCE else call.session.names.get(asked.topic_id)
@@ -127,7 +127,7 @@ class TopicWrite:
         else:
             call.start(work, self.written)
 
-    def _work(self, call: Call[ProduceRequest], name: str) -> Work[Answers]:
+    def _work(self, call: KafkaCall[ProduceRequest], name: str) -> Work[Answers]:
         wait, known_as = self._produce.acks != NO_ANSWER, call.request.transactional_id
         if known_as is not None and call.version >= ENLISTS_SINCE:
             return call.operations.append_in_transaction(name, self._sound, wait, known_as)
@@ -186,7 +186,7 @@ def _record_errors(problem: BaseException) -> list[BatchIndexAndErrorMessage]:
     return [BatchIndexAndErrorMessage(index, words) for index in problem.records]
 
 
-def produce(call: Call[ProduceRequest]) -> Later | ProduceResponse:
+def produce(call: KafkaCall[ProduceRequest]) -> Later | ProduceResponse:
     """Append batches, each to a partition."""
     if call.request.acks not in (NO_ANSWER, 1, -1):
         return refused(call.request, Code.INVALID_REQUIRED_ACKS)
@@ -231,7 +231,7 @@ def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
     return Code.INVALID_TIMESTAMP if newest_ms > now_ms + AHEAD_MS_MAX else Code.NONE
 
 
-def _gives_its_own_time(call: Call[ProduceRequest], name: str) -> bool:
+def _gives_its_own_time(call: KafkaCall[ProduceRequest], name: str) -> bool:
     """Whether the times of records do not matter, because the topic's log gives them others."""
     try:
         return now(call.operations.layout(name)).settings.append_time

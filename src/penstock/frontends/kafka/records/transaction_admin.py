@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.broker.drivers.at_once import now
 from penstock.errors import InvalidValue, PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.groups.patterns import problem_of
 from penstock.groups.transactions import ActiveProducer, TransactionState
@@ -39,14 +39,14 @@ STATES: Final = {
 NEVER_HERE: Final = frozenset({"Dead", "PrepareEpochFence"})  # States of Kafka's that nothing is in.
 
 
-def describe_transactions(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
+def describe_transactions(call: KafkaCall[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
     """What transactional ids are at."""
     return DescribeTransactionsResponse(
         transaction_states=[_described(call, name) for name in call.request.transactional_ids]
     )
 
 
-def _described(call: Call[DescribeTransactionsRequest], name: str) -> DescribedTransaction:
+def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> DescribedTransaction:
     state = now(call.operations.transaction(name))
     if state is None:
         return DescribedTransaction(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=name)
@@ -67,7 +67,7 @@ def _described(call: Call[DescribeTransactionsRequest], name: str) -> DescribedT
     )
 
 
-def _is_told(call: Call[DescribeTransactionsRequest], topic: str) -> bool:
+def _is_told(call: KafkaCall[DescribeTransactionsRequest], topic: str) -> bool:
     try:
         now(call.operations.layout(topic))
     except PenstockError:
@@ -75,7 +75,7 @@ def _is_told(call: Call[DescribeTransactionsRequest], topic: str) -> bool:
     return True
 
 
-async def list_transactions(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+async def list_transactions(call: KafkaCall[ListTransactionsRequest]) -> ListTransactionsResponse:
     """All transactional ids, or those that are asked for."""
     request = call.request
     pattern = request.transactional_id_pattern or ""
@@ -97,7 +97,7 @@ async def list_transactions(call: Call[ListTransactionsRequest]) -> ListTransact
     )
 
 
-def _is_wanted(call: Call[ListTransactionsRequest], state: TransactionState) -> bool:
+def _is_wanted(call: KafkaCall[ListTransactionsRequest], state: TransactionState) -> bool:
     request = call.request
     if request.state_filters and STATES[state.known.state] not in request.state_filters:
         return False
@@ -107,7 +107,7 @@ def _is_wanted(call: Call[ListTransactionsRequest], state: TransactionState) -> 
     return request.duration_filter < 0 or age_ms > request.duration_filter
 
 
-def describe_producers(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+def describe_producers(call: KafkaCall[DescribeProducersRequest]) -> DescribeProducersResponse:
     """Who writes to partitions under numbers."""
     return DescribeProducersResponse(
         topics=[
@@ -120,7 +120,9 @@ def describe_producers(call: Call[DescribeProducersRequest]) -> DescribeProducer
     )
 
 
-def _producers(call: Call[DescribeProducersRequest], topic: str, number: int) -> DescribeProducersPartition:
+def _producers(
+    call: KafkaCall[DescribeProducersRequest], topic: str, number: int
+) -> DescribeProducersPartition:
     try:
         found = now(call.operations.active_producers(topic, number))
     except PenstockError as error:

@@ -31,7 +31,7 @@ from penstock.errors import (
     ProducerFenced,
     TransactionNotOpen,
 )
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.groups.commits import Commit
 from penstock.groups.rounds import Committer
@@ -72,7 +72,7 @@ OFFENDING: Final = {
 }
 
 
-async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
+async def init_producer_id(call: KafkaCall[InitProducerIdRequest]) -> InitProducerIdResponse:
     """An id for a producer, so that what it repeats is written once; and the next epoch, if it has a name."""
     asked = call.request
     try:
@@ -92,7 +92,7 @@ async def init_producer_id(call: Call[InitProducerIdRequest]) -> InitProducerIdR
 # What belongs to a transaction.
 
 
-async def add_partitions(call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
+async def add_partitions(call: KafkaCall[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
     """The transaction writes to these partitions."""
     topics = call.request.v3_and_below_topics
     answers = await asyncio.gather(*(_add_topic(call, topic) for topic in topics))
@@ -100,7 +100,7 @@ async def add_partitions(call: Call[AddPartitionsToTxnRequest]) -> AddPartitions
 
 
 async def _add_topic(
-    call: Call[AddPartitionsToTxnRequest], topic: AddPartitionsToTxnTopic
+    call: KafkaCall[AddPartitionsToTxnRequest], topic: AddPartitionsToTxnTopic
 ) -> AddPartitionsToTxnTopicResult:
     asked = call.request
     codes = dict.fromkeys(topic.partitions, 0)
@@ -135,7 +135,7 @@ def partitions_refused(request: AddPartitionsToTxnRequest, code: int) -> AddPart
     )
 
 
-async def add_offsets(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
+async def add_offsets(call: KafkaCall[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     """The transaction commits places of this group."""
     asked = call.request
     if not _may_commit(call, asked.group_id):
@@ -150,7 +150,7 @@ async def add_offsets(call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResp
     return AddOffsetsToTxnResponse()
 
 
-async def commit_offsets(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
+async def commit_offsets(call: KafkaCall[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """The places, which count when the transaction is committed."""
     asked = call.request
     if not _may_commit(call, asked.group_id):
@@ -167,13 +167,13 @@ async def commit_offsets(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitR
     return TxnOffsetCommitResponse(topics=answers)
 
 
-def _may_commit(call: Call[Any], group: str) -> bool:
+def _may_commit(call: KafkaCall[Any], group: str) -> bool:
     permissions = call.session.identity.permissions
     return not call.shared.gateway.required or permissions.allows("consume", None, group)
 
 
 async def _commit_topic(
-    call: Call[TxnOffsetCommitRequest], topic: TxnOffsetCommitRequestTopic
+    call: KafkaCall[TxnOffsetCommitRequest], topic: TxnOffsetCommitRequestTopic
 ) -> TxnOffsetCommitResponseTopic:
     asked = call.request
     numbers = [partition.partition_index for partition in topic.partitions]
@@ -222,7 +222,7 @@ def commits_refused(request: TxnOffsetCommitRequest, code: int) -> TxnOffsetComm
     return TxnOffsetCommitResponse(topics=answers)
 
 
-async def end(call: Call[EndTxnRequest]) -> EndTxnResponse:
+async def end(call: KafkaCall[EndTxnRequest]) -> EndTxnResponse:
     """It counts, or it does not."""
     asked = call.request
     try:
@@ -238,7 +238,7 @@ async def end(call: Call[EndTxnRequest]) -> EndTxnResponse:
 # Errors.
 
 
-def _code(call: Call[Any], error: PenstockError) -> int:
+def _code(call: KafkaCall[Any], error: PenstockError) -> int:
     """What this version's clients call it."""
     if isinstance(error, ProducerFenced):
         knows = call.version >= FENCED_SINCE.get(call.api.request, call.version + 1)
@@ -253,7 +253,7 @@ def _code(call: Call[Any], error: PenstockError) -> int:
     return code_of(error)
 
 
-def _codes(call: Call[Any], numbers: Iterable[int], error: PenstockError) -> dict[int, int]:
+def _codes(call: KafkaCall[Any], numbers: Iterable[int], error: PenstockError) -> dict[int, int]:
     """The same by partition: if one of them is not there, the others were not tried."""
     code = _code(call, error)
     if not isinstance(error, PartitionNotFound):

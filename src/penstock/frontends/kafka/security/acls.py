@@ -28,7 +28,7 @@ from penstock.frontends.kafka.acl_codes import (
     RESOURCE_CODES,
     RESOURCES,
 )
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import cluster_code, words_of
 from penstock.model.access import ANY as ALL_NAMES
 from penstock.model.access import Acl, acls_of, is_super_user
@@ -61,7 +61,7 @@ class Listed(NamedTuple):
     granted: bool = False  # It stands for a grant, so admin clients cannot delete it.
 
 
-def _listed(call: Call[Any]) -> list[Listed]:
+def _listed(call: KafkaCall[Any]) -> list[Listed]:
     """All ACLs, then those that stand for grants of principals to whom ACLs apply."""
     stored = [Listed(acl) for acl in now(call.operations.acls())]
     owners = [(f"User:{user.name}", user.grants) for user in now(call.operations.users())]
@@ -110,7 +110,7 @@ def _pattern(acl: Acl) -> int:
     return PREFIXED if acl.prefixed else LITERAL
 
 
-def describe_acls(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
+def describe_acls(call: KafkaCall[DescribeAclsRequest]) -> DescribeAclsResponse:
     if not call.shared.gateway.required:
         return DescribeAclsResponse(error_code=Code.SECURITY_DISABLED, error_message=OFF)
     try:
@@ -131,7 +131,7 @@ def describe_acls(call: Call[DescribeAclsRequest]) -> DescribeAclsResponse:
     )
 
 
-def create_acls(call: Call[CreateAclsRequest]) -> CreateAclsResponse:
+def create_acls(call: KafkaCall[CreateAclsRequest]) -> CreateAclsResponse:
     """Store the ACLs that are valid, all in one change, and refuse the others one by one."""
     creations = call.request.creations
     if not call.shared.gateway.required:
@@ -179,7 +179,7 @@ def _acl(wanted: AclCreation) -> Acl:
     )
 
 
-def delete_acls(call: Call[DeleteAclsRequest]) -> DeleteAclsResponse:
+def delete_acls(call: KafkaCall[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Delete what the filters find; what stands for a grant is refused."""
     filters = call.request.filters
     if not call.shared.gateway.required:

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.broker.drivers.at_once import now
 from penstock.errors import IdentityNotFound, InvalidValue, PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import cluster_code, words_of
 from penstock.model.access import Quota, UserInfo
 from penstock.wire.kafka.codes import Code
@@ -34,7 +34,7 @@ RATE: Final = "producer_byte_rate"
 EXACT, DEFAULT, ANY = range(3)  # How a name is asked for.
 
 
-def describe_quotas(call: Call[DescribeClientQuotasRequest]) -> DescribeClientQuotasResponse:
+def describe_quotas(call: KafkaCall[DescribeClientQuotasRequest]) -> DescribeClientQuotasResponse:
     """The quotas of users that have one."""
     components = call.request.components
     types = [component.entity_type for component in components]
@@ -68,11 +68,11 @@ def _is_wanted(user: UserInfo, components: list[QuotaComponent], strict: bool) -
     )
 
 
-def alter_quotas(call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+def alter_quotas(call: KafkaCall[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(entries=[_altered(call, entry) for entry in call.request.entries])
 
 
-def _altered(call: Call[AlterClientQuotasRequest], wanted: QuotaAlteration) -> QuotaAlterationResult:
+def _altered(call: KafkaCall[AlterClientQuotasRequest], wanted: QuotaAlteration) -> QuotaAlterationResult:
     answer = QuotaAlterationResult(error_message=None, entity=wanted.entity)
     try:
         user = _user(call, wanted)
@@ -84,7 +84,7 @@ def _altered(call: Call[AlterClientQuotasRequest], wanted: QuotaAlteration) -> Q
     return answer
 
 
-def _user(call: Call[AlterClientQuotasRequest], wanted: QuotaAlteration) -> UserInfo:
+def _user(call: KafkaCall[AlterClientQuotasRequest], wanted: QuotaAlteration) -> UserInfo:
     entity = {each.entity_type: each.entity_name for each in wanted.entity}
     name = entity.get(USER)
     if entity.keys() != {USER} or name is None:

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.broker.access.scram import HASHES, ITERATIONS, Scram
 from penstock.broker.drivers.at_once import now
 from penstock.errors import InvalidName, PenstockError
-from penstock.frontends.kafka.call import Api, Call
+from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import cluster_code, words_of
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.admin.scram import (
@@ -36,7 +36,7 @@ Refusal = tuple[int, str | None]
 
 
 def describe_credentials(
-    call: Call[DescribeUserScramCredentialsRequest],
+    call: KafkaCall[DescribeUserScramCredentialsRequest],
 ) -> DescribeUserScramCredentialsResponse:
     """Who has a password, and by which mechanisms."""
     try:
@@ -63,7 +63,7 @@ def _described(name: str, known: dict[str, int] | None, count: int) -> DescribeU
     return DescribeUserScramCredentialsResult(name, error_message=None, credential_infos=infos)
 
 
-def alter_credentials(call: Call[AlterUserScramCredentialsRequest]) -> AlterUserScramCredentialsResponse:
+def alter_credentials(call: KafkaCall[AlterUserScramCredentialsRequest]) -> AlterUserScramCredentialsResponse:
     """Set passwords, and take them away; all of a user's changes, or none."""
     by_user: dict[str, list[Change]] = {}
     changes: list[Change] = [*call.request.deletions, *call.request.upsertions]
@@ -77,7 +77,7 @@ def alter_credentials(call: Call[AlterUserScramCredentialsRequest]) -> AlterUser
     )
 
 
-def _altered(call: Call[AlterUserScramCredentialsRequest], changes: list[Change]) -> Refusal:
+def _altered(call: KafkaCall[AlterUserScramCredentialsRequest], changes: list[Change]) -> Refusal:
     for change in changes:
         code, why = _check(change, [each.mechanism for each in changes])
         if code:
@@ -114,7 +114,7 @@ def _check(change: Change, mechanisms: list[int]) -> Refusal:
     return Code.NONE, None
 
 
-def _apply(call: Call[AlterUserScramCredentialsRequest], change: Change) -> None:
+def _apply(call: KafkaCall[AlterUserScramCredentialsRequest], change: Change) -> None:
     mechanism = MECHANISMS[change.mechanism]
     if isinstance(change, ScramCredentialDeletion):
         now(call.operations.drop_scram(change.name, mechanism))
