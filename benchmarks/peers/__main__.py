@@ -163,7 +163,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--tiny", action="store_true", help="next to nothing, for the tests")
     made.add_argument("--rounds", type=int, default=0, help="measurements of each (default 3)")
     made.add_argument(
-        "--page", action="store_true", help="write docs/benchmarks/peers.*, and the summary in the README"
+        "--page", action="store_true", help="write docs/benchmarks/peers.* and the summary beside it"
     )
     made.add_argument("--render", action="store_true", help="write them again from the JSON; measure nothing")
     return made

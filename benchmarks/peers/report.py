@@ -1,4 +1,4 @@
-"""The outcome as text, as JSON, and as the page in docs/benchmarks and the summary in the README."""
+"""The outcome as text, as JSON, and as the page and the summary in docs/benchmarks."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from benchmarks.peers.workloads import WORKLOADS, Figures, Workload
 from benchmarks.report import text_table, write_between
 
 FOLDER = ROOT / "docs" / "benchmarks"
-README = ROOT / "README.md"
+SUMMARY = FOLDER / "README.md"
 BEGIN, END = "<!-- table: make bench-peers -->\n", "<!-- end of table -->\n"
 HEAD = (
     "system", "promise", "bytes", "median", "spread", "to the best other", "server CPU", "lost", "twice",
@@ -148,12 +148,12 @@ def _beside(mine: Row, other: Row | None) -> list[str]:
     return [told, f"{number(other.value)} {other.workload.unit} ({other.system.name})", verdict]
 
 
-def write(outcome: Outcome, folder: Path = FOLDER, readme: Path = README) -> None:
-    """The JSON, the plots, the page, and the summary in the README."""
+def write(outcome: Outcome, folder: Path = FOLDER, summary_page: Path = SUMMARY) -> None:
+    """The JSON, the plots, the page, and the summary."""
     (folder / "peers.json").write_text(json.dumps(_plain(outcome), indent=1) + "\n")
     write_between(folder / "peers.md", BEGIN, page(outcome), END)
     short = "\n".join(["", *summary(outcome), "", facts(outcome), ""])
-    write_between(readme, BEGIN, short, END)
+    write_between(summary_page, BEGIN, short, END)
     plot(rows(outcome.measured), folder / "peers")
 
 

@@ -16,7 +16,7 @@ BLOCK = re.compile(MARK + r"[^\n]*\n```python\n(.*?)^```$", re.MULTILINE | re.DO
 SERVERS = "127.0.0.1:7070"
 
 
-@pytest.mark.parametrize("page", ["docs/spark.md", "README.md"])
+@pytest.mark.parametrize("page", ["docs/spark.md", "docs/README.md"])
 def test_the_python_of_a_page_runs(
     page: str, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

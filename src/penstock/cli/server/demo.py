@@ -235,7 +235,7 @@ def _run_in(directory: str, screen: Screen, ending: str) -> None:
         Tour(broker, SystemClock(), screen).run()
     screen.title(
         "\nNext",
-        "  README.md            a first program, and the source in reading order",
+        "  docs/README.md       an overview, and all pages",
         "  examples/            small programs, from a first queue to tests of your own",
         "  docs/guarantees.md   what is promised, and when it does not hold",
         f"  {ending}",
