@@ -76,7 +76,7 @@ def test_bench_as_a_table_says_what_was_measured(cli: Cli, broker: penstock.Brok
 def test_bench_removes_its_topic_when_it_fails(
     cli: Cli, broker: penstock.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.cli.server.bench.PATIENCE", "1ms")
+    monkeypatch.setattr("penstock.cli.server.bench.RECEIVE_WAIT", "1ms")
     monkeypatch.setattr(broker, "publish_batch", lambda topic, messages: [])
 
     done = cli("bench", "-n", "10")
