@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,12 @@ TESTS_WITHOUT_SLEEP = ("unit", "property", "scenarios", "contract")
 SLEEPS = {"time.sleep", "asyncio.sleep"}
 
 
+# Where the fields of a record batch's header begin, except for the first.
+HEADER_OWNER = "wire/records.py"
+HEADER_FIELDS = (8, 12, 16, 17, 21, 23, 27, 35, 43, 51, 53, 57, 61)
+HEADER_SLICES = set(pairwise(HEADER_FIELDS))
+
+
 def source_problems(name: str, text: str) -> Iterator[str]:
     """What is wrong with one file of src/penstock; ``name`` is its path there."""
     tree = ast.parse(text)
@@ -88,6 +95,8 @@ def source_problems(name: str, text: str) -> Iterator[str]:
     for node in ast.walk(tree):
         yield from call_problems(name, node)
         yield from length_problems(node)
+        if name != HEADER_OWNER:
+            yield from layout_problems(node)
         if name.partition("/")[0] in LAYERS_WITHOUT_IO:
             yield from purity_problems(node)
 
@@ -117,6 +126,25 @@ def length_problems(node: ast.AST) -> Iterator[str]:
         lines = (node.end_lineno or node.lineno) - node.lineno + 1
         if lines > FUNCTION_LINES_MAX:
             yield f"{node.lineno}: {node.name} has {lines} lines, more than {FUNCTION_LINES_MAX}"
+
+
+def layout_problems(node: ast.AST) -> Iterator[str]:
+    """A field of a record batch's header that is cut out by hand, or a constant for its place."""
+    match node:
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=int(at))) if name.endswith(
+            "_AT"
+        ):
+            found = name.endswith("_AT") and at in HEADER_FIELDS
+        case ast.Slice(lower=ast.Constant(value=int(begin)), upper=ast.Constant(value=int(end))):
+            found = (begin, end) in HEADER_SLICES
+        case ast.Call(
+            func=ast.Name(id="slice"), args=[ast.Constant(value=int(begin)), ast.Constant(value=int(end))]
+        ):
+            found = (begin, end) in HEADER_SLICES
+        case _:
+            return
+    if found:
+        yield f"{node.lineno}: the layout of a batch's header; use the accessors of {HEADER_OWNER}"
 
 
 def purity_problems(node: ast.AST) -> Iterator[str]:
@@ -181,6 +209,9 @@ LONG_FUNCTION = '"""."""\ndef f():\n' + "    x = 1\n" * FUNCTION_LINES_MAX
         ("config/backoff.py", '"""."""\nrandom.random()', "random.Random"),
         ("broker/embedded.py", '"""."""\nasyncio.create_task(f())', "TaskGroup"),
         ("log/log.py", LONG_FUNCTION, "f has 71 lines"),
+        ("log/log.py", '"""."""\n_PRODUCER_AT: Final = 43', "accessors"),
+        ("log/log.py", '"""."""\nsize = int.from_bytes(data[8:12])', "accessors"),
+        ("log/log.py", '"""."""\nCOUNT = slice(57, 61)', "accessors"),
         ("delivery/engine.py", '"""."""\nasync def f(): ...', "state machine"),
         ("groups/membership.py", '"""."""\nimport os.path', "without I/O"),
         ("wire/records.py", '"""."""\nfrom asyncio import Queue', "without I/O"),
@@ -201,6 +232,7 @@ def test_a_long_file_is_a_warning() -> None:
     ("name", "text"),
     [
         ("clock.py", '"""."""\ntime.time_ns()'),
+        ("wire/records.py", '"""."""\n_PRODUCER_AT: Final = 43'),
         ("log/files.py", '"""."""\nos.fdatasync(3)'),
         ("broker/embedded.py", '"""."""\nfiles.open("x")'),
         ("broker/embedded.py", '"""."""\nimport asyncio\nasync def f(): ...'),

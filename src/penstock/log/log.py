@@ -42,7 +42,6 @@ Cost: ``append`` adds about 1.5 us of Python to the write.
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from struct import Struct
 from typing import Any, Final, Literal, Self
 
 from crc32c import crc32c
@@ -61,18 +60,16 @@ from penstock.log.transactions import marker_batch
 from penstock.wire.records import (
     CONTROL,
     LANE_MASK,
+    SIZE_BEGIN,
     TRANSACTIONAL,
     Header,
     Record,
     lane_of,
     place_batch,
+    producer_id_of,
+    unpack_extent,
 )
 
-# From byte 8 of a batch on: length, (9 bytes), attributes, last offset delta, (8 bytes), max timestamp.
-# The type says that numbers come out, so that compiled code holds them in machine words.
-_unpack_head: Final[Callable[[bytearray, int], tuple[int, int, int, int]]] = Struct(">i9xhi8xq").unpack_from
-_unpack_producer: Final[Callable[[bytearray, int], tuple[int]]] = Struct(">q").unpack_from
-_PRODUCER_AT: Final = 43
 START: Final = "start"  # The file that says where the log begins, if that is within a segment.
 _MARKED: Final = LANE_MASK | TRANSACTIONAL  # Batches that are kept in mind.
 
@@ -173,8 +170,8 @@ class Log(LogReader):
         ):
             active, file = self._make_ready(size)
             position = active.size
-        length, attributes, delta, timestamp = _unpack_head(batch, 8)
-        assert length + 12 == size, "a batch is as long as it says"
+        length, attributes, delta, timestamp = unpack_extent(batch, 0)
+        assert length + SIZE_BEGIN == size, "a batch is as long as it says"
         before = self.last_timestamp
         if timestamp < before:
             timestamp = before  # L3
@@ -208,7 +205,7 @@ class Log(LogReader):
         if attributes & LANE_MASK:
             self.lanes.add(base, end, lane_of(attributes))
         if attributes & TRANSACTIONAL and not attributes & CONTROL:
-            self.transactions.begin(_unpack_producer(batch, _PRODUCER_AT)[0], base)
+            self.transactions.begin(producer_id_of(batch), base)
             self.unstable = self.transactions.unstable()
 
     def end_transaction(self, producer_id: int, epoch: int, committed: bool, now_ms: int) -> int:

@@ -35,7 +35,15 @@ from penstock.log.scan import Damage, check_chain, decode, reach, skip_plain, sk
 from penstock.log.segment import Segment, raise_corruption
 from penstock.log.survey import Broken, broken_at, survey
 from penstock.log.transactions import COMMIT_KEY, IN_TRANSACTION, STABLE, LogTransactions, hide
-from penstock.wire.records import HEADER_BYTES, Header, Record, check_batch, decode_batch, read_header
+from penstock.wire.records import (
+    HEADER_BYTES,
+    Header,
+    Record,
+    check_batch,
+    decode_batch,
+    read_header,
+    size_of,
+)
 from penstock.wire.rewriting import slice_batch
 
 CHUNK_BYTES: Final = 64 * 1024  # One read for 600 small records, at the cost of about ten small reads.
@@ -235,7 +243,7 @@ class LogReader:
         data = file.read(position, min(CHUNK_BYTES, left))
         if len(data) < HEADER_BYTES:
             raise Broken(segment, position, base, f"the batch of offset {base} is missing")
-        size = 12 + int.from_bytes(data[8:12], "big")
+        size = size_of(data)
         if size > len(data):
             if size > left:
                 raise Broken(segment, position, base, f"a batch of {size} bytes, and {left} are left")
@@ -325,7 +333,7 @@ class LogReader:
         try:
             at, following = reach(data, base, upto, len(data))
             if at == 0:
-                size = 12 + int.from_bytes(data[8:12], "big")
+                size = size_of(data)
                 data = file.read(position, min(size, left))
                 at, following = reach(data, base, upto, len(data))
         except Damage as damage:
@@ -364,7 +372,7 @@ class LogReader:
         end, following = self._reach(segment, position, offset, position + max_bytes, upto)
         if end == position:  # The first batch alone is longer.
             head = self._use(segment).read(position, HEADER_BYTES)
-            size = 12 + int.from_bytes(head[8:12], "big")
+            size = size_of(head)
             end, following = self._reach(segment, position, offset, position + size, upto)
         data = self._use(segment).read(position, end - position)
         if not data or len(data) != end - position:

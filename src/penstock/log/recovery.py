@@ -56,7 +56,7 @@ from penstock.log.segment import (
     raise_corruption,
     unused_name,
 )
-from penstock.wire.records import HEADER_BYTES, read_header
+from penstock.wire.records import HEADER_BYTES, base_offset_of, read_header
 from penstock.wire.rewriting import empty_batches
 
 # A log's directory, that of its partition, of its topic, and of all topics: what may not be on the disk yet.
@@ -396,7 +396,7 @@ def _is_followed(file: File, position: int, offset: int, limit: int) -> bool:
     if is_room(file, position):  # Or its very end.
         return limit in (offset, OFFSET_END)
     data = file.read(position, HEADER_BYTES)
-    return len(data) == HEADER_BYTES and int.from_bytes(data[:8], "big") == offset
+    return len(data) == HEADER_BYTES and base_offset_of(data) == offset
 
 
 def _check_chain(segments: list[Segment], recovery: Recovery) -> None:

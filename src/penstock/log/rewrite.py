@@ -45,6 +45,7 @@ from penstock.wire.records import (
     check_batch,
     decode_batch,
     read_header,
+    size_of,
 )
 from penstock.wire.rewriting import SPAN_MAX, rewrite_batch
 
@@ -205,5 +206,5 @@ def _chunk(segment: Segment, source: File, position: int, offset: int) -> bytes:
     data = source.read(position, min(STEP_BYTES, left))
     if len(data) < HEADER_BYTES:
         raise Broken(segment, position, offset, "the segment ends within a batch")
-    size = 12 + int.from_bytes(data[8:12], "big")
+    size = size_of(data)
     return source.read(position, size) if len(data) < size <= left else data

@@ -20,45 +20,33 @@ in batches of 170 bytes, the worst case, is scanned in about 1.5 s.
 """
 
 import re
-from collections.abc import Callable
-from struct import Struct
 from typing import Final
-
-from crc32c import crc32c
 
 from penstock.errors import InvalidBatch
 from penstock.log.damage import OFFSET_END
 from penstock.log.index import LaneRange, SegmentIndex
 from penstock.log.transactions import IN_TRANSACTION, LogTransactions
 from penstock.wire.records import (
+    CRC_BEGIN,
     HEADER_BYTES,
     LANE_MASK,
+    MAGIC,
+    MAGIC_AT,
+    SIZE_BEGIN,
     Record,
     check_batch,
+    checksum,
     decode_batch,
     lane_of,
+    producer_id_of,
     read_header,
+    unpack_link,
+    unpack_link_and_producer,
+    unpack_link_and_time,
 )
 
-# The types say that numbers come out, so that compiled code holds them in machine words.
-_Unpack5 = Callable[[bytes, int], tuple[int, int, int, int, int]]
-_Unpack6 = Callable[[bytes, int], tuple[int, int, int, int, int, int]]
-_Unpack7 = Callable[[bytes, int], tuple[int, int, int, int, int, int, int]]
-# Base offset, length, (epoch), magic, crc, (attributes), last offset delta.
-_unpack_chain: Final[_Unpack5] = Struct(">qi4xbI2xi").unpack_from
-# The same with attributes.
-_unpack_batch: Final[_Unpack6] = Struct(">qi4xbIhi").unpack_from
-# With attributes instead of the checksum, (timestamps) and the producer id.
-_unpack_marks: Final[_Unpack6] = Struct(">qi4xb4xhi16xq").unpack_from
-# The same with checksum and attributes, (base timestamp) and max timestamp.
-_unpack_header: Final[_Unpack7] = Struct(">qi4xbIhi8xq").unpack_from
-_MAGIC: Final = 2
-_SIZE_BEGIN: Final = 12  # The length field counts from here.
-_CRC_BEGIN: Final = 21
-_LENGTH_MIN: Final = HEADER_BYTES - _SIZE_BEGIN
-_COPY_BYTES_MAX: Final = 4096  # Up to here a copy to sum is cheaper than a view, which is three objects.
+_LENGTH_MIN: Final = HEADER_BYTES - SIZE_BEGIN
 _SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
-_PRODUCER_AT: Final = 43  # In a batch: eight bytes.
 SUM_ALL: Final = 1 << 60  # For whoever has time.
 
 
@@ -74,11 +62,11 @@ class Damage(Exception):  # noqa: N818 - it is a finding; CorruptionError, with 
 
 
 def _complaint(base: int, length: int, magic: int, delta: int, offset: int) -> str:
-    if magic != _MAGIC:
+    if magic != MAGIC:
         return f"no batch begins here (format {magic})"
     if base != offset:
         return f"the batch says offset {base} where {offset} comes next"
-    return f"a batch of {length + _SIZE_BEGIN} bytes and {delta + 1} offsets"
+    return f"a batch of {length + SIZE_BEGIN} bytes and {delta + 1} offsets"
 
 
 def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
@@ -90,13 +78,13 @@ def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
     at = 0
     last = len(data) - HEADER_BYTES
     while at <= last and offset <= target:
-        base, length, magic, _, delta = _unpack_chain(data, at)
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+        base, length, magic, _, _, delta = unpack_link(data, at)
+        if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
         if base + delta >= target:
             break
         offset = base + delta + 1
-        at += length + _SIZE_BEGIN
+        at += length + SIZE_BEGIN
     return at, offset
 
 
@@ -108,13 +96,13 @@ def skip_plain(data: bytes, at: int, offset: int, attributes: int, limit: int) -
     """
     last = len(data) - HEADER_BYTES
     while at <= last:
-        base, length, magic, bits, delta, producer_id = _unpack_marks(data, at)
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0 or base + delta >= limit:
+        base, length, magic, bits, delta, producer_id = unpack_link_and_producer(data, at)
+        if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0 or base + delta >= limit:
             break
         if bits & attributes or producer_id >= 0:
             break
         offset = base + delta + 1
-        at += length + _SIZE_BEGIN
+        at += length + SIZE_BEGIN
     return at, offset
 
 
@@ -127,20 +115,14 @@ def reach(data: bytes, offset: int, high: int, limit: int) -> tuple[int, int]:
     at = 0
     last = len(data) - HEADER_BYTES
     while at <= last and offset < high:
-        base, length, magic, _, delta = _unpack_chain(data, at)
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+        base, length, magic, _, _, delta = unpack_link(data, at)
+        if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
-        if at + length + _SIZE_BEGIN > limit:
+        if at + length + SIZE_BEGIN > limit:
             break
         offset = base + delta + 1
-        at += length + _SIZE_BEGIN
+        at += length + SIZE_BEGIN
     return at, offset
-
-
-def _checksum(data: bytes, begin: int, end: int) -> int:
-    if end - begin <= _COPY_BYTES_MAX:
-        return crc32c(data[begin:end])
-    return crc32c(memoryview(data)[begin:end])
 
 
 def decode(
@@ -155,15 +137,15 @@ def decode(
     first = at
     size = len(data)
     while offset < end and size - at >= HEADER_BYTES:
-        base, length, magic, crc, attributes, delta = _unpack_batch(data, at)
-        following = at + length + _SIZE_BEGIN
+        base, length, magic, crc, attributes, delta = unpack_link(data, at)
+        following = at + length + SIZE_BEGIN
         why = ""
         unreadable = False
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+        if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
             why = _complaint(base, length, magic, delta, offset)
         elif following > size:
             break
-        elif _checksum(data, at + _CRC_BEGIN, following) != crc:
+        elif checksum(data, at + CRC_BEGIN, following) != crc:
             why = "the checksum does not match"
         elif not attributes & IN_TRANSACTION or not _is_hidden(data, at, attributes, base, transactions):
             try:
@@ -181,8 +163,7 @@ def decode(
 
 
 def _is_hidden(data: bytes, at: int, attributes: int, offset: int, transactions: LogTransactions) -> bool:
-    producer_id = int.from_bytes(data[at + _PRODUCER_AT : at + _PRODUCER_AT + 8], "big", signed=True)
-    return transactions.hides(attributes, producer_id, offset)
+    return transactions.hides(attributes, producer_id_of(data, at), offset)
 
 
 def check_chain(data: bytes, offset: int) -> None:
@@ -192,13 +173,13 @@ def check_chain(data: bytes, offset: int) -> None:
     while at < size:
         if size - at < HEADER_BYTES:
             raise Damage(at, "a batch is cut short", offset)
-        base, length, magic, crc, _, delta = _unpack_batch(data, at)
-        if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+        base, length, magic, crc, _, delta = unpack_link(data, at)
+        if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
-        following = at + length + _SIZE_BEGIN
+        following = at + length + SIZE_BEGIN
         if following > size:
             raise Damage(at, "a batch is cut short", offset)
-        if _checksum(data, at + _CRC_BEGIN, following) != crc:
+        if checksum(data, at + CRC_BEGIN, following) != crc:
             raise Damage(at, "the checksum does not match", offset)
         at = following
         offset = base + delta + 1
@@ -228,15 +209,15 @@ class Scan:
         timestamp = self.last_timestamp
         self.wanted = HEADER_BYTES
         while size - at >= HEADER_BYTES:
-            base, length, magic, crc, attributes, delta, newest = _unpack_header(data, at)
-            if base != offset or magic != _MAGIC or length < _LENGTH_MIN or delta < 0:
+            base, length, magic, crc, attributes, delta, newest = unpack_link_and_time(data, at)
+            if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
                 self.why = _complaint(base, length, magic, delta, offset)
                 break
-            following = at + length + _SIZE_BEGIN
+            following = at + length + SIZE_BEGIN
             if following > size:
-                self.wanted = length + _SIZE_BEGIN
+                self.wanted = length + SIZE_BEGIN
                 break
-            if _checksum(data, at + _CRC_BEGIN, following) != crc:
+            if checksum(data, at + CRC_BEGIN, following) != crc:
                 self.why = "the checksum does not match"
                 break
             if base + delta >= self._limit:
@@ -277,7 +258,7 @@ def find_batch(
     same = 0
     while same < 8 and low[same] == high[same]:
         same += 1
-    pattern = re.compile(b"(?=%s.{%d}\\x02)" % (re.escape(low[:same]), 16 - same), re.DOTALL)
+    pattern = re.compile(b"(?=%s.{%d}\\x%02x)" % (re.escape(low[:same]), MAGIC_AT - same, MAGIC), re.DOTALL)
     for match in pattern.finditer(data, begin):
         place = match.start()
         try:

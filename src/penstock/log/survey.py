@@ -27,12 +27,18 @@ from penstock.log.files import File
 from penstock.log.index import SegmentIndex
 from penstock.log.scan import Damage, check_chain, find_batch
 from penstock.log.segment import Segment
-from penstock.wire.records import HEADER_BYTES, read_header
+from penstock.wire.records import (
+    HEADER_BYTES,
+    base_offset_of,
+    last_offset_delta_of,
+    max_timestamp_of,
+    read_header,
+    size_of,
+)
 
 # What is tried behind damage, which bounds the work on hostile bytes: valid batches, ...
 CANDIDATES_MAX: Final = 1000
 SUM_BYTES_MAX: Final = 1 << 28  # ... and bytes that are summed to find the next one, some 20 ms.
-_SIZE_BEGIN: Final = 12
 _SIZE_MAX: Final = 1 << 31
 
 
@@ -126,14 +132,14 @@ def _batch(segment: Segment, file: File, position: int, offset: int) -> tuple[in
     head = file.read(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES:
         return 0, 0, "the segment ends within a batch"
-    size = _SIZE_BEGIN + int.from_bytes(head[8:12], "big")
+    size = size_of(head)
     if not HEADER_BYTES <= size <= segment.size - position:
         return 0, 0, f"a batch of {size} bytes, and {segment.size - position} are left"
     try:
         check_chain(file.read(position, size), offset)
     except Damage as damage:
         return 0, 0, damage.why
-    return size, int.from_bytes(head[35:43], "big", signed=True), ""
+    return size, max_timestamp_of(head), ""
 
 
 def _resume(file: File, position: int, offset: int, end: int, end_offset: int) -> tuple[int, int]:
@@ -150,7 +156,7 @@ def _resume(file: File, position: int, offset: int, end: int, end_offset: int) -
         if following == len(data):
             confirmed = announced == end_offset
         else:
-            confirmed = int.from_bytes(data[following : following + 8], "big") == announced
+            confirmed = base_offset_of(data, following) == announced
         if confirmed or _claimed(data, at, header.base_offset, offset):
             return position + at, header.base_offset
         at += 1
@@ -159,5 +165,5 @@ def _resume(file: File, position: int, offset: int, end: int, end_offset: int) -
 
 def _claimed(data: bytes, at: int, base: int, offset: int) -> bool:
     """Whether the damaged batch itself says that the next one begins at ``at``."""
-    size = _SIZE_BEGIN + int.from_bytes(data[8:12], "big")
-    return at == size < _SIZE_MAX and base == offset + int.from_bytes(data[23:27], "big") + 1
+    size, delta = size_of(data), last_offset_delta_of(data)
+    return at == size < _SIZE_MAX and delta >= 0 and base == offset + delta + 1

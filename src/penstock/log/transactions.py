@@ -25,24 +25,18 @@ partition's digest, and can be had from the batches again.
 
 from array import array
 from bisect import bisect_left
-from struct import Struct
 from typing import Any, Final
 
 from penstock.wire.records import (
     CONTROL,
-    HEADER_BYTES,
     LANE_MASK,
     OFFSET_MAX,
     TRANSACTIONAL,
     BatchBuilder,
-    Header,
+    clear_attributes,
     read_header,
-    seal_batch,
 )
-from penstock.wire.rewriting import rewrite_batch
-
-_INT16: Final = Struct(">h")
-_ATTRIBUTES_AT: Final = 21
+from penstock.wire.rewriting import empty_batch
 
 IN_TRANSACTION: Final = TRANSACTIONAL | CONTROL
 STABLE: Final = OFFSET_MAX  # In place of the first offset that is not decided: all of them are.
@@ -146,7 +140,12 @@ def hide(data: bytes, transactions: LogTransactions) -> bytes:
         header = read_header(data, at)
         if transactions.hides(header.attributes, header.producer_id, header.base_offset):
             parts.append(data[begin:at])
-            parts.append(_emptied(header))
+            parts.append(
+                empty_batch(
+                    header.base_offset, header.last_offset_delta, header.max_timestamp,
+                    header.attributes & LANE_MASK, header.leader_epoch,
+                )
+            )  # fmt: skip
             begin = at + header.size
         at += header.size
     return b"".join([*parts, data[begin:]]) if parts else data
@@ -155,16 +154,5 @@ def hide(data: bytes, transactions: LogTransactions) -> bytes:
 def decided(batch: bytes) -> bytearray:
     """The same batch outside of any transaction: it is known to count, and its marker may be gone."""
     made = bytearray(batch)
-    (attributes,) = _INT16.unpack_from(made, _ATTRIBUTES_AT)
-    _INT16.pack_into(made, _ATTRIBUTES_AT, attributes & ~TRANSACTIONAL)
-    seal_batch(made)
+    clear_attributes(made, TRANSACTIONAL)
     return made
-
-
-def _emptied(header: Header) -> bytearray:
-    newest = header.max_timestamp
-    empty = Header(
-        header.base_offset, HEADER_BYTES, header.leader_epoch, 0, header.attributes & LANE_MASK,
-        header.last_offset_delta, newest, newest, -1, -1, -1, 0,
-    )  # fmt: skip
-    return rewrite_batch(empty, [])

@@ -62,12 +62,17 @@ EXPIRES: Final = 1 << 12  # Some record carries x-expires-at.
 DEDUP: Final = 1 << 13  # Some record carries x-dedup-id.
 REDRIVEN: Final = 1 << 14  # The records carry x-redrive-group.
 
-_MAGIC: Final = 2
-_SIZE_BEGIN: Final = 12  # The size field counts from here.
+MAGIC: Final = 2
+MAGIC_AT: Final = 16
+SIZE_BEGIN: Final = 12  # The size field counts from here.
+CRC_BEGIN: Final = 21  # The checksum covers from here to the end.
+_SIZE_AT: Final = 8
 _CRC_AT: Final = 17
-_CRC_BEGIN: Final = 21  # The checksum covers from here to the end.
 _ATTRIBUTES_AT: Final = 21
+_LAST_OFFSET_DELTA_AT: Final = 23
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_AT: Final = 43
+_COUNT_AT: Final = 57
 _CODEC_LAST: Final = 4
 _LANE_LOWEST: Final = -2
 _LANE_HIGHEST: Final = 2
@@ -81,9 +86,29 @@ _unpack_header: Final[
     Callable[[Buffer, int], tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]]
 ] = _HEADER.unpack_from
 _PLACE: Final = Struct(">qii")  # Base offset, size and leader epoch: what lies before the checksum.
+_PRODUCER: Final = Struct(">qhi")  # Id, epoch, sequence.
 _INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _UINT32: Final = Struct(">I")
+_unpack_int16: Final[Callable[[Buffer, int], tuple[int]]] = _INT16.unpack_from
+_unpack_int32: Final[Callable[[Buffer, int], tuple[int]]] = _INT32.unpack_from
+_unpack_int64: Final[Callable[[Buffer, int], tuple[int]]] = _INT64.unpack_from
+_unpack_uint32: Final[Callable[[Buffer, int], tuple[int]]] = _UINT32.unpack_from
+
+# Fields that are read together by code that walks along many batches and has no use for a ``Header``.
+# Its size field comes as it is: less by SIZE_BEGIN than the batch.
+_Numbers4 = tuple[int, int, int, int]
+_Numbers6 = tuple[int, int, int, int, int, int]
+_Numbers7 = tuple[int, int, int, int, int, int, int]
+# Size, attributes, last offset delta, max timestamp.
+unpack_extent: Final[Callable[[Buffer, int], _Numbers4]] = Struct(">8xi9xhi8xq").unpack_from
+# Base offset, size, magic, checksum, attributes, last offset delta.
+unpack_link: Final[Callable[[Buffer, int], _Numbers6]] = Struct(">qi4xbIhi").unpack_from
+# The same and the max timestamp.
+unpack_link_and_time: Final[Callable[[Buffer, int], _Numbers7]] = Struct(">qi4xbIhi8xq").unpack_from
+# Base offset, size, magic, attributes, last offset delta, producer id.
+unpack_link_and_producer: Final[Callable[[Buffer, int], _Numbers6]] = Struct(">qi4xb4xhi16xq").unpack_from
 
 _NO_HEADERS: Final[Headers] = []  # Shared by all records without headers: never change it.
 
@@ -331,7 +356,7 @@ class BatchBuilder:
             why = f"{self.count} records of {size} bytes; {RECORDS_MAX} and {BATCH_BYTES_MAX} are the limits"
             raise InvalidBatch(why=why)
         _HEADER.pack_into(
-            batch, 0, 0, len(batch) - _SIZE_BEGIN, 0, _MAGIC, 0, attributes, last_offset_delta,
+            batch, 0, 0, len(batch) - SIZE_BEGIN, 0, MAGIC, 0, attributes, last_offset_delta,
             base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, self.count,
         )  # fmt: skip
         seal_batch(batch)
@@ -360,10 +385,11 @@ def _put_headers(pieces: list[bytes], headers: Headers) -> int:
 
 def seal_batch(batch: bytearray) -> None:
     """Write the checksum of what the batch holds now."""
-    _UINT32.pack_into(batch, _CRC_AT, _checksum(batch, _CRC_BEGIN, len(batch)))
+    _UINT32.pack_into(batch, _CRC_AT, checksum(batch, CRC_BEGIN, len(batch)))
 
 
-def _checksum(data: Buffer, begin: int, end: int) -> int:
+def checksum(data: Buffer, begin: int, end: int) -> int:
+    """The CRC-32C of ``data[begin:end]``."""
     if end - begin <= _COPY_BYTES_MAX:
         return crc32c(data[begin:end])
     return crc32c(memoryview(data)[begin:end])
@@ -378,15 +404,77 @@ def encode_values(values: list[bytes], base_timestamp: int, attributes: int = 0)
 
 def place_batch(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
     """Give a batch, which is all of ``batch``, its place in a log; the checksum does not cover it."""
-    _PLACE.pack_into(batch, 0, base_offset, len(batch) - _SIZE_BEGIN, leader_epoch)
+    _PLACE.pack_into(batch, 0, base_offset, len(batch) - SIZE_BEGIN, leader_epoch)
 
 
 def stamp_batch(batch: bytearray, timestamp: int, cleared: int = 0) -> None:
     """Make a timestamp that of every record (LogAppendTime), clear some attributes, sum the batch again."""
-    (attributes,) = _INT16.unpack_from(batch, _ATTRIBUTES_AT)
-    _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes & ~cleared | APPEND_TIME)
+    _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes_of(batch) & ~cleared | APPEND_TIME)
     _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp)
     seal_batch(batch)
+
+
+def clear_attributes(batch: bytearray, cleared: int) -> None:
+    """Clear some attributes and write the checksum again."""
+    _INT16.pack_into(batch, _ATTRIBUTES_AT, attributes_of(batch) & ~cleared)
+    seal_batch(batch)
+
+
+def number_batch(batch: bytearray, producer_id: int, sequence: int) -> None:
+    """Make a batch that of a producer, which numbers its records from ``sequence`` on; it is to be sealed."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, 0, sequence)
+
+
+def recount_batch(batch: bytearray, last_offset_delta: int, count: int) -> None:
+    """Records were cut out of a batch: write its size, extent, count and checksum again."""
+    _INT32.pack_into(batch, _SIZE_AT, len(batch) - SIZE_BEGIN)
+    _INT32.pack_into(batch, _LAST_OFFSET_DELTA_AT, last_offset_delta)
+    _INT32.pack_into(batch, _COUNT_AT, count)
+    seal_batch(batch)
+
+
+# Single fields of the batch at a position of data.  Nothing is checked; all of the header must be there,
+# except for the base offset, which is compared where a header may be cut short.
+
+
+def base_offset_of(data: Buffer, position: int = 0) -> int:
+    return int.from_bytes(data[position : position + _SIZE_AT], "big")
+
+
+def size_of(data: Buffer, position: int = 0) -> int:
+    """The bytes of the whole batch, its header included."""
+    return SIZE_BEGIN + _unpack_uint32(data, position + _SIZE_AT)[0]
+
+
+def leader_epoch_of(data: Buffer, position: int = 0) -> int:
+    return _unpack_int32(data, position + SIZE_BEGIN)[0]
+
+
+def magic_of(data: Buffer, position: int = 0) -> int:
+    """The version of the batch's format."""
+    return data[position + MAGIC_AT]
+
+
+def attributes_of(data: Buffer, position: int = 0) -> int:
+    return _unpack_int16(data, position + _ATTRIBUTES_AT)[0]
+
+
+def last_offset_delta_of(data: Buffer, position: int = 0) -> int:
+    return _unpack_int32(data, position + _LAST_OFFSET_DELTA_AT)[0]
+
+
+def max_timestamp_of(data: Buffer, position: int = 0) -> int:
+    return _unpack_int64(data, position + _MAX_TIMESTAMP_AT)[0]
+
+
+def producer_id_of(data: Buffer, position: int = 0) -> int:
+    """The producer's id; -1 if it is not idempotent."""
+    return _unpack_int64(data, position + _PRODUCER_AT)[0]
+
+
+def count_of(data: Buffer, position: int = 0) -> int:
+    """The number of records."""
+    return _unpack_int32(data, position + _COUNT_AT)[0]
 
 
 def read_header(data: Buffer, position: int = 0) -> Header:
@@ -399,10 +487,10 @@ def read_header(data: Buffer, position: int = 0) -> Header:
         base_offset, length, leader_epoch, magic, crc, attributes, last_offset_delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
     ) = _unpack_header(data, position)  # fmt: skip
-    if magic != _MAGIC:
-        raise InvalidBatch(why=f"its format is {magic}, and only {_MAGIC} is supported")
+    if magic != MAGIC:
+        raise InvalidBatch(why=f"its format is {magic}, and only {MAGIC} is supported")
     header = Header(
-        base_offset, length + _SIZE_BEGIN, leader_epoch, crc, attributes, last_offset_delta,
+        base_offset, length + SIZE_BEGIN, leader_epoch, crc, attributes, last_offset_delta,
         base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
     _check_header(header)
@@ -430,7 +518,7 @@ def _check_header(header: Header) -> None:
 def check_batch(data: Buffer, position: int = 0) -> Header:
     """The header of the batch at a position of data, all of which is there and matches its checksum."""
     header = _read_whole(data, position)
-    crc = _checksum(data, position + _CRC_BEGIN, position + header.size)
+    crc = checksum(data, position + CRC_BEGIN, position + header.size)
     if crc != header.crc:
         raise InvalidBatch(why=f"its checksum is {crc:08x}, not {header.crc:08x}")
     return header

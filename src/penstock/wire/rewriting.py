@@ -4,12 +4,10 @@
     empty_batches     batches without records over a range of offsets
     slice_batch       delivery: the middle of a batch, cut out without decoding it
     encode_records    delivery: records of any batches, with the offsets and times they have
-    number_batch      staging: the same batch, as that of a producer
 
 Cost: about that of encoding them the first time.
 """
 
-from struct import Struct
 from typing import Final
 
 from penstock.wire.records import (
@@ -21,17 +19,10 @@ from penstock.wire.records import (
     Record,
     place_batch,
     record_at,
-    seal_batch,
+    recount_batch,
 )
 
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
-_INT32: Final = Struct(">i")
-_SIZE_AT: Final = 8  # What follows these four bytes, in bytes.
-_SIZE_FROM: Final = 12
-_LAST_DELTA_AT: Final = 23
-_COUNT_AT: Final = 57
-_PRODUCER: Final = Struct(">qhi")  # Id, epoch, sequence.
-_PRODUCER_AT: Final = 43
 
 
 def rewrite_batch(header: Header, records: list[Record]) -> bytearray:
@@ -58,15 +49,18 @@ def empty_batches(start: int, end: int, timestamp: int) -> list[bytearray]:
     made: list[bytearray] = []
     while start < end:
         span = min(end - start, SPAN_MAX)
-        empty = Header(start, HEADER_BYTES, 0, 0, 0, span - 1, timestamp, timestamp, -1, -1, -1, 0)
-        made.append(rewrite_batch(empty, []))
+        made.append(empty_batch(start, span - 1, timestamp))
         start += span
     return made
 
 
-def number_batch(batch: bytearray, producer_id: int, sequence: int) -> None:
-    """Make a batch that of a producer, which numbers its records from ``sequence`` on; it is to be sealed."""
-    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, 0, sequence)
+def empty_batch(
+    base_offset: int, last_offset_delta: int, timestamp: int, attributes: int = 0, leader_epoch: int = 0
+) -> bytearray:
+    """A batch without records, in its place in a log."""
+    batch = BatchBuilder().build(timestamp, timestamp, attributes, last_offset_delta=last_offset_delta)
+    place_batch(batch, base_offset, leader_epoch)
+    return batch
 
 
 def slice_batch(data: bytes, position: int, header: Header, start: int, end: int) -> bytearray:
@@ -81,10 +75,7 @@ def slice_batch(data: bytes, position: int, header: Header, start: int, end: int
     finish = record_at(data, begin, records_end, last - first)
     batch = bytearray(data[position : position + HEADER_BYTES])
     batch += data[begin:finish]
-    _INT32.pack_into(batch, _SIZE_AT, len(batch) - _SIZE_FROM)
-    _INT32.pack_into(batch, _LAST_DELTA_AT, last - 1)
-    _INT32.pack_into(batch, _COUNT_AT, last - first)
-    seal_batch(batch)
+    recount_batch(batch, last - 1, last - first)
     return batch
 
 

@@ -43,8 +43,8 @@ from penstock.wire.records import (
     Header,
     check_batch,
     decode_batch,
+    number_batch,
 )
-from penstock.wire.rewriting import number_batch
 from penstock.wire.staged import decode_staged, relative
 
 READ_BYTES: Final = 1 << 20  # Of staging at a time: one batch, as a rule.

@@ -15,8 +15,6 @@ step looks at ``LOOKS_MAX`` ranges that had nothing for the consumer at most,
 so that a long stretch of expired messages does not keep the others waiting.
 """
 
-from collections.abc import Callable
-from struct import Struct
 from typing import Any, Final
 
 from penstock.broker.journal.journal import Journal
@@ -30,14 +28,12 @@ from penstock.errors import PenstockError
 from penstock.log.reader import BATCH_RECORDS_MIN
 from penstock.model.failure import NO_FAILURE, Failure
 from penstock.model.message import EXPIRES_AT, LOOK_INSIDE, Delivery, last_header, plain
-from penstock.wire.records import EXPIRES, REDRIVEN, Record
+from penstock.wire.records import EXPIRES, REDRIVEN, Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
 
 REDRIVE_GROUP: Final = "x-redrive-group"
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 LOOKS_MAX: Final = 1000  # Some milliseconds of work.
-TIMESTAMP_AT: Final = 35  # In a batch: when the log took it.
-_unpack_timestamp: Final[Callable[[bytes, int], tuple[int]]] = Struct(">q").unpack_from
 
 
 class LeasedBatch:
@@ -144,7 +140,7 @@ class Leases:
             data = self._batches(partition, lease)
             if data and (not consumer.bytes_exact or len(data) <= haul.bytes_left):
                 haul.messages.append(lent(partition.number, lease, data))
-                haul.published_ms = published_ms(data)
+                haul.published_ms = max_timestamp_of(data)
                 return lease.end - lease.start
         records = self._read(cursor, lease, now_ms)
         if not records:
@@ -367,11 +363,6 @@ class Leases:
         last = cursor.settings.max_attempts + 1
         self.take_back(cursor, lease, offset, offset + 1, last, now_ms, events.OUTLIVED, now_ms)
         self._dead_letters.bury_soon(cursor)
-
-
-def published_ms(batches: bytes) -> int:
-    """When the log took the first of these batches."""
-    return _unpack_timestamp(batches, TIMESTAMP_AT)[0]
 
 
 def journal_of(cursor: GroupCursor) -> Journal:

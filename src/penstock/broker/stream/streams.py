@@ -8,7 +8,7 @@ committed is in the journal, and is where the next owner begins.
 
 from typing import Any
 
-from penstock.broker.queue.leases import LeasedBatch, published_ms
+from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.state import Consumer, Group, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.broker.storage.recovery import open_journal
@@ -19,7 +19,7 @@ from penstock.groups.commits import Commit
 from penstock.log.log import Log
 from penstock.model.message import Delivered, Delivery, check_held
 from penstock.types import whole_number
-from penstock.wire.records import Record
+from penstock.wire.records import Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
 
 READ_RECORDS = 1000  # Looked at in one go, which bounds a step over gaps that compaction left.
@@ -111,7 +111,7 @@ class Streams:
             data = self._batches(consumer, log, position, upto)
             if data:
                 consumer.positions[partition.number] = upto
-                self._count(consumer.group, upto - position, published_ms(data))
+                self._count(consumer.group, upto - position, max_timestamp_of(data))
                 return [LeasedBatch(partition.number, -1, 1, position, upto, data)], upto - position
             records = log.records(position, upto)
             position = consumer.positions[partition.number] = upto

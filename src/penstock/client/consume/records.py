@@ -1,12 +1,7 @@
 """From the bytes of a delivery to its records."""
 
-from typing import Final
-
 from penstock.wire.native import DeliveredBatch
-from penstock.wire.records import Record, decode_batch
-
-_SIZE_AT: Final = 8  # In the header of a record batch: the bytes that follow ...
-_SIZE_FROM: Final = 12  # ... counted from here.
+from penstock.wire.records import Record, decode_batch, size_of
 
 
 def records_of(batch: DeliveredBatch) -> list[Record]:
@@ -17,13 +12,8 @@ def records_of(batch: DeliveredBatch) -> list[Record]:
 def records_between(data: bytes, start: int, end: int) -> list[Record]:
     """The records with these offsets, of batches one behind the other."""
     records = decode_batch(data, 0, start, end)
-    position = _end_of(data, 0)
+    position = size_of(data)
     while position < len(data):
         records += decode_batch(data, position, start, end)
-        position = _end_of(data, position)
+        position += size_of(data, position)
     return records
-
-
-def _end_of(data: bytes, position: int) -> int:
-    size = int.from_bytes(data[position + _SIZE_AT : position + _SIZE_FROM], "big")
-    return position + _SIZE_FROM + size

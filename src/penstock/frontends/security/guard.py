@@ -40,10 +40,10 @@ from penstock.model.access import ANY, Action
 from penstock.model.info import BrokerInfo, Overview, StorageProblem
 from penstock.model.message import Message, Receipt
 from penstock.types import NAME_LENGTH_MAX
+from penstock.wire.records import HEADER_BYTES, count_of
 
 ALLOWED_MAX: Final = 10_000  # Answers that are remembered for an operation.
 REFUSED_MAX: Final = 100  # Acts of one identity that are noted; or it could drown what admins did in its own.
-RECORD_COUNT: Final = slice(57, 61)  # In the header of a record batch.
 LEADING: Final = frozenset({"create_topic", "alter_topic"})  # Their options may name another topic.
 # Operations that create a missing topic, their first argument (broker/topic/missing.py).
 CREATING: Final = frozenset(
@@ -399,7 +399,7 @@ def _size(message: Message | bytes) -> int:
 
 
 def _of_batches(batches: list[Any]) -> tuple[int, int]:
-    count = sum(int.from_bytes(batch[RECORD_COUNT]) for batch in batches)
+    count = sum(count_of(batch) for batch in batches if len(batch) >= HEADER_BYTES)
     return max(count, 1), sum(map(len, batches))
 
 

@@ -26,7 +26,16 @@ from penstock.log.log import START, begun_at
 from penstock.log.recovery import closed_as, is_room, scan_over, segment_bases, shortage
 from penstock.log.scan import Scan
 from penstock.log.segment import CUT, INDEX, LANES, REWRITE, Segment, unused_name
-from penstock.wire.records import HEADER_BYTES, check_batch, decode_batch, place_batch
+from penstock.wire.records import (
+    HEADER_BYTES,
+    SIZE_BEGIN,
+    check_batch,
+    decode_batch,
+    leader_epoch_of,
+    max_timestamp_of,
+    place_batch,
+    size_of,
+)
 from penstock.wire.rewriting import empty_batches
 
 DAMAGED: Final = ".damaged-"  # Then the position that the bytes had in their segment.
@@ -122,8 +131,8 @@ class SegmentCheck:
             position = ends.get(position, position)
             if position >= self.size:
                 return
-            data = file.read(position, _SIZE_AT_LEAST)
-            data = file.read(position, 12 + int.from_bytes(data[8:12], "big"))
+            data = file.read(position, SIZE_BEGIN)
+            data = file.read(position, size_of(data))
             header = check_batch(data)
             try:
                 decode_batch(data)
@@ -175,9 +184,6 @@ def _finding(found: DamagedRange) -> Finding:
         path=found.path, why=found.why, position=found.position, end_position=found.end_position,
         first_offset=found.first_offset, end_offset=found.end_offset,
     )  # fmt: skip
-
-
-_SIZE_AT_LEAST: Final = 12  # Base offset and length.
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +264,7 @@ def _with_its_offset(data: bytes, found: DamagedRange) -> bytearray | None:
         return None
     batch = bytearray(data)
     try:
-        place_batch(batch, found.first_offset, int.from_bytes(data[12:16], "big", signed=True))
+        place_batch(batch, found.first_offset, leader_epoch_of(data))
         header = check_batch(bytes(batch))
         decode_batch(bytes(batch))
     except (InvalidBatch, ValueError, IndexError, OverflowError):
@@ -274,8 +280,8 @@ def _copy(source: File, target: File, position: int, end: int) -> int:
         head = source.read(at, HEADER_BYTES)
         if len(head) < HEADER_BYTES:
             break
-        newest = max(newest, int.from_bytes(head[35:43], "big", signed=True))
-        at += 12 + int.from_bytes(head[8:12], "big")
+        newest = max(newest, max_timestamp_of(head))
+        at += size_of(head)
     while position < end:
         data = source.read(position, min(COPY_BYTES, end - position))
         if not data:

@@ -22,17 +22,14 @@ Cost: what appending costs.  Nothing is decoded; checksums are checked.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from penstock.errors import InvalidBatch, RestoreRefused
 from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
 from penstock.log.segment import RESTORING
 from penstock.log.transactions import decided
-from penstock.wire.records import CONTROL, DEDUP, HEADER_BYTES, TRANSACTIONAL, Header, check_batch
-from penstock.wire.rewriting import rewrite_batch
-
-SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
+from penstock.wire.records import CONTROL, DEDUP, TRANSACTIONAL, Header, check_batch
+from penstock.wire.rewriting import SPAN_MAX, empty_batch
 
 
 def holes_in(log: Log, end: int) -> list[tuple[int, int]]:
@@ -103,10 +100,7 @@ class Restoration:
             self.holes.append((self.staged.end, upto))
         while (missing := upto - self.staged.end) > 0:
             newest_ms = self.staged.last_timestamp
-            empty = Header(
-                0, HEADER_BYTES, 0, 0, 0, min(missing, SPAN_MAX) - 1, newest_ms, newest_ms, -1, -1, -1, 0
-            )
-            self.staged.append(rewrite_batch(empty, []))
+            self.staged.append(empty_batch(0, min(missing, SPAN_MAX) - 1, newest_ms))
 
     def complete(self) -> None:
         """Everything there is was added: what is missing up to the log's start is a hole."""

@@ -9,8 +9,6 @@ other's sync, so a producer with several in flight pays for one sync.
     acks 1, -1   answered when it is as durable as the topic promises: with one broker, both are the same
 """
 
-from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 from penstock.api.operations import Work
@@ -38,18 +36,15 @@ from penstock.wire.kafka.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from penstock.wire.records import HEADER_BYTES
+from penstock.wire.records import HEADER_BYTES, MAGIC, magic_of, max_timestamp_of
 
 IDS_SINCE: Final = 13  # From this version on a topic is named by its id.
 ABORTABLE_SINCE: Final = 11  # Its client knows that an error may be helped by aborting its transaction.
 ENLISTS_SINCE: Final = 12  # Partitions belong to a transaction with their first batch.
 NO_ANSWER: Final = 0
-MAGIC_AT: Final = 16
-MAGIC: Final = 2
 AHEAD_MS_MAX: Final = (
     3600_000  # A clock that is wrong by more than Kafka allows would keep retention waiting.
 )
-_unpack_head: Final[Callable[[bytes | memoryview, int], tuple[int, int]]] = Struct(">b18xq").unpack_from
 
 Answers = list[Appended | PenstockError]
 Batches = list[tuple[int, bytes]]  # Each for a partition.
@@ -225,10 +220,9 @@ def _complaint(partition: PartitionProduceData, now_ms: int) -> int:
     records = partition.records
     if records is None or len(records) < HEADER_BYTES:
         return Code.INVALID_RECORD
-    magic, newest_ms = _unpack_head(records, MAGIC_AT)
-    if magic != MAGIC:
+    if magic_of(records) != MAGIC:
         return Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    return Code.INVALID_TIMESTAMP if newest_ms > now_ms + AHEAD_MS_MAX else Code.NONE
+    return Code.INVALID_TIMESTAMP if max_timestamp_of(records) > now_ms + AHEAD_MS_MAX else Code.NONE
 
 
 def _gives_its_own_time(call: KafkaCall[ProduceRequest], name: str) -> bool:
