@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Cli
 
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
-from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange
+from penstock.spark.lake.table import ArchivedRange, LakeTable
 from penstock.spark.lake.writing import write_rows
-from penstock.spark.records.arrow import rows_of
+from penstock.spark.records.arrow import decode_rows
 from penstock.testing import TestBroker
 
 
@@ -19,7 +20,7 @@ def table(penstock: TestBroker, tmp_path: Path) -> LakeTable:
     for number in range(12):
         penstock.publish("orders", b"value-%d" % number, partition=0)
     table = LakeTable.open(str(tmp_path / "lake"), "orders")
-    rows = rows_of(penstock.fetch("orders", 0, 0).batches, "orders", 0, 0, 10, ROWS.names)
+    rows = decode_rows(penstock.fetch("orders", 0, 0).batches, OffsetRange("orders", 0, 0, 10), ROWS.names)
     files = write_rows(table.path, 0, rows)
     table.commit([ArchivedRange(0, 0, 10, 10)], files, penstock.clock.wall_ms())
     return table
@@ -90,11 +91,13 @@ def test_a_check_that_finds_something(cli: Cli, table: LakeTable) -> None:
 
     assert done.code == 1
     assert done.lines[0] == "orders 1 problem"
-    assert "problem partition 0: offsets 10 to 11: in the log, and not in the lake" in " ".join(done.lines)
+    assert "problem partition 0: offsets 10 to 11: in the log, but missing from the lake" in " ".join(
+        done.lines
+    )
 
 
 def test_what_is_on_record_as_lost_and_what_the_log_never_had_are_shown(cli: Cli, table: LakeTable) -> None:
-    table.lose(LostRange(0, 10, 11))
+    table.lose(OffsetRange("orders", 0, 10, 11))
 
     done = cli("lake", "check", "--lake", table.lake)
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.property.test_records import attribute_bits, batch_of, damaged_batches, record_lists
 
 from penstock.errors import InvalidBatch
-from penstock.spark.records.arrow import rows_of
+from penstock.model.ranges import OffsetRange
+from penstock.spark.records.arrow import decode_rows
 from penstock.wire.records import OFFSET_MAX, Record, decode_batch, lane_of
 
 NAMES = ["offset", "timestamp", "key", "value", "headers", "lane"]
@@ -16,7 +17,7 @@ MS_MAX = ((1 << 63) - 1) // 1000  # What fits into microseconds.
 
 def rows(data: bytes, start: int, end: int, names: list[str]) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
-    for batch in rows_of(data, "orders", 0, start, end, names):
+    for batch in decode_rows(data, OffsetRange("orders", 0, start, end), names):
         batch.validate(full=True)
         columns = [
             batch[name].cast("int64") if name == "timestamp" else batch[name] for name in batch.schema.names

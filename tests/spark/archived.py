@@ -4,10 +4,11 @@ from tests.server.process import until
 
 import penstock
 from penstock.api.broker import Broker
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.table import ArchivedRange, LakeTable
 from penstock.spark.lake.writing import write_rows
-from penstock.spark.records.arrow import rows_of
+from penstock.spark.records.arrow import decode_rows
 
 RECORDS = 6000  # Of a topic that is half deleted.
 LAKE_RECORDS = 4000
@@ -37,11 +38,8 @@ def archive(broker: Broker, topic: str, lake: str) -> None:
         offset = start = table.next_offsets().get(place.partition, place.start)
         while offset < place.end:
             fetched = broker.fetch(topic, place.partition, offset)
-            rows = list(
-                rows_of(
-                    fetched.batches, topic, place.partition, offset, fetched.next_offset, list(ROWS.names)
-                )
-            )
+            fetched_range = OffsetRange(topic, place.partition, offset, fetched.next_offset)
+            rows = list(decode_rows(fetched.batches, fetched_range, ROWS.names))
             files = write_rows(table.path, place.partition, rows)
             count = sum(each.num_rows for each in rows)
             assert table.commit([ArchivedRange(place.partition, start, fetched.next_offset, count)], files, 0)

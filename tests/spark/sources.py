@@ -49,7 +49,7 @@ class Table:
         for each in self.plan():
             assert isinstance(each, Task)
             for work in each.slices:
-                span = work.span
+                span = work.range
                 found.append(("lake" if work.files else "log", span.partition, span.start, span.end))
         return found
 

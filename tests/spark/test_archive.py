@@ -21,8 +21,9 @@ from penstock.cli.main import main
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, TopicNotFound
 from penstock.model.info import PipelineRun
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake import archiving
-from penstock.spark.lake.table import LakeTable, LostRange
+from penstock.spark.lake.table import LakeTable
 from penstock.spark.pipelines import archive
 from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
@@ -178,7 +179,7 @@ def test_what_retention_deleted_first_is_an_error_or_on_record(archiver: Archive
     archiver.run("late", on_gap="skip")
 
     table = archiver.table("late")
-    assert table.lost() == [LostRange(0, 2, 4)]
+    assert table.lost() == [OffsetRange("orders", 0, 2, 4)]
     assert read(table, 0, 100)["value"].to_pylist() == [b"1", b"2", b"5"]
     assert archiver.run("late").records == 0
     assert check(archiver, "late") == (0, [])
@@ -211,7 +212,7 @@ def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one(archiver: Arch
     with pytest.raises(LakeUnusable, match="the topic was made anew; move the table away"):
         archiver.run("anew")
     code, [finding] = check(archiver, "anew")
-    assert (code, finding) == (1, "offsets 1 to 2: in the lake, and the log has not come to them yet")
+    assert (code, finding) == (1, "offsets 1 to 2: in the lake, but beyond the end of the log")
     broker.publish_batch("anew", [b"2", b"3", b"4"])
     with pytest.raises(LakeUnusable, match="the topic was made anew; move the table away"):
         archiver.run("anew")

@@ -23,11 +23,12 @@ from tests.spark import archive_process
 import penstock
 from penstock.config.broker import DAY_MS
 from penstock.errors import DiskFull, PenstockError, ServerUnreachable
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
 from penstock.spark.lake.log_comparison import checked
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.records.arrow import rows_of
+from penstock.spark.records.arrow import decode_rows
 from penstock.wire.records import BatchBuilder
 
 pytestmark = pytest.mark.slow
@@ -79,7 +80,7 @@ def log_rows(broker: penstock.Broker, partition: int) -> pa.Table:
     end = broker.offsets("orders", "latest")[partition]
     while offset < end:
         fetched = broker.fetch("orders", partition, offset)
-        batches += rows_of(fetched.batches, "orders", partition, offset, end, ROWS.names)
+        batches += decode_rows(fetched.batches, OffsetRange("orders", partition, offset, end), ROWS.names)
         offset = fetched.next_offset
     return pa.Table.from_batches(batches, ROWS)
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 import penstock
-from penstock.spark.queries.journal import JournalReader, Range, ranges_of, rows_of
+from penstock.model.ranges import OffsetRange
+from penstock.spark.queries.journal import JournalReader, journal_rows, ranges_of
 from penstock.spark.runtime.connections import Address
 from penstock.testing import TestBroker
 
@@ -12,7 +13,7 @@ Row = dict[str, Any]
 
 def rows(broker: penstock.Broker, topic: str = "orders", at: Any = "earliest") -> list[Row]:
     parts = ranges_of(broker, topic, at)
-    return [row for part in parts for batch in rows_of(broker, part) for row in batch.to_pylist()]
+    return [row for part in parts for batch in journal_rows(broker, part) for row in batch.to_pylist()]
 
 
 def short(found: list[Row]) -> list[tuple[Any, ...]]:
@@ -103,7 +104,7 @@ def test_what_was_deleted_meanwhile_is_left_out() -> None:
         broker.publish("orders", b"new")
         assert ranges_of(broker, "orders")[0].start > old[0].start
 
-        found = [row for batch in rows_of(broker, old[0]) for row in batch.to_pylist()]
+        found = [row for batch in journal_rows(broker, old[0]) for row in batch.to_pylist()]
 
     assert found
     assert {row["group"] for row in found} == {"g"}
@@ -119,7 +120,7 @@ def test_journals_are_a_source_with_a_task_for_each(servers: str, broker: pensto
         while messages := consumer.receive(100, wait="100ms"):
             consumer.ack(messages)
 
-    def read(*ranges: Range) -> list[Row]:
+    def read(*ranges: OffsetRange) -> list[Row]:
         reader = JournalReader(Address(servers), list(ranges))
         tasks = reader.partitions()
         assert len(tasks) == max(len([each for each in ranges if each.start < each.end]), 1)
@@ -129,4 +130,4 @@ def test_journals_are_a_source_with_a_task_for_each(servers: str, broker: pensto
     ends = {row["partition"]: row["end"] for row in found if row["event"] == "acked"}
 
     assert ends == {0: 4, 1: 4, 2: 4}
-    assert read(Range("journal-table", 0, 0, 0)) == []
+    assert read(OffsetRange("journal-table", 0, 0, 0)) == []

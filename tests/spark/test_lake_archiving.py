@@ -7,36 +7,50 @@ import pytest
 
 from penstock.errors import InvalidBatch, OffsetOutOfRange, UnavailableError
 from penstock.model.info import Fetched
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake import archiving
-from penstock.spark.lake.archiving import Failed, Range, Todo, Writer, Written, joined, planned, write_range
+from penstock.spark.lake.archiving import (
+    ArchiveTask,
+    ArchiveWriter,
+    Backlog,
+    FailedRange,
+    WrittenRange,
+    joined,
+    planned,
+    write_range,
+)
 from penstock.spark.lake.table import ArchivedRange
 from penstock.spark.runtime.connections import Address
 from penstock.testing import TestBroker
 
 
-def todo(partition: int, start: int, end: int) -> Todo:
-    return Todo("orders", "/lake/orders", partition, start, end, record_bytes=100)
+def backlog(partition: int, start: int, end: int) -> Backlog:
+    return Backlog(OffsetRange("orders", partition, start, end), "/lake/orders", record_bytes=100)
 
 
-def task(start: int, end: int, partition: int = 0) -> Range:
-    return Range("orders", "/lake/orders", partition, start, end)
+def offsets(start: int, end: int, partition: int = 0) -> OffsetRange:
+    return OffsetRange("orders", partition, start, end)
+
+
+def task(start: int, end: int, partition: int = 0) -> ArchiveTask:
+    return ArchiveTask(offsets(start, end, partition), "/lake/orders")
 
 
 def test_what_is_to_do_is_cut_into_ranges_up_to_the_size_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiving, "RANGE_BYTES", 1000)
 
-    ranges, complete = planned([todo(0, 5, 20), todo(1, 0, 0), todo(2, 0, 30)], batch_bytes=3000)
+    ranges, complete = planned([backlog(0, 5, 20), backlog(1, 0, 0), backlog(2, 0, 30)], batch_bytes=3000)
 
     assert ranges == [task(5, 15), task(15, 20), task(0, 10, 2), task(10, 20, 2)]
     assert not complete
-    assert planned([todo(0, 5, 20)], batch_bytes=3000) == ([task(5, 15), task(15, 20)], True)
+    assert planned([backlog(0, 5, 20)], batch_bytes=3000) == ([task(5, 15), task(15, 20)], True)
     assert planned([], batch_bytes=3000) == ([], True)
 
 
 def test_a_record_that_is_larger_than_a_range_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiving, "RANGE_BYTES", 10)
 
-    ranges, complete = planned([todo(0, 0, 2)], batch_bytes=1)
+    ranges, complete = planned([backlog(0, 0, 2)], batch_bytes=1)
 
     assert (ranges, complete) == ([task(0, 1)], False)
 
@@ -46,10 +60,10 @@ def test_a_partition_is_committed_up_to_the_range_that_failed() -> None:
 
     batch = joined(
         [
-            Written(task(20, 30), 10, []),
-            Failed(task(10, 20), error),
-            Written(task(0, 10), 9, []),
-            Written(task(0, 5, 1), 5, []),
+            WrittenRange(offsets(20, 30), 10, []),
+            FailedRange(offsets(10, 20), error),
+            WrittenRange(offsets(0, 10), 9, []),
+            WrittenRange(offsets(0, 5, 1), 5, []),
         ]
     )
 
@@ -63,10 +77,10 @@ def test_a_range_that_retention_cuts_meanwhile_is_tried_again(penstock: TestBrok
     penstock.advance("3h")
     assert penstock.offsets("orders", "earliest") == {0: 2}
 
-    with pytest.raises(UnavailableError, match="was cut meanwhile"):
-        write_range(penstock, Range("orders", str(tmp_path), 0, 0, 2))
-    with pytest.raises(UnavailableError, match="ends at 2 now"):
-        write_range(penstock, Range("orders", str(tmp_path), 0, 2, 4))
+    with pytest.raises(UnavailableError, match="was truncated meanwhile"):
+        write_range(penstock, ArchiveTask(OffsetRange("orders", 0, 0, 2), str(tmp_path)))
+    with pytest.raises(UnavailableError, match="now ends at 2"):
+        write_range(penstock, ArchiveTask(OffsetRange("orders", 0, 2, 4), str(tmp_path)))
 
 
 def test_a_batch_with_a_wrong_checksum_is_not_archived(penstock: TestBroker, tmp_path: Path) -> None:
@@ -83,7 +97,7 @@ def test_a_batch_with_a_wrong_checksum_is_not_archived(penstock: TestBroker, tmp
             return Fetched(start=0, end=2, next_offset=2, batches=bytes(batches))
 
     with pytest.raises(InvalidBatch, match="checksum"):
-        write_range(Rotten(), Range("orders", str(tmp_path), 0, 0, 2))  # type: ignore[arg-type]
+        write_range(Rotten(), ArchiveTask(OffsetRange("orders", 0, 0, 2), str(tmp_path)))  # type: ignore[arg-type]
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -96,10 +110,10 @@ def test_what_no_retry_changes_is_an_outcome_and_the_rest_is_raised(
         raise raised.pop(0)
 
     monkeypatch.setattr(Address, "connect", connect)
-    failed = Writer(Address("127.0.0.1:1"))(task(0, 10))
+    failed = ArchiveWriter(Address("127.0.0.1:1"))(task(0, 10))
 
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, FailedRange)
     assert isinstance(failed.error, InvalidBatch)
     with pytest.raises(UnavailableError):
-        Writer(Address("127.0.0.1:1"))(task(0, 10))
+        ArchiveWriter(Address("127.0.0.1:1"))(task(0, 10))
     assert not OffsetOutOfRange.retryable  # So ``write_range`` has to say that it may pass.

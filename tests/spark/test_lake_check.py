@@ -9,8 +9,9 @@ import pytest
 from tests.spark.lake_rows import NOON_MS, archive, rows
 
 from penstock.config.broker import DAY_MS
-from penstock.spark.lake.offset_ranges import Span, overlaps, spans_of, without
-from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange
+from penstock.model.ranges import OffsetRange
+from penstock.spark.lake.offset_ranges import difference, offsets_text, overlaps, runs_of
+from penstock.spark.lake.table import ArchivedRange, LakeTable
 from penstock.spark.lake.verification import PartitionCheck, check_partition
 from penstock.spark.lake.writing import write_rows
 
@@ -23,10 +24,10 @@ class FakeLog:
         self.end = end
         self._offsets = set(range(start, end)) if offsets is None else offsets
 
-    def spans(self, span: Span) -> Iterator[Span]:
-        for offset in range(max(span.start, self.start), min(span.end, self.end)):
+    def present(self, wanted: OffsetRange) -> Iterator[OffsetRange]:
+        for offset in range(max(wanted.start, self.start), min(wanted.end, self.end)):
             if offset in self._offsets:
-                yield Span(offset, offset + 1)
+                yield OffsetRange("orders", 0, offset, offset + 1)
 
 
 @pytest.fixture
@@ -48,12 +49,16 @@ def found(table: LakeTable, log: FakeLog) -> list[str]:
 def test_spans_are_what_offsets_are_together() -> None:
     offsets = pa.array([1, 2, 3, 5, 6, 9], pa.int64())
 
-    assert spans_of(offsets) == [Span(1, 4), Span(5, 7), Span(9, 10)]
-    assert spans_of(offsets[:0]) == []
-    assert list(without(Span(0, 12), spans_of(offsets))) == [Span(0, 1), Span(4, 5), Span(7, 9), Span(10, 12)]
-    assert list(without(Span(2, 6), spans_of(offsets))) == [Span(4, 5)]
-    assert list(overlaps([Span(0, 5), Span(2, 3), Span(4, 8), Span(8, 9)])) == [Span(2, 3), Span(4, 5)]
-    assert (str(Span(1, 2)), str(Span(1, 4))) == ("offset 1", "offsets 1 to 3")
+    def ranges(*ends: tuple[int, int]) -> list[OffsetRange]:
+        return [OffsetRange("orders", 0, start, end) for start, end in ends]
+
+    runs = runs_of(offsets, "orders", 0)
+    assert runs == ranges((1, 4), (5, 7), (9, 10))
+    assert runs_of(offsets[:0], "orders", 0) == []
+    assert list(difference(ranges((0, 12))[0], runs)) == ranges((0, 1), (4, 5), (7, 9), (10, 12))
+    assert list(difference(ranges((2, 6))[0], runs)) == ranges((4, 5))
+    assert list(overlaps(ranges((0, 5), (2, 3), (4, 8), (8, 9)))) == ranges((2, 3), (4, 5))
+    assert (offsets_text(1, 2), offsets_text(1, 4)) == ("offset 1", "offsets 1 to 3")
 
 
 def test_a_whole_lake_and_a_whole_log_are_well(filled: LakeTable) -> None:
@@ -72,16 +77,16 @@ def test_what_lies_between_lake_and_log_is_a_gap(filled: LakeTable) -> None:
 
 
 def test_a_lake_that_is_ahead_of_its_log_is_found(filled: LakeTable) -> None:
-    assert "the log has not come to them" in found(filled, FakeLog(0, 150))[0]
+    assert "beyond the end of the log" in found(filled, FakeLog(0, 150))[0]
 
 
 def test_what_was_lost_is_on_record_and_no_finding(filled: LakeTable) -> None:
-    filled.lose(LostRange(0, 200, 230))
+    filled.lose(OffsetRange("orders", 0, 200, 230))
     archive(filled, rows(range(230, 240)), 230, 240)
 
     check = check_partition(filled, 0, FakeLog(230, 300))
 
-    assert (check.findings, check.lost, check.rows) == ([], [Span(200, 230)], 210)
+    assert (check.findings, check.lost, check.rows) == ([], [(200, 230)], 210)
 
 
 def test_an_offset_in_two_files_is_found(filled: LakeTable) -> None:
@@ -103,11 +108,11 @@ def test_a_row_that_was_archived_and_is_in_no_file_is_found(filled: LakeTable) -
     filled.commit([ArchivedRange(0, 200, 210, 10)], [], NOON_MS)
 
     assert found(filled, FakeLog(210, 210)) == [
-        "10 records that were archived are in no file; among offsets 200 to 209"
+        "10 archived records are in no file; they are among offsets 200 to 209"
     ]
     assert found(filled, FakeLog(205, 210)) == [
-        "offsets 205 to 209: in the log, and not in the lake, which says it has them",
-        "5 records that were archived are in no file; among offsets 200 to 204",
+        "offsets 205 to 209: in the log, but missing from the lake, which claims them",
+        "5 archived records are in no file; they are among offsets 200 to 204",
     ]
 
 

@@ -13,9 +13,10 @@ from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
 from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged, LakeUnusable
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
-from penstock.spark.lake.table import ArchivedRange, LakeTable, LostRange, tables_in
+from penstock.spark.lake.table import ArchivedRange, LakeTable, tables_in
 from penstock.spark.lake.writing import write_rows
 
 
@@ -97,7 +98,7 @@ def test_a_range_without_records_moves_on(table: LakeTable) -> None:
 
 def test_how_far_the_archive_is_outlives_the_commits_that_said_so(table: LakeTable) -> None:
     archive(table, rows(range(10)), 0, 10)
-    table.lose(LostRange(0, 10, 20))
+    table.lose(OffsetRange("orders", 0, 10, 20))
     for start in range(20, 50):
         archive(table, rows([start], partition=1), start, start + 1)
     log = Path(table.path) / "_delta_log"
@@ -112,7 +113,7 @@ def test_how_far_the_archive_is_outlives_the_commits_that_said_so(table: LakeTab
     assert found.next_offsets() == {0: 20, 1: 75}
     assert found.first_offsets() == {0: 0, 1: 20}
     assert found.row_counts() == {0: 10, 1: 55}
-    assert found.lost() == [LostRange(0, 10, 20)]
+    assert found.lost() == [OffsetRange("orders", 0, 10, 20)]
     assert read(found, 0, 100)["offset"].to_pylist() == list(range(10))
 
 
@@ -120,10 +121,10 @@ def test_what_was_lost_is_on_record(table: LakeTable) -> None:
     archive(table, rows(range(10)), 0, 10)
     other = LakeTable.open(table.lake, "orders")
 
-    assert table.lose(LostRange(0, 10, 25))
-    assert not other.lose(LostRange(0, 10, 30))
+    assert table.lose(OffsetRange("orders", 0, 10, 25))
+    assert not other.lose(OffsetRange("orders", 0, 10, 30))
 
-    assert other.lost() == [LostRange(0, 10, 25)]
+    assert other.lost() == [OffsetRange("orders", 0, 10, 25)]
     assert other.next_offsets() == {0: 25}
     assert archive(table, rows(range(25, 30)), 25, 30)
 

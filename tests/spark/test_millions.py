@@ -12,7 +12,8 @@ from tests.server.process import Server
 import penstock
 from penstock.cli.main import main
 from penstock.clock import SystemClock
-from penstock.spark.records.arrow import rows_of
+from penstock.model.ranges import OffsetRange
+from penstock.spark.records.arrow import decode_rows
 from penstock.wire.records import encode_values
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def columns(broker: penstock.Broker, topic: str) -> Iterator[pa.Array]:
         offset = place.start
         while offset < place.end:
             fetched = broker.fetch(topic, place.partition, offset, max_bytes=FETCH_BYTES)
-            for rows in rows_of(fetched.batches, topic, place.partition, offset, place.end, ["value"]):
+            for rows in decode_rows(
+                fetched.batches, OffsetRange(topic, place.partition, offset, place.end), ["value"]
+            ):
                 yield rows["value"]
             offset = fetched.next_offset

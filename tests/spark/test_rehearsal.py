@@ -12,7 +12,8 @@ import penstock
 from penstock import aio
 from penstock.delivery import events
 from penstock.errors import AlreadySettled, InvalidValue
-from penstock.spark.queries.message_outcomes import Outcomes, Range, outputs_text
+from penstock.model.ranges import OffsetRange
+from penstock.spark.queries.message_outcomes import Outcomes, outputs_text
 from penstock.spark.rehearsal.capture import Sent, captured
 from penstock.spark.rehearsal.rehearsal import Rehearsal
 from penstock.testing.clock import START_MS
@@ -181,7 +182,7 @@ def test_whoever_connects_afterwards_connects_in_earnest() -> None:
 
 def told(*given: events.AnyEvent) -> dict[int, Any]:
     """By offset, what the events say of the group "workers", which is number 1."""
-    outcomes = Outcomes(Range(0, 10, 20), "workers", {1})
+    outcomes = Outcomes(OffsetRange("orders", 0, 10, 20), "workers", {1})
     for event in given:
         outcomes.tell(event)
     names = ("outcome", "attempts", "error_class", "error", "outputs")

@@ -12,7 +12,8 @@ from tests.spark.archived import archive
 
 from penstock import Message
 from penstock.errors import InvalidName, InvalidValue, OffsetsMissing
-from penstock.spark.lake.table import LakeTable, LostRange
+from penstock.model.ranges import OffsetRange
+from penstock.spark.lake.table import LakeTable
 from penstock.spark.replay import snapshots
 from penstock.spark.restoring import Restored, restore
 from penstock.testing import TestBroker
@@ -129,7 +130,7 @@ def test_a_gap_is_named_or_written_down_and_never_passed_over(lake: str) -> None
         with pytest.raises(OffsetsMissing, match="offsets 2 up to 4 of orders:0"):
             restore(broker, "orders", "audit", lake=lake)
         assert broker.groups("orders") == []
-        LakeTable.open(lake, "orders").lose(LostRange(0, 2, 4))
+        LakeTable.open(lake, "orders").lose(OffsetRange("orders", 0, 2, 4))
         archive(broker, "orders", lake)
         with pytest.raises(OffsetsMissing, match="offsets 2 up to 4 of orders:0"):
             restore(broker, "orders", "audit", offsets={0: 1}, lake=lake)

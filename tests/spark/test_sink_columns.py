@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidValue, UnknownPriority
-from penstock.spark.sink.columns import rows_of
+from penstock.spark.sink.columns import sink_rows
 from penstock.wire.gathering import Rows
 
 NOW_MS = 1_767_225_600_000
 
 
 def rows(**columns: Any) -> Rows:
-    return rows_of(pa.RecordBatch.from_pydict(columns), NOW_MS)
+    return sink_rows(pa.RecordBatch.from_pydict(columns), NOW_MS)
 
 
 @given(
@@ -32,7 +32,7 @@ def test_byte_strings_come_out_as_they_are_also_of_slices(
     end = data.draw(st.integers(begin, len(values)))
     batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], ["value"]).slice(begin, end - begin)
 
-    found = rows_of(batch, NOW_MS)
+    found = sink_rows(batch, NOW_MS)
 
     expected = values[begin:end]
     assert found.count == len(expected)
@@ -56,7 +56,7 @@ def test_headers_come_out_as_they_are_also_of_slices(
     column = pa.array(headers, pa.map_(pa.string(), pa.binary()))
     batch = pa.RecordBatch.from_arrays([column], ["headers"]).slice(begin)
 
-    found = rows_of(batch, NOW_MS).headers
+    found = sink_rows(batch, NOW_MS).headers
 
     expected = [each or [] for each in headers[begin:]]
     assert (found or [[]] * len(expected)) == expected

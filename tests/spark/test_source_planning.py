@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
+from penstock.model.ranges import OffsetRange
 from penstock.spark.records.planning import (
     Reached,
-    Span,
     admitted,
     aligned,
     archived,
     distance,
+    locate,
     newest,
-    parts,
+    ranges_between,
     records_for,
-    spans,
     split,
     together,
 )
@@ -26,7 +26,7 @@ from penstock.spark.source.filters import Bounds, Interval, narrowed
 
 
 def places(start: int, end: int, log_start: int, *lake: tuple[int, int]) -> list[tuple[str, int, int]]:
-    found = parts(Span("orders", 0, start, end), log_start, lake)
+    found = locate(OffsetRange("orders", 0, start, end), log_start, lake)
     return [(where, span.start, span.end) for where, span in found]
 
 
@@ -79,7 +79,7 @@ def test_what_the_archive_lost_is_not_in_the_lake() -> None:
 
 @given(st.integers(0, 1000), st.integers(1, 300))
 def test_pieces_are_equal_and_not_too_large(size: int, records: int) -> None:
-    pieces = list(split(Span("orders", 0, 17, 17 + size), records))
+    pieces = list(split(OffsetRange("orders", 0, 17, 17 + size), records))
 
     assert [offset for each in pieces for offset in range(each.start, each.end)] == list(range(17, 17 + size))
     assert all(1 <= len(each) <= records for each in pieces)
@@ -88,7 +88,7 @@ def test_pieces_are_equal_and_not_too_large(size: int, records: int) -> None:
 
 @given(st.lists(st.integers(1, 20)), st.integers(1, 30))
 def test_small_pieces_are_together_and_in_order(sizes: list[int], records: int) -> None:
-    pieces = [Span("orders", number, 0, size) for number, size in enumerate(sizes)]
+    pieces = [OffsetRange("orders", number, 0, size) for number, size in enumerate(sizes)]
 
     groups = list(together(pieces, records))
 
@@ -117,8 +117,8 @@ def test_a_limit_is_kept_and_the_stream_gets_on(
     end = {"a": {each: begin.get(each, 0) + more.get(each, 0) for each in begin | more}}
 
     found = admitted(start, end, records)
-    read = sum(len(span) for span in spans(start, found))
-    waiting = sum(len(span) for span in spans(start, end))
+    read = sum(len(span) for span in ranges_between(start, found))
+    waiting = sum(len(span) for span in ranges_between(start, end))
 
     assert found.keys() == end.keys()
     assert read == min(waiting, max(int(records), 1)) or (waiting <= records and read == waiting)
@@ -151,7 +151,9 @@ class Log:
     def times(self, start: Reached, end: Reached) -> list[int]:
         """When the records between two places were published."""
         return [
-            t for span in spans(start, end) for t in self.partitions[span.partition][span.start : span.end]
+            t
+            for span in ranges_between(start, end)
+            for t in self.partitions[span.partition][span.start : span.end]
         ]
 
 
@@ -230,7 +232,10 @@ def test_the_newest_time_before_a_place_is_found_from_any_time_that_is_not_later
 
 
 def test_a_partition_that_has_no_start_is_read_from_its_beginning() -> None:
-    assert spans({"a": {0: 5}}, {"a": {0: 5, 1: 3}, "b": {0: 2}}) == [Span("a", 1, 0, 3), Span("b", 0, 0, 2)]
+    assert ranges_between({"a": {0: 5}}, {"a": {0: 5, 1: 3}, "b": {0: 2}}) == [
+        OffsetRange("a", 1, 0, 3),
+        OffsetRange("b", 0, 0, 2),
+    ]
 
 
 def test_bytes_are_as_many_records_as_they_are_on_average() -> None:

@@ -91,7 +91,7 @@ def test_a_few_records_are_one_task_however_many_partitions_they_are_in(
     cautious = stream(servers, topic="few", partition_records=4)
 
     assert isinstance(task, Task)
-    assert [each.span.partition for each in task.slices] == list(range(8))
+    assert [each.range.partition for each in task.slices] == list(range(8))
     assert len(read(reader, reader.initialOffset(), end)) == 16
     assert len(cautious.partitions(reader.initialOffset(), end)) == 4
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvalidBatch
-from penstock.spark.records.arrow import KEPT_ROWS, TYPES, rows_of
+from penstock.model.ranges import OffsetRange
+from penstock.spark.records.arrow import KEPT_ROWS, TYPES, decode_rows
 from penstock.wire import columns
 from penstock.wire.compression import CODEC_NAMES
 from penstock.wire.records import (
@@ -54,7 +55,7 @@ def some(count: int) -> list[tuple[bytes | None, bytes | None, Headers]]:
 
 
 def rows(data: bytes, start: int = 0, end: int = OFFSET_MAX, names: list[str] = OWN) -> list[Row]:
-    batches = list(rows_of(data, "orders", 3, start, end, names))
+    batches = list(decode_rows(data, OffsetRange("orders", 3, start, end), names))
     for batch in batches:
         batch.validate(full=True)
     return [tuple(row.values()) for batch in batches for row in plain(batch)]
@@ -112,9 +113,9 @@ def test_only_the_offsets_of_the_range_are_rows(codec: int, start: int, end: int
 @pytest.mark.parametrize("name", TYPES)
 def test_a_column_alone_is_as_among_all(name: str) -> None:
     data = batch_of(5, some(30), lane_attributes(1))
-    everything = list(rows_of(data, "orders", 3, 0, OFFSET_MAX, TYPES))
+    everything = list(decode_rows(data, OffsetRange("orders", 3, 0, OFFSET_MAX), TYPES))
 
-    alone = list(rows_of(data, "orders", 3, 0, OFFSET_MAX, [name]))
+    alone = list(decode_rows(data, OffsetRange("orders", 3, 0, OFFSET_MAX), [name]))
 
     assert [batch[name] for batch in alone] == [batch[name] for batch in everything]
     assert alone[0].schema == pa.schema([(name, TYPES[name])])
@@ -191,7 +192,7 @@ def test_a_header_whose_name_is_no_text_is_refused() -> None:
 def test_topic_and_partition_are_those_of_the_fetch_however_many_rows_it_has(count: int) -> None:
     data = bytes(encode_values([b""] * count, 0))
     for topic, partition in (("orders", 3), ("café", 2**31 - 1), ("orders", 0)):
-        found = list(rows_of(data, topic, partition, 0, OFFSET_MAX, ["topic", "partition"]))
+        found = list(decode_rows(data, OffsetRange(topic, partition, 0, OFFSET_MAX), ["topic", "partition"]))
 
         assert [batch.num_rows for batch in found] == [count]
         found[0].validate(full=True)

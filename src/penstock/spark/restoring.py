@@ -29,10 +29,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.history import History, report_gap
 from penstock.spark.lake.reading import read_range
 from penstock.spark.records.arrow import within
-from penstock.spark.records.planning import Part, Span
+from penstock.spark.records.planning import LocatedRange
 from penstock.types import Duration, Instant, instant_ms
 from penstock.wire.stored import StoredBatches
 
@@ -131,7 +132,7 @@ class _Restoring:
         start = self._starts[partition]
         if in_log > start or not start:
             return in_log  # The log reaches back further than that.
-        files = self._history.files(Span(self._topic, partition, 0, start), from_ms)
+        files = self._history.files(OffsetRange(self._topic, partition, 0, start), from_ms)
         for rows in read_range(files, partition, 0, start, ["offset", "timestamp"]):
             young = within(rows, from_ms, None)
             if young.num_rows:
@@ -145,10 +146,10 @@ class _Restoring:
         for partition, goal in goals.items():
             self._plan(partition, goal, self._starts.get(partition, 0), on_gap)
 
-    def _plan(self, partition: int, goal: int, log_start: int, on_gap: str) -> list[Part]:
+    def _plan(self, partition: int, goal: int, log_start: int, on_gap: str) -> list[LocatedRange]:
         """What is wanted of the lake, and what is nowhere."""
-        span = Span(self._topic, partition, goal, max(goal, log_start))
-        found = [part for part in self._history.parts(span, log_start) if part.where != "log"]
+        span = OffsetRange(self._topic, partition, goal, max(goal, log_start))
+        found = [part for part in self._history.locate(span, log_start) if part.where != "log"]
         for where, gap in found:
             if where == "gap" and on_gap == "error":
                 raise OffsetsMissing(topic=self._topic, partition=partition, start=gap.start, end=gap.end)
@@ -191,7 +192,7 @@ class _Restoring:
             partition=partition, start=goal, log_start=begun.end, records=records, missing=missing
         )
 
-    def _rows(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def _rows(self, span: OffsetRange) -> Iterator[pa.RecordBatch]:
         return read_range(self._history.files(span), span.partition, span.start, span.end)
 
 

@@ -115,6 +115,8 @@ def _checks(broker: "Broker", table: "LakeTable") -> Iterator["PartitionCheck"]:
 
 
 def _tell(topic: str, checks: list["PartitionCheck"]) -> None:
+    from penstock.spark.lake.offset_ranges import offsets_text  # Only now, as in _tables.
+
     records, files = sum(each.rows for each in checks), sum(each.files for each in checks)
     findings = [f"partition {each.partition}: {finding}" for each in checks for finding in each.findings]
     verdict = f"{counted(len(findings), 'problem')}" if findings else "every offset is there once"
@@ -127,9 +129,9 @@ def _tell(topic: str, checks: list["PartitionCheck"]) -> None:
     if absent:
         facts.append(("absent", f"{counted(absent, 'offset')} without a record, as it was in the log"))
     facts += [
-        ("lost", f"partition {each.partition}: {span}: deleted before they were archived, as is on record")
+        ("lost", f"partition {each.partition}: {offsets_text(*lost)}: deleted before they were archived")
         for each in checks
-        for span in each.lost
+        for lost in each.lost
     ]
     facts += [("problem", screen.styled(finding, "red")) for finding in findings]
     screen.facts(facts)

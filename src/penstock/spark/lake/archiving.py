@@ -17,144 +17,137 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import OffsetOutOfRange, PenstockError, UnavailableError
 from penstock.model.info import Fetched
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS, LakeFile
 from penstock.spark.lake.table import ArchivedRange
 from penstock.spark.lake.writing import RangeWriter
-from penstock.spark.records.arrow import rows_of
-from penstock.spark.runtime.connections import Address
+from penstock.spark.records.arrow import decode_rows
+from penstock.spark.runtime.connections import Address, broker_at
 from penstock.wire.records import check_batch
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
 RANGE_BYTES: Final = 64 * 1024 * 1024  # Of the log, for one task: some seconds of work.
-FETCH_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
-    """Offsets of one partition that are in the log and not in the lake."""
+class Backlog:
+    """Offsets of one partition that the log has and the lake does not."""
 
-    topic: str
+    range: OffsetRange
     table: str
-    partition: int
-    start: int
-    end: int
-    record_bytes: int  # About.
+    record_bytes: int  # Estimate.
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets of one partition that one task archives."""
+class ArchiveTask:
+    """A range that one Spark task archives."""
 
-    topic: str
+    range: OffsetRange
     table: str
-    partition: int
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A range that cannot be archived as it is, and why."""
+class FailedRange:
+    """A range that cannot be archived, even by a retry, and the reason."""
 
-    range: Range
+    range: OffsetRange
     error: PenstockError
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A range in files that nobody knows of yet."""
+class WrittenRange:
+    """A range that was written to files, which are not committed yet."""
 
-    range: Range
+    range: OffsetRange
     rows: int
     files: list[LakeFile]
 
 
-def planned(todo: Iterable[Todo], batch_bytes: int) -> tuple[list[Range], bool]:
-    """The ranges of one batch, each worth a task, and whether that is all there is to do."""
-    ranges: list[Range] = []
+def planned(backlog: Iterable[Backlog], batch_bytes: int) -> tuple[list[ArchiveTask], bool]:
+    """The tasks of one batch, and whether they cover the whole backlog."""
+    tasks: list[ArchiveTask] = []
     room = batch_bytes
     complete = True
-    for each in todo:
-        start = each.start
+    for each in backlog:
+        start = each.range.start
         step = max(RANGE_BYTES // each.record_bytes, 1)
-        while start < each.end and room > 0:
-            end = min(start + step, each.end)
-            ranges.append(Range(each.topic, each.table, each.partition, start, end))
-            room -= (end - start) * each.record_bytes
-            start = end
-        complete &= start >= each.end
-    return ranges, complete
+        while start < each.range.end and room > 0:
+            part = each.range.intersection(start, start + step)
+            tasks.append(ArchiveTask(part, each.table))
+            room -= len(part) * each.record_bytes
+            start = part.end
+        complete &= start >= each.range.end
+    return tasks, complete
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What can be committed, and why it is not everything."""
+class ArchiveBatch:
+    """The part of a batch that can be committed, and the error that stopped the rest."""
 
     ranges: list[ArchivedRange]  # One for each partition.
     files: list[LakeFile]
     error: PenstockError | None
 
 
-def joined(outcomes: Iterable[Written | Failed]) -> Batch:
-    """The outcomes of one topic as one batch: each partition up to the first range that failed."""
+def joined(outcomes: Iterable[WrittenRange | FailedRange]) -> ArchiveBatch:
+    """Combine the outcomes of one topic: each partition up to the first range that failed."""
     ranges: dict[int, ArchivedRange] = {}
     files: list[LakeFile] = []
     errors: dict[int, PenstockError] = {}
     for each in sorted(outcomes, key=lambda one: (one.range.partition, one.range.start)):
         partition, start = each.range.partition, each.range.start
-        if isinstance(each, Failed):
+        if isinstance(each, FailedRange):
             errors.setdefault(partition, each.error)
         elif partition not in errors:
             before = ranges.get(partition) or ArchivedRange(partition, start, start, 0)
-            assert before.end == start, "ranges of a partition follow each other"
+            assert before.end == start, "ranges of a partition must be contiguous"
             rows = before.rows + each.rows
             ranges[partition] = ArchivedRange(partition, before.start, each.range.end, rows)
             files += each.files
-    return Batch(list(ranges.values()), files, next(iter(errors.values()), None))
+    return ArchiveBatch(list(ranges.values()), files, next(iter(errors.values()), None))
 
 
-class Writer:
-    """What an executor does: fetches a range from the broker and writes it to files."""
+class ArchiveWriter:
+    """Runs on an executor: fetches a range from the broker and writes it to files."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
 
-    def __call__(self, task: Range) -> Written | Failed:
+    def __call__(self, task: ArchiveTask) -> WrittenRange | FailedRange:
         try:
-            with self._address.connect() as broker:
-                return write_range(broker, task)
+            return write_range(broker_at(self._address), task)
         except PenstockError as error:
             if error.retryable:
                 raise
-            return Failed(task, error)
+            return FailedRange(task.range, error)
 
 
-def write_range(broker: "Broker", task: Range) -> Written:
-    """One range from the log to files."""
-    rows = 0
-    offset = task.start
-    with RangeWriter(task.table, task.partition) as writer:
-        while offset < task.end:
-            fetched = _fetch(broker, task, offset)
+def write_range(broker: "Broker", task: ArchiveTask) -> WrittenRange:
+    """Copy one range from the log to files."""
+    wanted, rows = task.range, 0
+    offset = wanted.start
+    with RangeWriter(task.table, wanted.partition) as writer:
+        while offset < wanted.end:
+            fetched = _fetch(broker, wanted, offset)
             check_batches(fetched.batches)
-            for batch in rows_of(fetched.batches, task.topic, task.partition, offset, task.end, ROWS.names):
+            for batch in decode_rows(fetched.batches, wanted.intersection(offset, wanted.end), ROWS.names):
                 writer.write(batch)
                 rows += batch.num_rows
             offset = fetched.next_offset
-    return Written(task, rows, writer.files)
+    return WrittenRange(wanted, rows, writer.files)
 
 
-def _fetch(broker: "Broker", task: Range, offset: int) -> Fetched:
-    """Batches from an offset on; there are some, because the task is about what the log had just now."""
+def _fetch(broker: "Broker", wanted: OffsetRange, offset: int) -> Fetched:
+    """The batches from an offset on.  Planning saw them in the log, so it is an error if there are none."""
+    place = f"{wanted.topic}:{wanted.partition}"
     try:
-        fetched = broker.fetch(task.topic, task.partition, offset, max_bytes=FETCH_BYTES)
+        fetched = broker.fetch(wanted.topic, wanted.partition, offset)
     except OffsetOutOfRange as error:
-        raise UnavailableError(reason=f"{task.topic}:{task.partition} was cut meanwhile: {error}") from None
+        raise UnavailableError(reason=f"{place} was truncated meanwhile: {error}") from None
     if fetched.next_offset <= offset:
-        place = f"{task.topic}:{task.partition}"
-        raise UnavailableError(reason=f"{place} ends at {offset} now, and had offsets before {task.end}")
+        raise UnavailableError(reason=f"{place} now ends at {offset}, but had offsets before {wanted.end}")
     return fetched
 
 

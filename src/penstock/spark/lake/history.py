@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.errors import OffsetsMissing, TopicExists, TopicNotFound
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.records.planning import Part, Span, archived, parts
+from penstock.spark.records.planning import LocatedRange, archived, locate
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
@@ -43,21 +44,25 @@ class History:
         table = self._table(topic)
         return {} if table is None else table.first_offsets()
 
-    def parts(self, span: Span, log_start: int) -> list[Part]:
+    def locate(self, span: OffsetRange, log_start: int) -> list[LocatedRange]:
         """Where the offsets of a span are."""
         if span.start >= log_start:
-            return parts(span, log_start, [])
-        return parts(span, log_start, self._archived(span.topic, span.partition))
+            return locate(span, log_start, [])
+        return locate(span, log_start, self._archived(span.topic, span.partition))
 
-    def files(self, span: Span, from_ms: int | None = None, to_ms: int | None = None) -> list["LakeFile"]:
+    def files(
+        self, span: OffsetRange, from_ms: int | None = None, to_ms: int | None = None
+    ) -> list["LakeFile"]:
         """The files that may have records of a span and of a time."""
         table = self._table(span.topic)
         return [] if table is None else table.files(span.partition, span.start, span.end, from_ms, to_ms)
 
-    def about(self, gap: Span, from_ms: int | None, to_ms: int | None) -> bool:
+    def about(self, gap: OffsetRange, from_ms: int | None, to_ms: int | None) -> bool:
         """Can offsets that are nowhere be of a time?  Not if what is before or behind them shows it."""
-        before = self.files(Span(gap.topic, gap.partition, 0, gap.start)) if to_ms is not None else []
-        behind = self.files(Span(gap.topic, gap.partition, gap.end, 1 << 62)) if from_ms is not None else []
+        before = self.files(OffsetRange(gap.topic, gap.partition, 0, gap.start)) if to_ms is not None else []
+        behind = (
+            self.files(OffsetRange(gap.topic, gap.partition, gap.end, 1 << 62)) if from_ms is not None else []
+        )
         too_late = any(to_ms is not None and file.last_ms >= to_ms for file in before)
         too_early = any(from_ms is not None and file.first_ms < from_ms for file in behind)
         return not too_late and not too_early
@@ -77,7 +82,7 @@ class History:
         return self._tables[topic]
 
 
-def report_gap(broker: "Broker", gap: Span, on_gap: str, reader: str | None) -> None:
+def report_gap(broker: "Broker", gap: OffsetRange, on_gap: str, reader: str | None) -> None:
     """Raise ``OffsetsMissing``, or with ``on_gap=skip`` record the gap in the topic ``__gaps``."""
     if on_gap == "error":
         raise OffsetsMissing(topic=gap.topic, partition=gap.partition, start=gap.start, end=gap.end)

@@ -1,4 +1,9 @@
-"""What a broker's log has, for those who compare it with the lake."""
+"""Compares tables of the lake with the log of a running broker.
+
+Retention may delete records while a comparison runs; they count as no longer in the
+log.  Cost: only offsets without a row in the lake are looked up in the log, plus two
+records of each partition.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -6,19 +11,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.errors import OffsetOutOfRange, TopicNotFound
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.layout import ROWS
-from penstock.spark.lake.offset_ranges import Span, spans_of
+from penstock.spark.lake.offset_ranges import runs_of
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.lake.verification import PartitionCheck, check_partition
-from penstock.spark.records.arrow import rows_of
+from penstock.spark.records.arrow import decode_rows
 
 if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
 
-class Logged:
-    """One partition of a topic, from ``start`` up to before ``end``."""
+class BrokerLog:
+    """The log of one partition, from ``start`` up to before ``end``; a ``LogView``."""
 
     def __init__(self, broker: "Broker", topic: str, partition: int, start: int, end: int) -> None:
         self._broker = broker
@@ -27,21 +33,23 @@ class Logged:
         self.start = start
         self.end = end
 
-    def spans(self, span: Span) -> Iterator[Span]:
-        """The offsets of a span that the log has."""
-        offset, end = max(span.start, self.start), min(span.end, self.end)
-        while offset < end:
+    def present(self, wanted: OffsetRange) -> Iterator[OffsetRange]:
+        """The offsets of a range that have a record in the log."""
+        rest = wanted.intersection(self.start, self.end)
+        while rest:
             try:
-                fetched = self._broker.fetch(self._topic, self._partition, offset)
-            except OffsetOutOfRange as error:  # Retention goes on meanwhile.
+                fetched = self._broker.fetch(self._topic, self._partition, rest.start)
+            except OffsetOutOfRange as error:  # Retention has deleted more meanwhile.
                 self.start = error.start
-                yield from self.spans(Span(self.start, end)) if self.start > offset else ()
+                if self.start <= rest.start:
+                    return
+                rest = rest.intersection(self.start, rest.end)
+                continue
+            if fetched.next_offset <= rest.start:
                 return
-            if fetched.next_offset <= offset:
-                return
-            for rows in rows_of(fetched.batches, self._topic, self._partition, offset, end, ["offset"]):
-                yield from spans_of(rows["offset"])
-            offset = fetched.next_offset
+            for rows in decode_rows(fetched.batches, rest, ["offset"]):
+                yield from runs_of(rows["offset"], self._topic, self._partition)
+            rest = rest.intersection(fetched.next_offset, rest.end)
 
     def record(self, offset: int) -> pa.RecordBatch | None:
         """The record at an offset, as one row; None if the log does not have it."""
@@ -51,7 +59,8 @@ class Logged:
             batches = self._broker.fetch(self._topic, self._partition, offset, max_bytes=1).batches
         except OffsetOutOfRange:
             return None
-        return next(rows_of(batches, self._topic, self._partition, offset, offset + 1, ROWS.names), None)
+        wanted = OffsetRange(self._topic, self._partition, offset, offset + 1)
+        return next(decode_rows(batches, wanted, ROWS.names), None)
 
 
 def checked(broker: "Broker", table: LakeTable) -> Iterator[PartitionCheck]:
@@ -62,7 +71,7 @@ def checked(broker: "Broker", table: LakeTable) -> Iterator[PartitionCheck]:
     if not starts:
         starts = ends = table.next_offsets()
     for partition in sorted(starts.keys() | table.next_offsets()):
-        log = Logged(broker, table.topic, partition, starts.get(partition, 0), ends.get(partition, 0))
+        log = BrokerLog(broker, table.topic, partition, starts.get(partition, 0), ends.get(partition, 0))
         check = check_partition(table, partition, log)
         offset = differing(table, partition, log) if not check.findings else None
         if offset is not None:
@@ -78,7 +87,7 @@ def _offsets(broker: "Broker", topic: str, at: str) -> dict[int, int]:
         return {}
 
 
-def differing(table: LakeTable, partition: int, logged: Logged) -> int | None:
+def differing(table: LakeTable, partition: int, logged: BrokerLog) -> int | None:
     """An offset at which log and lake have different records, of the first and last that both have.
 
     They differ if the topic was deleted and made anew, or the lake belongs to another broker.

@@ -1,76 +1,73 @@
-"""Offsets in spans: which there are, which are there twice, and which are not.
+"""Set operations on offset ranges: contiguous runs, overlaps, differences.
 
-    offsets   0 1 2 3   5 6     8 9 10         as spans   [0, 4) [5, 7) [8, 11)
+    offsets   0 1 2 3   5 6     8 9 10         as runs    [0, 4) [5, 7) [8, 11)
 
-A file of an ordinary topic is one span, however many rows it has, so whole
-tables are compared in little memory.
+A file of an ordinary topic is one run, however many rows it has, so whole tables are
+compared in little memory.  All ranges of one call belong to the same partition.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-
-class Span(NamedTuple):
-    """Offsets from ``start`` up to before ``end``."""
-
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"offset {self.start}" if len(self) == 1 else f"offsets {self.start} to {self.end - 1}"
-
-    def __len__(self) -> int:
-        return self.end - self.start
+from penstock.model.ranges import OffsetRange
 
 
-def spans_of(offsets: pa.Int64Array) -> list[Span]:
-    """Rising offsets as spans; a span ends where an offset does not follow the one before it."""
+def runs_of(offsets: pa.Int64Array, topic: str, partition: int) -> list[OffsetRange]:
+    """Ascending offsets as contiguous runs."""
     if not len(offsets):
         return []
     steps = pc.pairwise_diff(offsets)
     breaks = pc.indices_nonzero(pc.fill_null(pc.not_equal(steps, 1), True)).to_pylist()
     ends = [*breaks[1:], len(offsets)]
     return [
-        Span(offsets[begin].as_py(), offsets[end - 1].as_py() + 1)
+        OffsetRange(topic, partition, offsets[begin].as_py(), offsets[end - 1].as_py() + 1)
         for begin, end in zip(breaks, ends, strict=True)
     ]
 
 
-def joined(spans: Iterable[Span]) -> Iterator[Span]:
-    """Spans in order, with those that touch as one."""
-    before: Span | None = None
-    for span in spans:
+def by_start(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    return sorted(ranges, key=lambda each: (each.start, each.end))
+
+
+def merged(ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    """Sorted ranges, with adjacent ones merged."""
+    before: OffsetRange | None = None
+    for each in ranges:
         if before is None:
-            before = span
-        elif before.end == span.start:
-            before = Span(before.start, span.end)
+            before = each
+        elif before.end == each.start:
+            before = OffsetRange(each.topic, each.partition, before.start, each.end)
         else:
             yield before
-            before = span
+            before = each
     if before is not None:
         yield before
 
 
-def overlaps(spans: Iterable[Span]) -> Iterator[Span]:
-    """What is in more than one of some spans, which come by their starts."""
+def overlaps(ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    """The offsets that are in more than one of the ranges, which are sorted by start."""
     end = 0
-    for span in spans:
-        if span.start < end:
-            yield Span(span.start, min(span.end, end))
-        end = max(end, span.end)
+    for each in ranges:
+        if each.start < end:
+            yield each.intersection(each.start, end)
+        end = max(end, each.end)
 
 
-def without(whole: Span, spans: Iterable[Span]) -> Iterator[Span]:
-    """What is left of a span without others, which come by their starts."""
+def difference(whole: OffsetRange, ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+    """The offsets of a range that are in none of the others, which are sorted by start."""
     start = whole.start
-    for span in spans:
-        if span.start > start:
-            yield Span(start, min(span.start, whole.end))
-        start = max(start, span.end)
+    for each in ranges:
+        if each.start > start:
+            yield whole.intersection(start, each.start)
+        start = max(start, each.end)
         if start >= whole.end:
             return
     if start < whole.end:
-        yield Span(start, whole.end)
+        yield whole.intersection(start, whole.end)
+
+
+def offsets_text(start: int, end: int) -> str:
+    """A range in words, such as ``offsets 3 to 6``."""
+    return f"offset {start}" if end - start == 1 else f"offsets {start} to {end - 1}"

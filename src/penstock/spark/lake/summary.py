@@ -79,7 +79,7 @@ def _partition(table: LakeTable, number: int, log: dict[int, "PartitionInfo"]) -
         files=len(files),
         bytes=sum(file.bytes for file in files),
         lag=max(log[number].end - max(reached, start), 0) if number in log else 0,
-        lost=sum(each.end - each.start for each in table.lost() if each.partition == number),
+        lost=sum(len(each) for each in table.lost() if each.partition == number),
     )
 
 

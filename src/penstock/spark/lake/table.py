@@ -36,6 +36,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.errors import LakeUnusable
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake import storage
 from penstock.spark.lake.delta import (
     add_action,
@@ -62,15 +63,6 @@ class ArchivedRange:
     start: int
     end: int
     rows: int  # Fewer than the offsets where the log itself had fewer.
-
-
-@dataclass(frozen=True, slots=True)
-class LostRange:
-    """Offsets of one partition that retention deleted before they were archived."""
-
-    partition: int
-    start: int
-    end: int
 
 
 class LakeTable:
@@ -126,11 +118,12 @@ class LakeTable:
     def _version(self, *app: object) -> int | None:
         return None if self._delta is None else self._delta.transaction_version(app_name(*app))
 
-    def lost(self) -> list[LostRange]:
-        """What retention deleted before it was archived."""
+    def lost(self) -> list[OffsetRange]:
+        """The ranges that retention deleted before they were archived."""
         if self._delta is None:
             return []
-        return [LostRange(*each) for each in json.loads(self._delta.metadata().configuration.get(LOST, "[]"))]
+        known = json.loads(self._delta.metadata().configuration.get(LOST, "[]"))
+        return [OffsetRange(self.topic, *each) for each in known]
 
     def files(
         self,
@@ -220,7 +213,7 @@ class LakeTable:
         self.refresh()
         return count
 
-    def lose(self, lost: LostRange) -> bool:
+    def lose(self, lost: OffsetRange) -> bool:
         """Put on record that offsets are in neither log nor lake, and go on behind them."""
         assert self._delta is not None, "what was never begun has lost nothing"
         if self.next_offsets().get(lost.partition) != lost.start:

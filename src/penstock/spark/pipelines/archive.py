@@ -35,10 +35,11 @@ import msgspec
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import InvalidValue, LakeUnusable, NotArchived, PenstockError
 from penstock.model.info import PartitionInfo
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake import storage
-from penstock.spark.lake.archiving import Failed, Todo, Writer, Written, joined, planned
-from penstock.spark.lake.log_comparison import Logged, differing
-from penstock.spark.lake.table import LakeTable, LostRange
+from penstock.spark.lake.archiving import ArchiveWriter, Backlog, FailedRange, WrittenRange, joined, planned
+from penstock.spark.lake.log_comparison import BrokerLog, differing
+from penstock.spark.lake.table import LakeTable
 from penstock.spark.pipelines.maintenance import Upkeep
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.runtime.jobs import run_tasks
@@ -128,8 +129,8 @@ class Archive:
 
     def pass_on(self) -> bool:
         """One batch; True: nothing is left to do."""
-        ranges, complete = planned(self._todo(), self._settings.batch_bytes)
-        outcomes = run_tasks(self._context.spark, Writer(self._context.address), ranges)
+        tasks, complete = planned(self._backlog(), self._settings.batch_bytes)
+        outcomes = run_tasks(self._context.spark, ArchiveWriter(self._context.address), tasks)
         for topic in sorted({each.range.topic for each in outcomes}):
             complete &= self._commit(topic, [each for each in outcomes if each.range.topic == topic])
         self._tell(complete)
@@ -148,27 +149,32 @@ class Archive:
         pattern = self._settings.topic_pattern
         return [name for name in self._broker.topics() if not pattern or re.fullmatch(pattern, name)]
 
-    def _todo(self) -> list[Todo]:
+    def _backlog(self) -> list[Backlog]:
         """What is in the log and not in the lake."""
         topics = self._topics()
         self._look_again()
         self._tables = {topic: table for topic, table in self._tables.items() if topic in topics}
-        todo: list[Todo] = []
+        backlog: list[Backlog] = []
         for topic in topics:
             if topic not in self._troubles:
                 with self._setting_aside(topic):
-                    todo += self._todo_of(topic)
+                    backlog += self._backlog_of(topic)
         if topics and self._troubles.keys() >= set(topics):
             self.raise_troubles()
-        return self._until_the_end(todo) if self._context.once else todo
+        return self._until_the_end(backlog) if self._context.once else backlog
 
-    def _until_the_end(self, todo: list[Todo]) -> list[Todo]:
+    def _until_the_end(self, backlog: list[Backlog]) -> list[Backlog]:
         """Only what was there at first."""
         if self._ends is None:
-            self._ends = {(each.topic, each.partition): each.end for each in todo}
-            self._context.progress.expect(sum(each.end - each.start for each in todo))
+            self._ends = {(each.range.topic, each.range.partition): each.range.end for each in backlog}
+            self._context.progress.expect(sum(len(each.range) for each in backlog))
         ends = self._ends
-        return [replace(each, end=min(each.end, ends.get((each.topic, each.partition), 0))) for each in todo]
+        return [
+            replace(
+                each, range=each.range.intersection(0, ends.get((each.range.topic, each.range.partition), 0))
+            )
+            for each in backlog
+        ]
 
     def _look_again(self) -> None:
         now_ms = self._context.clock.steady_ms()
@@ -186,7 +192,7 @@ class Archive:
             self._troubles[topic] = error
             self._context.progress.note(str(error))
 
-    def _todo_of(self, topic: str) -> list[Todo]:
+    def _backlog_of(self, topic: str) -> list[Backlog]:
         partitions = self._broker.describe_topic(topic).partitions
         table = self._tables.get(topic)
         if table is None:
@@ -195,17 +201,18 @@ class Archive:
             self._tables[topic] = table
         elif any(table.next_offsets().get(each.partition, each.start) != each.end for each in partitions):
             table.refresh()  # Somebody else may have been here.
-        todo = []
+        backlog = []
         for each in partitions:
             start = self._start(table, each.partition, each.start, each.end)
             record_bytes = max(each.bytes // max(each.end - each.start, 1), 1)
-            todo.append(Todo(topic, table.path, each.partition, start, each.end, record_bytes))
-        return todo
+            missing = OffsetRange(topic, each.partition, start, each.end)
+            backlog.append(Backlog(missing, table.path, record_bytes))
+        return backlog
 
     def _check_same(self, table: LakeTable, partitions: list[PartitionInfo]) -> None:
         """Refuse a table of another topic, such as one that was deleted and had the same name."""
         for each in partitions:
-            logged = Logged(self._broker, table.topic, each.partition, each.start, each.end)
+            logged = BrokerLog(self._broker, table.topic, each.partition, each.start, each.end)
             offset = differing(table, each.partition, logged)
             if offset is not None:
                 raise _of_another(table, f"the log has another record at offset {offset} of {each.partition}")
@@ -222,13 +229,13 @@ class Archive:
             return reached
         if self._settings.on_gap == "error":
             raise NotArchived(topic=table.topic, partition=partition, start=reached, end=start)
-        if table.lose(LostRange(partition, reached, start)):
+        if table.lose(OffsetRange(table.topic, partition, reached, start)):
             self._context.progress.note(f"{table.topic}:{partition} has lost {start - reached} records")
         return table.next_offsets()[partition]
 
     # Committing.
 
-    def _commit(self, topic: str, outcomes: list[Written | Failed]) -> bool:
+    def _commit(self, topic: str, outcomes: list[WrittenRange | FailedRange]) -> bool:
         """Add what was written to the table; False: another archiver was faster."""
         with self._setting_aside(topic):
             batch = joined(outcomes)

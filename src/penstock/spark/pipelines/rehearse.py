@@ -25,10 +25,12 @@ import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue
+from penstock.model.ranges import OffsetRange
 from penstock.spark.pipelines.job_progress import watched
 from penstock.spark.pipelines.maintenance import ResultUpkeep
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.queries.message_outcomes import Range, read_outcomes
+from penstock.spark.queries.message_outcomes import read_outcomes
+from penstock.spark.records.planning import ranges_between
 from penstock.spark.rehearsal.rehearsal import ARGUMENTS, RESULT, Rehearsal
 from penstock.spark.reports import result_tables
 from penstock.spark.runtime.spark_connect import register
@@ -74,7 +76,7 @@ def run(settings: Settings, context: Context) -> None:
     """Rehearse, and tell the differences."""
     handler = find_handler(settings)
     ranges = _ranges(handler, settings, context)
-    total = sum(each.end - each.start for each in ranges)
+    total = sum(map(len, ranges))
     context.progress.expect(total)
     compared = _compared(handler, ranges, settings, context).persist()
     try:
@@ -125,15 +127,15 @@ def _declared(module: "ModuleType", found: Any, target: str) -> WorkerFunction |
     return mine[0] if mine else None
 
 
-def _ranges(handler: WorkerFunction, settings: Settings, context: Context) -> list[Range]:
+def _ranges(handler: WorkerFunction, settings: Settings, context: Context) -> list[OffsetRange]:
     """The offsets of the log that are rehearsed; what only the lake has is not in a journal any more."""
     starts = context.broker.offsets(handler.topic, settings.from_time or "earliest")
     ends = context.broker.offsets(handler.topic, settings.to_time or "latest")
-    return [Range(number, start, ends[number]) for number, start in starts.items() if start < ends[number]]
+    return ranges_between({handler.topic: starts}, {handler.topic: ends})
 
 
 def _compared(
-    handler: WorkerFunction, ranges: list[Range], settings: Settings, context: Context
+    handler: WorkerFunction, ranges: list[OffsetRange], settings: Settings, context: Context
 ) -> "DataFrame":
     """A row for each message: what happens now, what happened then, and the verdict."""
     spark = context.spark  # Before the first function of Spark's: making a UDF needs a session.

@@ -25,8 +25,9 @@ import msgspec
 
 from penstock.config.broker import DAY_MS
 from penstock.errors import InvalidValue
+from penstock.model.ranges import OffsetRange
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.records.planning import Span, spans
+from penstock.spark.records.planning import ranges_between
 from penstock.spark.replay import plans
 from penstock.spark.replay.chunks import Chunk, chosen, publisher
 from penstock.spark.replay.plans import Replay
@@ -166,14 +167,16 @@ def _ms(time: datetime | None) -> int | None:
     return None if time is None else round(time.timestamp() * 1000)
 
 
-def _chunk(settings: Settings, context: Context, replay: Replay, number: int, some: list[Span]) -> Chunk:
+def _chunk(
+    settings: Settings, context: Context, replay: Replay, number: int, some: list[OffsetRange]
+) -> Chunk:
     records = max(sum(map(len, some)) // TASKS, 1)
     return Chunk(
         source=replace(_source(settings, context), partition_records=records),
         sink=SinkOptions(address=context.address, topic=settings.to, write_id=None),
         application=replay.application,
         number=number,
-        spans=tuple(some),
+        ranges=tuple(some),
         key=settings.key.encode() or None,
         from_ms=replay.from_ms,
         to_ms=replay.to_ms,
@@ -201,7 +204,7 @@ class _Pace:
 def _count(settings: Settings, context: Context) -> None:
     """Tell how many messages match, by partition."""
     replay = _wanted(settings, context)
-    some = spans({settings.topic: replay.start}, {settings.topic: replay.end})
+    some = ranges_between({settings.topic: replay.start}, {settings.topic: replay.end})
     found = {}
     if some:
         chunk = _chunk(settings, context, replay, 0, some)

@@ -34,8 +34,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from penstock.errors import GroupNotFound, OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.model.info import PartitionLag
 from penstock.model.message import StoredMessage
+from penstock.model.ranges import OffsetRange
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.queries.journal import Range, journal, ranges_of
+from penstock.spark.queries.journal import journal, ranges_of
 from penstock.spark.reports import driver_tables, result_tables
 from penstock.spark.reports.per_minute import DONE, FLOORS, MESSAGES, SCHEMA, rolled_up, time_of
 from penstock.types import check_name
@@ -148,7 +149,7 @@ class Pass:
 
     # What the broker has.
 
-    def _journals(self, topic: str) -> list[Range]:
+    def _journals(self, topic: str) -> list[OffsetRange]:
         try:
             return ranges_of(self._broker, topic, time_of(self._begin_ms))
         except TopicNotFound:

@@ -81,7 +81,7 @@ class FactsReader(DataSourceReader):
         schema = arrow_schema(self._schema)
         broker = broker_at(self._address)
         if self._of == "journal":
-            for batch in journal.rows_of(broker, partition.value):
+            for batch in journal.journal_rows(broker, partition.value):
                 yield batch.cast(schema)
         else:
             yield pa.RecordBatch.from_pylist(list(_ROWS[self._of](broker)), schema=schema)

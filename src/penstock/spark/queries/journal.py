@@ -18,7 +18,7 @@ Cost: some 4 us a row, in the task; the broker only hands out bytes.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from penstock.delivery import events
 from penstock.errors import GroupNotFound, OffsetOutOfRange
+from penstock.model.ranges import OffsetRange
 from penstock.spark.runtime.connections import Address, address_of, broker_at
 from penstock.spark.runtime.spark_connect import register
 from penstock.wire.records import Record, decode_batch, read_header
@@ -54,16 +55,7 @@ INTERNAL_GROUPS: Final = ("__redrive",)  # A broker's own, which it does not lis
 NEVER_MS: Final = 1 << 53  # When what waits for its key is due.
 
 
-class Range(NamedTuple):
-    """A part of a journal, by its own offsets."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-
-def journal(spark: "SparkSession", address: Address, ranges: "list[Range]") -> "DataFrame":
+def journal(spark: "SparkSession", address: Address, ranges: list[OffsetRange]) -> "DataFrame":
     """The rows of these ranges, a task for each."""
     register(spark, JournalSource)
     reader = spark.read.format(NAME)
@@ -81,14 +73,14 @@ class JournalSource(DataSource):
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is COLUMNS.
-        ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
+        ranges = msgspec.json.decode(self.options["ranges"], type=list[OffsetRange])
         return JournalReader(address_of(self.options), ranges)
 
 
 class JournalReader(DataSourceReader):
     """Asks the broker, in its tasks."""
 
-    def __init__(self, address: Address, ranges: "list[Range]") -> None:
+    def __init__(self, address: Address, ranges: list[OffsetRange]) -> None:
         self._address = address
         self._ranges = ranges
 
@@ -101,17 +93,19 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         if partition.value is not None:
-            yield from rows_of(broker_at(self._address), partition.value)
+            yield from journal_rows(broker_at(self._address), partition.value)
 
 
-def ranges_of(broker: "Broker", topic: str, at: Any = "earliest") -> list[Range]:
+def ranges_of(broker: "Broker", topic: str, at: Any = "earliest") -> list[OffsetRange]:
     """All that the journals of a topic hold from a time on."""
     begin = broker.offsets(topic, at, journal=True)
     end = broker.offsets(topic, "latest", journal=True)
-    return [Range(topic, number, start, end[number]) for number, start in begin.items() if number in end]
+    return [
+        OffsetRange(topic, number, start, end[number]) for number, start in begin.items() if number in end
+    ]
 
 
-def rows_of(broker: "Broker", part: Range) -> Iterator[pa.RecordBatch]:
+def journal_rows(broker: "Broker", part: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The rows of a range; what the broker has deleted since is left out."""
     teller = _Teller(part, group_names(broker, part.topic, part.partition))
     rows: list[dict[str, Any]] = []
@@ -135,7 +129,7 @@ def group_names(broker: "Broker", topic: str, partition: int) -> dict[int, str]:
     return names
 
 
-def _records(broker: "Broker", part: Range) -> Iterator[Record]:
+def _records(broker: "Broker", part: OffsetRange) -> Iterator[Record]:
     offset = part.start
     while offset < part.end:
         try:
@@ -167,7 +161,7 @@ class _Lease:
 class _Teller:
     """Turns the events of one journal into rows, in their order."""
 
-    def __init__(self, part: Range, names: dict[int, str]) -> None:
+    def __init__(self, part: OffsetRange, names: dict[int, str]) -> None:
         self._part = part
         self._names = names
         self._leases: dict[tuple[int, int], _Lease] = {}  # Those that are not answered for.

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.delivery import events
 from penstock.errors import InvalidBatch
+from penstock.model.ranges import OffsetRange
 from penstock.spark.runtime.connections import Address, address_of, broker_at
 from penstock.spark.runtime.spark_connect import register
 from penstock.wire.records import Headers, Record, decode_batch, read_header
@@ -51,25 +52,18 @@ ATTEMPTS_MAX: Final = 255  # What a byte holds; more are not told apart.
 ADDED: Final = frozenset({"x-expires-at"})  # Headers that the broker adds.
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    partition: int
-    start: int
-    end: int
-
-
 @dataclass
 class Outcomes:
     """What a journal has said so far about a range of offsets in one group."""
 
-    span: Range
+    range: OffsetRange
     group: str
     numbers: set[int]  # Of the group in this journal; one more each time it is made anew.
     errors: dict[int, tuple[str, str]] = field(default_factory=dict)
     outputs: dict[int, str | None] = field(default_factory=dict)  # None: they are several messages' together.
 
     def __post_init__(self) -> None:
-        size = self.span.end - self.span.start
+        size = self.range.end - self.range.start
         self.how = bytearray([UNKNOWN]) * size
         self.attempts = bytearray(size)
 
@@ -82,13 +76,13 @@ class Outcomes:
         match event:
             case events.Leased():
                 for offset in self._of(event):
-                    self.attempts[offset - self.span.start] = min(event.attempt, ATTEMPTS_MAX)
+                    self.attempts[offset - self.range.start] = min(event.attempt, ATTEMPTS_MAX)
             case events.GivenBack(why=why) if why in FAILURES:
                 for offset in self._of(event):
                     self.errors[offset] = (event.error_class or events.WHY[why], event.error_message)
             case events.Settled():
                 for offset in self._of(event):
-                    self.how[offset - self.span.start] = event.how
+                    self.how[offset - self.range.start] = event.how
                     self.outputs.pop(offset, None)
             case events.Outbox():
                 text = outputs_text(_sent(event.outputs)) if event.end - event.start == 1 else None
@@ -98,21 +92,21 @@ class Outcomes:
 
     def _of(self, event: events.Leased | events.GivenBack | events.Settled | events.Outbox) -> Iterable[int]:
         """The offsets of an event that lie in the span."""
-        return range(max(event.start, self.span.start), min(event.end, self.span.end))
+        return range(max(event.start, self.range.start), min(event.end, self.range.end))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """A row for each offset that the group has settled."""
-        low = self.span.start
+        low = self.range.start
         found = [low + place for place, how in enumerate(self.how) if how != UNKNOWN]
         for begin in range(0, len(found), ROWS):
             yield self._batch(found[begin : begin + ROWS])
 
     def _batch(self, offsets: "Sequence[int]") -> pa.RecordBatch:
-        low = self.span.start
+        low = self.range.start
         errors = [self.errors.get(offset, ("", "")) for offset in offsets]
         return pa.RecordBatch.from_pydict(
             {
-                "partition": pa.array([self.span.partition] * len(offsets), pa.int32()),
+                "partition": pa.array([self.range.partition] * len(offsets), pa.int32()),
                 "offset": pa.array(offsets, pa.int64()),
                 "outcome": pa.array([events.HOW[self.how[offset - low]] for offset in offsets], pa.string()),
                 "attempts": pa.array([self.attempts[offset - low] for offset in offsets], pa.int32()),
@@ -124,7 +118,7 @@ class Outcomes:
 
 
 def read_outcomes(
-    spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[Range]
+    spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[OffsetRange]
 ) -> "DataFrame":
     """The outcomes of some offsets in a group, as rows of ``COLUMNS``; none for what is not settled."""
     register(spark, OutcomeSource)
@@ -145,14 +139,14 @@ class OutcomeSource(DataSource):
         return COLUMNS
 
     def reader(self, schema: "StructType") -> "OutcomeReader":  # noqa: ARG002 - it is COLUMNS.
-        ranges = msgspec.json.decode(self.options["ranges"], type=list[Range])
+        ranges = msgspec.json.decode(self.options["ranges"], type=list[OffsetRange])
         return OutcomeReader(address_of(self.options), self.options["topic"], self.options["group"], ranges)
 
 
 class OutcomeReader(DataSourceReader):
     """Reads a journal in each task."""
 
-    def __init__(self, address: Address, topic: str, group: str, ranges: list[Range]) -> None:
+    def __init__(self, address: Address, topic: str, group: str, ranges: list[OffsetRange]) -> None:
         self._address = address
         self._topic = topic
         self._group = group

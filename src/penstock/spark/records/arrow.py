@@ -2,7 +2,7 @@
 
     bytes of fetch() ──> decode_columns (compiled) ──> buffers ──> arrays of the wanted columns
 
-``rows_of`` knows the columns that a record has by itself, and its topic and
+``decode_rows`` knows the columns that a record has by itself, and its topic and
 partition; ``slices.py`` adds what a reader may ask for besides.
 
 Costs: about 65 ns a record with all columns, of which a fifth is the copy of
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import InvalidBatch
+from penstock.model.ranges import OffsetRange
 from penstock.wire import columns as wire
 from penstock.wire.columns import Columns, Spans, decode_columns
 
@@ -43,10 +44,8 @@ TYPES: Final[dict[str, pa.DataType]] = {
 }
 
 
-def rows_of(
-    data: bytes, topic: str, partition: int, start: int, end: int, names: Iterable[str]
-) -> Iterator[pa.RecordBatch]:
-    """The rows with an offset in [``start``, ``end``) of fetched batches; the columns as named, in order."""
+def decode_rows(data: bytes, wanted_range: OffsetRange, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of fetched batches whose offsets are in a range, with the named columns in that order."""
     names = list(names)
     schema = pa.schema([(name, TYPES[name]) for name in names])
     wanted = 0
@@ -54,18 +53,18 @@ def rows_of(
         wanted |= BITS.get(name, 0)
     position = 0
     while position < len(data):
-        columns = decode_columns(data, position, start, end, wanted)
+        columns = decode_columns(data, position, wanted_range.start, wanted_range.end, wanted)
         position = columns.position
         if columns.rows:
-            arrays = [_array(name, columns, topic, partition) for name in names]
+            arrays = [_array(name, columns, wanted_range) for name in names]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(name: str, columns: Columns, topic: str, partition: int) -> pa.Array:
+def _array(name: str, columns: Columns, wanted_range: OffsetRange) -> pa.Array:
     if name == "topic":
-        return topic_column(topic, columns.rows)
+        return topic_column(wanted_range.topic, columns.rows)
     if name == "partition":
-        return _partitions(partition, _size(columns.rows))[: columns.rows]
+        return _partitions(wanted_range.partition, _size(columns.rows))[: columns.rows]
     return _MAKERS[name](columns)
 
 

@@ -16,9 +16,10 @@ overlap and are the span.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
 from math import ceil
 from typing import Final, Literal, NamedTuple, TypeVar
+
+from penstock.model.ranges import OffsetRange
 
 Where = Literal["log", "lake", "gap"]
 Reached = dict[str, dict[int, int]]  # By topic and partition: the next offset.
@@ -29,48 +30,28 @@ ENOUGH: Final = 0.95  # Of the records that a batch may have: each probe for the
 TIME_MS_MAX: Final = 1 << 47  # Beyond every time that a broker accepts in a question.
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Offsets of one partition, from ``start`` up to before ``end``."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def part(self, start: int, end: int) -> "Span":
-        """What it has in common with a range; empty if nothing."""
-        begin = min(max(self.start, start), self.end)
-        return Span(self.topic, self.partition, begin, max(begin, min(self.end, end)))
-
-    def __len__(self) -> int:
-        return self.end - self.start
-
-
-class Part(NamedTuple):
-    """A span, and where it is."""
-
+class LocatedRange(NamedTuple):
     where: Where
-    span: Span
+    range: OffsetRange
 
 
-def parts(span: Span, log_start: int, archived: Iterable[tuple[int, int]]) -> list[Part]:
-    """Where the offsets of a span are; ``archived`` are the lake's ranges."""
-    found: list[Part] = []
-    reached = span.start
-    below = span.part(0, log_start)
+def locate(wanted: OffsetRange, log_start: int, archived: Iterable[tuple[int, int]]) -> list[LocatedRange]:
+    """Split a range by where its offsets are stored; ``archived`` are the ranges that the lake has."""
+    found: list[LocatedRange] = []
+    reached = wanted.start
+    below = wanted.intersection(0, log_start)
     for start, end in sorted(archived):
-        known = below.part(max(start, reached), end)
-        if len(known):
-            found += _some("gap", span.part(reached, known.start))
-            found.append(Part("lake", known))
+        known = below.intersection(max(start, reached), end)
+        if known:
+            found += _nonempty("gap", wanted.intersection(reached, known.start))
+            found.append(LocatedRange("lake", known))
             reached = known.end
-    found += _some("gap", below.part(reached, log_start))
-    return found + _some("log", span.part(log_start, span.end))
+    found += _nonempty("gap", below.intersection(reached, log_start))
+    return found + _nonempty("log", wanted.intersection(log_start, wanted.end))
 
 
-def _some(where: Where, span: Span) -> list[Part]:
-    return [Part(where, span)] if len(span) else []
+def _nonempty(where: Where, found: OffsetRange) -> list[LocatedRange]:
+    return [LocatedRange(where, found)] if found else []
 
 
 def archived(first: int, following: int, lost: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -84,12 +65,12 @@ def archived(first: int, following: int, lost: Iterable[tuple[int, int]]) -> lis
     return [(start, end) for start, end in ranges if start < end]
 
 
-def split(span: Span, records: int) -> Iterator[Span]:
-    """Equal pieces of at most so many offsets."""
-    count = ceil(len(span) / records)
+def split(whole: OffsetRange, records: int) -> Iterator[OffsetRange]:
+    """Equal pieces of at most ``records`` offsets each."""
+    count = ceil(len(whole) / records)
     for number in range(count):
-        start = span.start + len(span) * number // count
-        yield span.part(start, span.start + len(span) * (number + 1) // count)
+        start = whole.start + len(whole) * number // count
+        yield whole.intersection(start, whole.start + len(whole) * (number + 1) // count)
 
 
 def together(pieces: Iterable[Piece], records: int) -> Iterator[list[Piece]]:
@@ -201,7 +182,7 @@ def newest(place: Reached, least_ms: int, at: At) -> int:
 
 def distance(start: Reached, end: Reached) -> int:
     """How many offsets lie between two places."""
-    return sum(len(span) for span in spans(start, end))
+    return sum(map(len, ranges_between(start, end)))
 
 
 def highest(one: Reached, other: Reached) -> Reached:
@@ -234,10 +215,12 @@ def records_for(bytes_max: int, sizes: Iterable[tuple[int, int]]) -> float:
     return bytes_max * records / size if size else float("inf")
 
 
-def spans(start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]]) -> list[Span]:
-    """From one place to another; a partition that has no start is read from its beginning."""
+def ranges_between(
+    start: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]]
+) -> list[OffsetRange]:
+    """The non-empty ranges from one position to another; a partition without a start begins at 0."""
     return [
-        Span(topic, partition, start.get(topic, {}).get(partition, 0), offset)
+        OffsetRange(topic, partition, start.get(topic, {}).get(partition, 0), offset)
         for topic, offsets in end.items()
         for partition, offset in offsets.items()
         if offset > start.get(topic, {}).get(partition, 0)

@@ -24,8 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
 
+from penstock.model.ranges import OffsetRange
 from penstock.spark.records.arrow import within
-from penstock.spark.records.planning import Span
 from penstock.spark.runtime.connections import address_of
 from penstock.spark.runtime.jobs import run_tasks
 from penstock.spark.runtime.spark_connect import register
@@ -60,7 +60,7 @@ class Chunk:
     sink: SinkOptions
     application: str
     number: int
-    spans: tuple[Span, ...]
+    ranges: tuple[OffsetRange, ...]
     key: bytes | None  # Only messages of this one.
     from_ms: int | None  # Only those from one time on ...
     to_ms: int | None  # ... and before another.
@@ -71,7 +71,7 @@ class Chunk:
 
 def replay_chunk(spark: "SparkSession", broker: "Broker", chunk: Chunk) -> int:
     """Publish the messages of a chunk; returns how many they are."""
-    slices = Scan(chunk.source, cast("RemoteBroker", broker)).slices(list(chunk.spans))
+    slices = Scan(chunk.source, cast("RemoteBroker", broker)).slices(list(chunk.ranges))
     staged = run_tasks(spark, partial(_stage_slice, chunk), slices)
     publish(chunk.sink, staged, chunk.application, chunk.number)
     return sum(each.rows for each in staged)
@@ -129,14 +129,14 @@ def chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) ->
     source, [topic] = chunk.source, chunk.source.topics
     # A partition that is not named would be read from its beginning to its end: name them all.
     nothing = dict.fromkeys(broker.offsets(topic, "earliest"), 0)
-    starts = nothing | {span.partition: span.start for span in chunk.spans}
-    ends = nothing | {span.partition: span.end for span in chunk.spans}
+    starts = nothing | {each.partition: each.start for each in chunk.ranges}
+    ends = nothing | {each.partition: each.end for each in chunk.ranges}
     options: dict[str, Any] = {
         **source.address.options, "topic": topic, "starting": json.dumps(starts), "ending": json.dumps(ends),
         "lake": source.lake, "on_gap": source.on_gap, "partition_records": source.partition_records,
     }  # fmt: skip
     rows = spark.read.format("penstock").options(**options).load()
-    rows = rows.where(F.col("partition").isin([span.partition for span in chunk.spans]))
+    rows = rows.where(F.col("partition").isin([each.partition for each in chunk.ranges]))
     if chunk.key is not None:
         rows = rows.where(F.col("key") == F.lit(chunk.key))
     for limit_ms, compare in ((chunk.from_ms, ">="), (chunk.to_ms, "<")):

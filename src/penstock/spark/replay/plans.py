@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import InvalidValue, TopicExists, TopicNotFound
-from penstock.spark.records.planning import Span, admitted, spans
+from penstock.model.ranges import OffsetRange
+from penstock.spark.records.planning import admitted, ranges_between
 from penstock.spark.replay.snapshots import REPLAY, TOPIC, entries, make_topic
 
 if TYPE_CHECKING:
@@ -50,10 +51,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
         """How many offsets there are to read."""
         return sum(max(end - self.start.get(partition, 0), 0) for partition, end in self.end.items())
 
-    def chunks(self) -> Iterator[list[Span]]:
+    def chunks(self) -> Iterator[list[OffsetRange]]:
         """What is read and published together, in order."""
         reached, end = {self.topic: self.start}, {self.topic: self.end}
-        while some := spans(reached, following := admitted(reached, end, self.chunk_records)):
+        while some := ranges_between(reached, following := admitted(reached, end, self.chunk_records)):
             yield some
             reached = following
 

@@ -75,7 +75,7 @@ def _problem(name: str, kind: DataType) -> str | None:
     return None if fits else f"{name} is {kind.simpleString()}, and should be {described}"
 
 
-def rows_of(batch: pa.RecordBatch, now_ms: int) -> Rows:
+def sink_rows(batch: pa.RecordBatch, now_ms: int) -> Rows:
     """The rows of an Arrow batch; one whose timestamp is null is of ``now_ms``."""
     rows = Rows(batch.num_rows)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

@@ -36,7 +36,7 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, OutcomeUnknown, PenstockError
 from penstock.model.placing import CODECS
 from penstock.spark.runtime.connections import LOGIN, Address, address_of, broker_at
-from penstock.spark.sink.columns import check_columns, rows_of
+from penstock.spark.sink.columns import check_columns, sink_rows
 from penstock.types import check_name
 from penstock.wire.gathering import Gathering
 from penstock.wire.staged import encode_staged
@@ -160,7 +160,7 @@ def stage(options: SinkOptions, application: str, batches: Iterable["pa.RecordBa
     rows = 0
     for batch in batches:
         rows += batch.num_rows
-        gathering.add(rows_of(batch, clock.wall_ms()))
+        gathering.add(sink_rows(batch, clock.wall_ms()))
         if gathering.size >= STAGE_BYTES:
             ranges += _staged(broker, options.topic, token, gathering.take())
     ranges += _staged(broker, options.topic, token, gathering.take())

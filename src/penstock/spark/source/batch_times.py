@@ -16,16 +16,16 @@ begins where the last one ended.  A stream that begins asks some eighty.
 
 from typing import TYPE_CHECKING
 
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.reading import first_since
 from penstock.spark.records.planning import (
     TIME_MS_MAX,
     Reached,
-    Span,
     aligned,
     distance,
     highest,
     newest,
-    spans,
+    ranges_between,
 )
 from penstock.spark.source.scan import Scan
 
@@ -54,7 +54,7 @@ class Times:
         """The latest publish time of the records before a place; None if there are none."""
         there = set(asked.scan.topics())
         current = {topic: offsets for topic, offsets in place.items() if topic in there}
-        if not spans({}, current):
+        if not ranges_between({}, current):
             return None
         before, least_ms = self._seen
         if highest(before, current) != current:  # It is not further on, so it may be less.
@@ -82,12 +82,12 @@ class Asked:
                 continue
             found[topic] = dict(self._broker.offsets(topic, time_ms / 1000))
             for number, start in self._log_starts(topic).items():
-                below = Span(topic, number, wanted.get(number, 0), start)
+                below = OffsetRange(topic, number, wanted.get(number, 0), start)
                 if topic in begin and below.start < below.end and found[topic].get(number, 0) <= start:
                     found[topic][number] = self._in_lake(below, time_ms)
         return found
 
-    def _in_lake(self, span: Span, time_ms: int) -> int:
+    def _in_lake(self, span: OffsetRange, time_ms: int) -> int:
         """The first offset of a span below the log's start that is not older; its end if there is none."""
         files = [file for file in self.scan.history.files(span) if file.last_ms >= time_ms]
         offset = first_since(files, span.partition, span.start, span.end, time_ms)

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.model.info import DeliveryState
+from penstock.model.ranges import OffsetRange
 from penstock.spark.records.arrow import time_column
-from penstock.spark.records.planning import Span
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.source.options import SourceOptions
 
@@ -27,7 +27,7 @@ from penstock.spark.source.options import SourceOptions
 class Extras:
     """The columns of the rows of one partition."""
 
-    def __init__(self, options: SourceOptions, span: Span, horizon_ms: int | None = None) -> None:
+    def __init__(self, options: SourceOptions, span: OffsetRange, horizon_ms: int | None = None) -> None:
         self._options = options
         self._span = span
         self._horizon_ms = horizon_ms

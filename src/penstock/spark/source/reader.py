@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidValue
-from penstock.spark.records.planning import spans
+from penstock.spark.records.planning import ranges_between
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.filters import Bounds, narrowed
@@ -46,7 +46,7 @@ class TableReader(DataSourceReader):
         """The tasks; one with nothing to do if there are none, for Spark wants some."""
         scan = Scan(self._options, broker_at(self._options.address))
         start = scan.starting(self._options.starting or "earliest")
-        return [*scan.tasks(spans(start, scan.ending()), self._bounds)] or [Task([])]
+        return [*scan.tasks(ranges_between(start, scan.ending()), self._bounds)] or [Task([])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a task."""

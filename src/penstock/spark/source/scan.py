@@ -8,8 +8,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidValue
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.history import History, report_gap
-from penstock.spark.records.planning import Reached, Span, split, together
+from penstock.spark.records.planning import Reached, split, together
 from penstock.spark.source.filters import Bounds
 from penstock.spark.source.options import Place, SourceOptions
 from penstock.spark.source.slices import Slice, Task
@@ -81,27 +82,27 @@ class Scan:
         earliest = self._earliest(topic) if any(begins[each] <= starts[each] for each in starts) else starts
         return {each: begins[each] if begins[each] > starts[each] else earliest[each] for each in starts}
 
-    def tasks(self, spans: list[Span], bounds: Bounds | None = None) -> list[Task]:
+    def tasks(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[Task]:
         """Who reads the spans: small slices together, since a task costs more than they do."""
         records = min(self.options.partition_records, TOGETHER_RECORDS)
         return [Task(each) for each in together(self.slices(spans, bounds), records)]
 
-    def slices(self, spans: list[Span], bounds: Bounds | None = None) -> list[Slice]:
+    def slices(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[Slice]:
         """Where the spans are, in pieces for a task; of them what the bounds leave."""
         bounds = bounds or Bounds()
         starts = {topic: self._broker.offsets(topic, "earliest") for topic in {span.topic for span in spans}}
         found: list[Slice] = []
         for span in spans:
             if bounds.has(span.topic, span.partition):
-                wanted = span.part(bounds.offset.low, bounds.offset.high + 1)
+                wanted = span.intersection(bounds.offset.low, bounds.offset.high + 1)
                 found += self._sliced(wanted, starts[span.topic].get(span.partition, 0), bounds)
         return found
 
-    def _sliced(self, span: Span, log_start: int, bounds: Bounds) -> list[Slice]:
+    def _sliced(self, span: OffsetRange, log_start: int, bounds: Bounds) -> list[Slice]:
         from_ms = _latest_of(self.options.from_ms, bounds.from_ms)
         to_ms = _earliest_of(self.options.to_ms, bounds.to_ms)
         found: list[Slice] = []
-        for where, part in self.history.parts(span, log_start):
+        for where, part in self.history.locate(span, log_start):
             if where == "gap":
                 if self.history.about(part, from_ms, to_ms):
                     report_gap(self._broker, part, self.options.on_gap, self.options.group)
@@ -115,14 +116,14 @@ class Scan:
                 found += [Slice(piece) for piece in split(timed, self.options.partition_records)]
         return found
 
-    def _timed(self, span: Span, bounds: Bounds) -> Span:
+    def _timed(self, span: OffsetRange, bounds: Bounds) -> OffsetRange:
         """What of a span of the log is within the times of a condition; those of options are known before."""
         if bounds.from_ms is not None:
             begins = self._broker.offsets(span.topic, bounds.from_ms / 1000)
-            span = span.part(begins.get(span.partition, 0), span.end)
+            span = span.intersection(begins.get(span.partition, 0), span.end)
         if bounds.to_ms is not None:
             ends = self._broker.offsets(span.topic, bounds.to_ms / 1000)
-            span = span.part(span.start, ends.get(span.partition, 0))
+            span = span.intersection(span.start, ends.get(span.partition, 0))
         return span
 
 

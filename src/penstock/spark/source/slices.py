@@ -22,11 +22,11 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import OffsetOutOfRange
 from penstock.model.info import Fetched
+from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.history import History, report_gap
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
-from penstock.spark.records.arrow import TYPES, rows_of, topic_column, within
-from penstock.spark.records.planning import Span
+from penstock.spark.records.arrow import TYPES, decode_rows, topic_column, within
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.source.metadata_columns import Extras
 from penstock.spark.source.options import EXTRA_COLUMNS, SourceOptions
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
 
 # Thousands of rows are worth an Arrow batch; with 4 MiB the broker's other clients waited for 5 ms.
-FETCH_BYTES: Final = 1024 * 1024
+SLICE_FETCH_BYTES: Final = 1024 * 1024
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -51,19 +51,19 @@ class Slice:
 
     def __init__(
         self,
-        span: Span,
+        range_: OffsetRange,
         files: tuple[LakeFile, ...] = (),
         from_ms: int | None = None,
         to_ms: int | None = None,
     ) -> None:
-        self.span = span
+        self.range = range_
         self.files = files  # None of them: it is in the log.
         self.from_ms = from_ms  # Of rows from the lake; those of the log are chosen by offsets.
         self.to_ms = to_ms
         self.horizon_ms: int | None = None  # Of a stream: the latest time that earlier batches have read.
 
     def __len__(self) -> int:
-        return len(self.span)
+        return len(self.range)
 
 
 class Task(InputPartition):
@@ -93,9 +93,9 @@ class SliceReader:
     def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in the order of their offsets."""
         schema = arrow_schema(self._schema)
-        extras = Extras(self._options, work.span, work.horizon_ms)
+        extras = Extras(self._options, work.range, work.horizon_ms)
         conversion = Conversion(self._options)
-        for batch in self._lake(work) if work.files else self._log(work.span):
+        for batch in self._lake(work) if work.files else self._log(work.range):
             arrays = [
                 extras.column(field.name, batch["offset"])
                 if field.name in EXTRA_COLUMNS
@@ -113,27 +113,26 @@ class SliceReader:
 
     # From the log.
 
-    def _log(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def _log(self, span: OffsetRange) -> Iterator[pa.RecordBatch]:
         broker = broker_at(self._options.address)
         needed = self._needed()
         with ThreadPoolExecutor(1) as pool:  # Its thread begins with the second fetch; few slices need one.
             found = _fetch(broker, span, span.start)
             while True:
-                reached = found.end if isinstance(found, Span) else found.next_offset
+                reached = found.end if isinstance(found, OffsetRange) else found.next_offset
                 coming = pool.submit(_fetch, broker, span, reached) if reached < span.end else None
-                if isinstance(found, Span):
+                if isinstance(found, OffsetRange):
                     yield from self._older(broker, found)
                 else:
-                    place = (span.topic, span.partition, span.start, span.end)
-                    yield from rows_of(found.batches, *place, needed)
+                    yield from decode_rows(found.batches, span, needed)
                 if coming is None:
                     return
                 found = coming.result()
 
-    def _older(self, broker: "RemoteBroker", span: Span) -> Iterator[pa.RecordBatch]:
+    def _older(self, broker: "RemoteBroker", span: OffsetRange) -> Iterator[pa.RecordBatch]:
         """What was in the log when the query was planned, and is no longer."""
         history = History(broker, self._options.lake)
-        for where, part in history.parts(span, span.end):
+        for where, part in history.locate(span, span.end):
             if where == "lake":
                 yield from self._lake(Slice(part, tuple(history.files(part))))
             else:
@@ -142,7 +141,7 @@ class SliceReader:
     # From the lake.
 
     def _lake(self, work: Slice) -> Iterator[pa.RecordBatch]:
-        span = work.span
+        span = work.range
         columns = [*self._needed(), "timestamp"]
         for batch in read_range(work.files, span.partition, span.start, span.end, columns):
             rows = within(batch, work.from_ms, work.to_ms)
@@ -150,14 +149,14 @@ class SliceReader:
                 yield rows.append_column("topic", topic_column(span.topic, rows.num_rows))
 
 
-def _fetch(broker: "RemoteBroker", span: Span, offset: int) -> Fetched | Span:
+def _fetch(broker: "RemoteBroker", span: OffsetRange, offset: int) -> Fetched | OffsetRange:
     """The next batches; or the part of the span that the log no longer has."""
     try:
-        fetched = broker.fetch(span.topic, span.partition, offset, max_bytes=FETCH_BYTES)
+        fetched = broker.fetch(span.topic, span.partition, offset, max_bytes=SLICE_FETCH_BYTES)
     except OffsetOutOfRange as error:
         if error.start <= offset:
             raise  # Behind the end: the topic is not the one that was planned for.
-        return span.part(offset, error.start)
+        return span.intersection(offset, error.start)
     if not fetched.batches:
         raise OffsetOutOfRange(offset=offset, start=fetched.start, end=fetched.end)
     return fetched

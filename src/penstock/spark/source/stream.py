@@ -31,7 +31,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidValue, OffsetOutOfRange
-from penstock.spark.records.planning import Reached, highest, records_for, spans
+from penstock.spark.records.planning import Reached, highest, ranges_between, records_for
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.batch_times import Asked, Times
@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a micro-batch."""
         self._reached = self._reached or _reached(end)  # One that was planned before a restart.
         begin, scan = _reached(start), self._scan()
-        tasks = scan.tasks(spans(begin, _reached(end)))
+        tasks = scan.tasks(ranges_between(begin, _reached(end)))
         if self._has_horizon and tasks:
             horizon_ms = self._times.horizon(Asked(scan, broker_at(self._options.address)), begin)
             for work in (each for task in tasks for each in task.slices):
