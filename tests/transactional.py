@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.api.broker import Broker
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer
+from penstock.groups.rebalance import Committer
 from penstock.model.message import Receipt
 from penstock.wire.records import TRANSACTIONAL, BatchBuilder
 

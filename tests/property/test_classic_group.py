@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock.groups.classic import ClassicGroup
-from penstock.groups.rounds import Joined, Joining, Synced, Syncing, Ticket
+from penstock.groups.rebalance import JoinRequest, JoinResult, PendingResult, SyncRequest, SyncResult
 from penstock.wire.kafka.codes import Code
 
 SESSION_MS = 1_000
@@ -30,9 +30,9 @@ class Process:
         self.instance = name if static else None
         self.member = ""
         self.generation = -1
-        self.joining: Ticket[Joined] | None = None
-        self.syncing: Ticket[Synced] | None = None
-        self.joined: Joined | None = None  # It has heard of a generation, and not synced yet.
+        self.joining: PendingResult[JoinResult] | None = None
+        self.syncing: PendingResult[SyncResult] | None = None
+        self.joined: JoinResult | None = None  # It has heard of a generation, and not synced yet.
         self.assignment: bytes | None = None  # It works.
         self.fenced = False
         self.started = 0
@@ -53,7 +53,7 @@ class Process:
             self.join(group, now_ms, number)
 
     def join(self, group: ClassicGroup, now_ms: int, number: int) -> None:
-        told = Joining(
+        told = JoinRequest(
             member=self.member,
             new_member=f"{self.name}-{number}",
             instance=self.instance,
@@ -82,7 +82,7 @@ class Process:
 
     def sync(self, group: ClassicGroup, now_ms: int) -> None:
         assert self.joined is not None
-        told = Syncing(member=self.member, instance=self.instance, generation=self.generation)
+        told = SyncRequest(member=self.member, instance=self.instance, generation=self.generation)
         if self.joined.leader == self.member and not self.joined.skip_assignment:
             told = replace(told, assignments=shared_out([line.member for line in self.joined.roster]))
         self.joined = None

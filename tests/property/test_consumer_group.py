@@ -10,9 +10,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from penstock.groups.beats import JOIN, LEAVE, LEAVE_FOR_NOW, Beat, Topics
 from penstock.groups.consumers import SESSION_MS, ConsumerGroup
-from penstock.groups.uniform import Place
+from penstock.groups.heartbeats import JOIN, LEAVE, LEAVE_FOR_NOW, MemberHeartbeat, Topics
+from penstock.groups.uniform import TopicIdPartition
 from penstock.wire.kafka.codes import Code
 
 NAMES = ("x", "y", "z")
@@ -23,7 +23,7 @@ class Member:
     """One client."""
 
     def __init__(self, identity: str, reads: frozenset[str], instance: str | None) -> None:
-        self.told = Beat(
+        self.told = MemberHeartbeat(
             member=identity,
             epoch=JOIN,
             instance=instance,
@@ -32,8 +32,8 @@ class Member:
             owned=frozenset(),
         )
         self.epoch = JOIN
-        self.working: frozenset[Place] = frozenset()  # What it really does.
-        self.wanted: frozenset[Place] = frozenset()  # What it was told to do.
+        self.working: frozenset[TopicIdPartition] = frozenset()  # What it really does.
+        self.wanted: frozenset[TopicIdPartition] = frozenset()  # What it was told to do.
 
     def beat(self, group: ConsumerGroup, topics: Topics, now_ms: int, *, lost: bool) -> None:
         told = replace(self.told, epoch=self.epoch, owned=self.working)

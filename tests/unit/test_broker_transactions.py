@@ -19,7 +19,7 @@ from penstock.errors import (
     TransactionNotOpen,
 )
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer
+from penstock.groups.rebalance import Committer
 from penstock.groups.transactions import EPOCH_MAX, end_epoch
 from penstock.log.transactions import IN_TRANSACTION
 from penstock.model.message import Receipt

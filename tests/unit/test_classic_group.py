@@ -6,15 +6,22 @@ from typing import Any
 import pytest
 
 from penstock.groups.classic import MEMBERS_MAX, NEW_MEMBER_MS, ClassicGroup
-from penstock.groups.rounds import Committer, Joined, Joining, Synced, Syncing, Ticket
+from penstock.groups.rebalance import (
+    Committer,
+    JoinRequest,
+    JoinResult,
+    PendingResult,
+    SyncRequest,
+    SyncResult,
+)
 from penstock.wire.kafka.codes import Code
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 
 
-def joining(member: str = "", **fields: Any) -> Joining:
-    told = Joining(
+def joining(member: str = "", **fields: Any) -> JoinRequest:
+    told = JoinRequest(
         member=member,
         new_member=member,
         session_timeout_ms=SESSION_MS,
@@ -25,21 +32,21 @@ def joining(member: str = "", **fields: Any) -> Joining:
     return dataclasses.replace(told, **fields)
 
 
-def first_join(group: ClassicGroup, member: str, now_ms: int = 0, **fields: Any) -> Ticket[Joined]:
+def first_join(group: ClassicGroup, member: str, now_ms: int = 0, **fields: Any) -> PendingResult[JoinResult]:
     return group.join(joining(new_member=member, **fields), now_ms)
 
 
-def again(group: ClassicGroup, member: str, now_ms: int = 0, **fields: Any) -> Ticket[Joined]:
+def again(group: ClassicGroup, member: str, now_ms: int = 0, **fields: Any) -> PendingResult[JoinResult]:
     return group.join(joining(member, **fields), now_ms)
 
 
-def answer(ticket: Ticket[Joined]) -> Joined:
+def answer(ticket: PendingResult[JoinResult]) -> JoinResult:
     assert ticket.answer is not None
     return ticket.answer
 
 
-def sync(group: ClassicGroup, member: str, now_ms: int = 0, **assignments: Any) -> Ticket[Synced]:
-    told = Syncing(member=member, generation=group.generation, assignments=tuple(assignments.items()))
+def sync(group: ClassicGroup, member: str, now_ms: int = 0, **assignments: Any) -> PendingResult[SyncResult]:
+    told = SyncRequest(member=member, generation=group.generation, assignments=tuple(assignments.items()))
     return group.sync(told, now_ms)
 
 
@@ -114,8 +121,8 @@ def test_each_gets_what_the_leader_brings_for_it() -> None:
     assert follower.answer is None
     leader = sync(group, "a", a=b"0", b=b"1")
 
-    assert leader.answer == Synced(Code.NONE, "consumer", "range", b"0")
-    assert follower.answer == Synced(Code.NONE, "consumer", "range", b"1")
+    assert leader.answer == SyncResult(Code.NONE, "consumer", "range", b"0")
+    assert follower.answer == SyncResult(Code.NONE, "consumer", "range", b"1")
     assert group.state == "Stable"
 
 
@@ -126,7 +133,7 @@ def test_who_asks_late_gets_its_assignment_at_once() -> None:
     again(group, "a")
     sync(group, "a", b=b"1")
 
-    assert sync(group, "b").answer == Synced(Code.NONE, "consumer", "range", b"1")
+    assert sync(group, "b").answer == SyncResult(Code.NONE, "consumer", "range", b"1")
 
 
 def test_a_member_that_leaves_makes_the_others_meet_anew() -> None:
@@ -174,7 +181,7 @@ def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
 
     group.tick(REBALANCE_MS)
 
-    assert waiting.answer == Synced(Code.REBALANCE_IN_PROGRESS)
+    assert waiting.answer == SyncResult(Code.REBALANCE_IN_PROGRESS)
     assert beat(group, "a") == Code.UNKNOWN_MEMBER_ID
     assert answer(again(group, "b", REBALANCE_MS)).leader == "b"
 
@@ -188,7 +195,7 @@ def test_a_meeting_waits_for_whoever_was_told_an_id() -> None:
     group.tick(SESSION_MS)
 
     assert [line.member for line in answer(waiting).roster] == ["a"]
-    assert again(group, "b").answer == Joined(Code.UNKNOWN_MEMBER_ID, "b")
+    assert again(group, "b").answer == JoinResult(Code.UNKNOWN_MEMBER_ID, "b")
 
 
 def test_an_id_that_nobody_took_does_not_disturb_the_others() -> None:
@@ -283,9 +290,9 @@ def test_a_protocol_that_is_named_twice_counts_once() -> None:
 
 def test_a_sync_for_another_protocol_is_refused() -> None:
     group = stable("a")
-    told = Syncing(member="a", generation=group.generation, protocol_type="consumer", protocol="sticky")
+    told = SyncRequest(member="a", generation=group.generation, protocol_type="consumer", protocol="sticky")
 
-    assert group.sync(told, 0).answer == Synced(Code.INCONSISTENT_GROUP_PROTOCOL)
+    assert group.sync(told, 0).answer == SyncResult(Code.INCONSISTENT_GROUP_PROTOCOL)
 
 
 # Who is refused.
@@ -294,8 +301,8 @@ def test_a_sync_for_another_protocol_is_refused() -> None:
 def test_a_stranger_is_unknown() -> None:
     group = stable("a")
 
-    assert again(group, "x").answer == Joined(Code.UNKNOWN_MEMBER_ID, "x")
-    assert sync(group, "x").answer == Synced(Code.UNKNOWN_MEMBER_ID)
+    assert again(group, "x").answer == JoinResult(Code.UNKNOWN_MEMBER_ID, "x")
+    assert sync(group, "x").answer == SyncResult(Code.UNKNOWN_MEMBER_ID)
     assert beat(group, "x") == Code.UNKNOWN_MEMBER_ID
     assert group.leave("x", None, 0) == Code.UNKNOWN_MEMBER_ID
 
@@ -304,7 +311,7 @@ def test_a_generation_that_is_over_is_refused() -> None:
     group = stable("a")
 
     assert group.heartbeat("a", None, 0, 0) == Code.ILLEGAL_GENERATION
-    assert group.sync(Syncing(member="a", generation=0), 0).answer == Synced(Code.ILLEGAL_GENERATION)
+    assert group.sync(SyncRequest(member="a", generation=0), 0).answer == SyncResult(Code.ILLEGAL_GENERATION)
 
 
 @pytest.mark.parametrize("timeout_ms", [999, 0, -1, 1_800_001])
@@ -391,7 +398,7 @@ def test_a_static_member_that_comes_anew_has_its_assignment_without_a_round() ->
     joined = answer(first_join(group, "b2", instance="b-host"))
 
     assert (joined.error, joined.member, joined.generation) == (Code.NONE, "b2", generation)
-    assert sync(group, "b2").answer == Synced(Code.NONE, "consumer", "range", b"b")
+    assert sync(group, "b2").answer == SyncResult(Code.NONE, "consumer", "range", b"b")
     assert beat(group, "a", instance="a-host") == Code.NONE
 
 
@@ -401,7 +408,7 @@ def test_the_process_before_it_is_fenced() -> None:
 
     assert beat(group, "b", instance="b-host") == Code.FENCED_INSTANCE_ID
     assert answer(again(group, "b", instance="b-host")).error == Code.FENCED_INSTANCE_ID
-    assert sync(group, "b").answer == Synced(Code.UNKNOWN_MEMBER_ID)
+    assert sync(group, "b").answer == SyncResult(Code.UNKNOWN_MEMBER_ID)
     assert commit(group, "b", instance="b-host") == Code.FENCED_INSTANCE_ID
     assert group.leave("b", "b-host", 0) == Code.FENCED_INSTANCE_ID
 

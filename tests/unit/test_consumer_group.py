@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 
-from penstock.groups.beats import JOIN, LEAVE, LEAVE_FOR_NOW, Beat, Beaten, Topics
-from penstock.groups.consumers import BEAT_MS, MEMBERS_MAX, PATTERNS_MAX, SESSION_MS, SOON_MS, ConsumerGroup
+from penstock.groups.consumers import (
+    HEARTBEAT_MS,
+    MEMBERS_MAX,
+    PATTERNS_MAX,
+    SESSION_MS,
+    SOON_MS,
+    ConsumerGroup,
+)
+from penstock.groups.heartbeats import JOIN, LEAVE, LEAVE_FOR_NOW, HeartbeatResult, MemberHeartbeat, Topics
 from penstock.groups.patterns import Tried
-from penstock.groups.rounds import Committer
-from penstock.groups.uniform import Place, ranges, uniform
+from penstock.groups.rebalance import Committer
+from penstock.groups.uniform import TopicIdPartition, ranges, uniform
 from penstock.wire.kafka.codes import Code
 
 A, B = b"a" * 16, b"b" * 16
@@ -23,7 +30,7 @@ class Told:
 
     def __init__(self, group: ConsumerGroup, name: str, *topics: str, **fields: Any) -> None:
         self.group = group
-        self.beat = Beat(
+        self.beat = MemberHeartbeat(
             member=name,
             epoch=JOIN,
             rebalance_timeout_ms=REBALANCE_MS,
@@ -31,11 +38,11 @@ class Told:
             owned=frozenset(),
             **fields,
         )
-        self.owned: frozenset[Place] = frozenset()
+        self.owned: frozenset[TopicIdPartition] = frozenset()
         self.epoch = JOIN
         self.topics = TOPICS
 
-    def say(self, now_ms: int = 0, **fields: Any) -> Beaten:
+    def say(self, now_ms: int = 0, **fields: Any) -> HeartbeatResult:
         """One heartbeat; what it is told to work on, it works on."""
         told = dataclasses.replace(self.beat, **{"epoch": self.epoch, "owned": self.owned, **fields})
         answer = self.group.heartbeat(told, self.topics, now_ms)
@@ -63,7 +70,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
 
     assert (answer.error, answer.member, answer.epoch) == (Code.NONE, "x", 1)
     assert answer.assignment == ALL
-    assert answer.interval_ms == BEAT_MS
+    assert answer.interval_ms == HEARTBEAT_MS
     assert group.state == "Stable"
 
 
@@ -404,7 +411,7 @@ def test_what_was_tried_elsewhere_is_not_matched_again() -> None:
     claimed.note("a|b", "a", False)
     claimed.note("a|b", "b", True)
 
-    told = Beat(member="x", epoch=JOIN, rebalance_timeout_ms=1, pattern="a|b", owned=frozenset())
+    told = MemberHeartbeat(member="x", epoch=JOIN, rebalance_timeout_ms=1, pattern="a|b", owned=frozenset())
     answer = group.heartbeat(told, TOPICS, 0, claimed)
 
     assert answer.assignment == frozenset({(B, 0), (B, 1)})

@@ -9,9 +9,9 @@ import pytest
 from penstock.broker.drivers.at_once import now
 from penstock.broker.steps import Aside
 from penstock.errors import Closed, GroupKindMismatch, InvalidName, InvalidValue, NotAssigned, TopicNotFound
-from penstock.groups.beats import JOIN, Beat, Beaten
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer, Joined, Joining, Synced, Syncing
+from penstock.groups.heartbeats import JOIN, HeartbeatResult, MemberHeartbeat
+from penstock.groups.rebalance import Committer, JoinRequest, JoinResult, SyncRequest, SyncResult
 from penstock.log.files import MemoryFiles
 from penstock.testing import AsyncTestBroker
 from penstock.wire.kafka.codes import Code
@@ -29,8 +29,8 @@ async def broker() -> AsyncIterator[AsyncTestBroker]:
     await made.close()
 
 
-async def join(broker: AsyncTestBroker, client: str, member: str = "", group: str = "billing") -> Joined:
-    told = Joining(
+async def join(broker: AsyncTestBroker, client: str, member: str = "", group: str = "billing") -> JoinResult:
+    told = JoinRequest(
         member=member,
         new_member="",
         client_id=client,
@@ -42,13 +42,13 @@ async def join(broker: AsyncTestBroker, client: str, member: str = "", group: st
     return await broker.run(broker.operations.join_group(group, told))
 
 
-async def sync(broker: AsyncTestBroker, joined: Joined, **assignments: bytes) -> Synced:
+async def sync(broker: AsyncTestBroker, joined: JoinResult, **assignments: bytes) -> SyncResult:
     given = tuple((line.member, assignments[line.member.partition("-")[0]]) for line in joined.roster)
-    told = Syncing(member=joined.member, generation=joined.generation, assignments=given)
+    told = SyncRequest(member=joined.member, generation=joined.generation, assignments=given)
     return await broker.run(broker.operations.sync_group("billing", told))
 
 
-async def beat(broker: AsyncTestBroker, joined: Joined) -> Code:
+async def beat(broker: AsyncTestBroker, joined: JoinResult) -> Code:
     beating = broker.operations.heartbeat_group("billing", joined.member, None, joined.generation)
     return await broker.run(beating)
 
@@ -57,11 +57,11 @@ async def commit(broker: AsyncTestBroker, by: Committer, group: str = "billing")
     return await broker.run(broker.operations.commit_places("orders", group, {0: Commit(0)}, by))
 
 
-def committer(joined: Joined) -> Committer:
+def committer(joined: JoinResult) -> Committer:
     return Committer(member=joined.member, generation=joined.generation)
 
 
-async def alone(broker: AsyncTestBroker) -> Joined:
+async def alone(broker: AsyncTestBroker) -> JoinResult:
     """A group of one."""
     joined = await join(broker, "a")
     await sync(broker, joined, a=b"all")
@@ -192,9 +192,9 @@ async def test_members_of_the_two_protocols_do_not_share_a_group(broker: AsyncTe
 # Groups of another kind.
 
 
-async def beaten(broker: AsyncTestBroker, group: str, **told: Any) -> Beaten:
+async def beaten(broker: AsyncTestBroker, group: str, **told: Any) -> HeartbeatResult:
     """The answer to a first heartbeat in the newer protocol."""
-    asked = Beat(member="m", epoch=JOIN, rebalance_timeout_ms=60_000, **told)
+    asked = MemberHeartbeat(member="m", epoch=JOIN, rebalance_timeout_ms=60_000, **told)
     return await broker.run(broker.operations.beat_group(group, asked))
 
 
@@ -219,7 +219,7 @@ async def test_a_member_does_not_take_up_a_topic_that_a_queue_group_of_that_name
     await broker.create_group("orders", "workers")
     joined = await beaten(broker, "workers", topics=frozenset({"invoices"}))
 
-    more = Beat(member="m", epoch=joined.epoch, topics=frozenset({"invoices", "orders"}))
+    more = MemberHeartbeat(member="m", epoch=joined.epoch, topics=frozenset({"invoices", "orders"}))
     answer = await broker.run(broker.operations.beat_group("workers", more))
 
     assert answer.error == Code.INCONSISTENT_GROUP_PROTOCOL
@@ -257,13 +257,15 @@ async def test_no_queue_group_is_made_on_a_topic_that_members_of_that_name_read(
 
 
 async def test_topics_are_matched_in_a_thread_and_only_once(broker: AsyncTestBroker) -> None:
-    asked = Beat(member="m", epoch=JOIN, rebalance_timeout_ms=60_000, pattern="ord.*", owned=frozenset())
+    asked = MemberHeartbeat(
+        member="m", epoch=JOIN, rebalance_timeout_ms=60_000, pattern="ord.*", owned=frozenset()
+    )
     beating = broker.operations.beat_group("workers", asked)
     assert isinstance(next(beating), Aside)
     beating.close()
 
     joined = await broker.run(broker.operations.beat_group("workers", asked))
-    again = Beat(member="m", epoch=joined.epoch, pattern="ord.*")
+    again = MemberHeartbeat(member="m", epoch=joined.epoch, pattern="ord.*")
     assert now(broker.operations.beat_group("workers", again)).error == Code.NONE  # It does not wait.
     await broker.create_topic("ordinary")
     assert isinstance(next(broker.operations.beat_group("workers", again)), Aside)

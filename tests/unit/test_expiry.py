@@ -7,7 +7,7 @@ from tests.transactional import Producer, run
 
 from penstock.config.broker import BrokerConfig
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer, Joined, Joining, Syncing
+from penstock.groups.rebalance import Committer, JoinRequest, JoinResult, SyncRequest
 from penstock.log.files import MemoryFiles
 from penstock.testing import ManualClock, TestBroker
 
@@ -36,9 +36,9 @@ def places(broker: TestBroker, group: str = "billing") -> dict[int, int]:
     return {number: commit.offset for number, commit in found.items()}
 
 
-def join(broker: TestBroker) -> Joined:
+def join(broker: TestBroker) -> JoinResult:
     """A member that need not say much."""
-    told = Joining(
+    told = JoinRequest(
         member="",
         new_member="",
         session_timeout_ms=30 * 60_000,
@@ -46,8 +46,8 @@ def join(broker: TestBroker) -> Joined:
         protocols=(("range", b""),),
         id_first=False,
     )
-    joined: Joined = run(broker, "join_group", "billing", told)
-    run(broker, "sync_group", "billing", Syncing(member=joined.member, generation=joined.generation))
+    joined: JoinResult = run(broker, "join_group", "billing", told)
+    run(broker, "sync_group", "billing", SyncRequest(member=joined.member, generation=joined.generation))
     return joined
 
 

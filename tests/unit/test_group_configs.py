@@ -6,8 +6,8 @@ import pytest
 
 from penstock.broker.operations import LocalOperations
 from penstock.errors import DirectoryUnusable, InvalidName, InvalidValue
-from penstock.groups.beats import Beat
 from penstock.groups.configs import GroupConfig
+from penstock.groups.heartbeats import MemberHeartbeat
 from penstock.log.files import MemoryFiles
 from penstock.testing import TestBroker
 
@@ -97,7 +97,9 @@ def test_members_of_a_consumer_group_keep_to_its_times() -> None:
         broker.create_topic("orders")
         alter(broker, "billing", consumer_session_ms=1000, consumer_heartbeat_ms=300)
         for group in ("billing", "usual"):
-            joins = Beat(member="m", epoch=0, rebalance_timeout_ms=1000, topics=frozenset({"orders"}))
+            joins = MemberHeartbeat(
+                member="m", epoch=0, rebalance_timeout_ms=1000, topics=frozenset({"orders"})
+            )
             told = broker._driver.run(operations(broker).beat_group(group, joins))
             assert told.interval_ms == (300 if group == "billing" else 2000)
 

@@ -15,7 +15,7 @@ from penstock.broker.steps import Arrival, Steps, aside
 from penstock.clock import Clock
 from penstock.errors import Closed, Overloaded
 from penstock.groups.patterns import Tried, try_all
-from penstock.groups.rounds import Ticket
+from penstock.groups.rebalance import PendingResult
 
 MATCH_MS_MAX: Final = 5000  # A usual pattern matches a million names in that time.
 WAITING_MAX: Final = 1000  # Pieces of work.
@@ -38,13 +38,13 @@ class Deadline:
 class Matching:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._turns: deque[Ticket[bool]] = deque()  # The first one's is now.
+        self._turns: deque[PendingResult[bool]] = deque()  # The first one's is now.
 
     def match(self, work: Mapping[str, Iterable[str]]) -> Steps[Tried | None]:
         """Match the names of each pattern; None if that takes too long."""
         if len(self._turns) >= WAITING_MAX:
             raise Overloaded(what="patterns that wait to be matched", limit=WAITING_MAX)
-        turn: Ticket[bool] = Ticket()
+        turn: PendingResult[bool] = PendingResult()
         deadline: Deadline | None = None
         self._turns.append(turn)
         try:
@@ -58,7 +58,7 @@ class Matching:
             if self._turns:
                 self._turns[0].give(True)
 
-    def _wait(self, turn: Ticket[bool]) -> Steps[None]:
+    def _wait(self, turn: PendingResult[bool]) -> Steps[None]:
         self._state.awaited.add(turn)
         try:
             while self._turns[0] is not turn:

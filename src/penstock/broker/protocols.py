@@ -17,10 +17,17 @@ from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
 from penstock.config.broker import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
-from penstock.groups.beats import Beat, Beaten, ConsumersState
 from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig, GroupRules
-from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing
+from penstock.groups.heartbeats import ConsumerGroupState, HeartbeatResult, MemberHeartbeat
+from penstock.groups.rebalance import (
+    Committer,
+    JoinRequest,
+    JoinResult,
+    KafkaGroupState,
+    SyncRequest,
+    SyncResult,
+)
 from penstock.groups.transactions import ANYBODY, ActiveProducer, Claim, TransactionState
 from penstock.wire.kafka.codes import Code
 
@@ -168,11 +175,11 @@ class ProtocolOperations:
 
     # Groups as Kafka has them: members that meet, and places that are committed.
 
-    def join_group(self, group: str, told: Joining) -> Steps[Joined]:
+    def join_group(self, group: str, told: JoinRequest) -> Steps[JoinResult]:
         """Be in the next generation of a group."""
         return self._core.coordination.join(group, told)
 
-    def sync_group(self, group: str, told: Syncing) -> Steps[Synced]:
+    def sync_group(self, group: str, told: SyncRequest) -> Steps[SyncResult]:
         """Get what is assigned in it."""
         return self._core.coordination.sync(group, told)
 
@@ -188,12 +195,12 @@ class ProtocolOperations:
         """Say where a group has come, as one of its members."""
         return self._core.coordination.commit(topic, group, commits, by)
 
-    def beat_group(self, group: str, told: Beat) -> Steps[Beaten]:
+    def beat_group(self, group: str, told: MemberHeartbeat) -> Steps[HeartbeatResult]:
         """Join, stay in or leave a group in which the broker assigns."""
-        return self._core.coordination.beat(group, told)
+        return self._core.coordination.consumer_heartbeat(group, told)
 
     @at_once
-    def consumer_group(self, group: str) -> ConsumersState | None:
+    def consumer_group(self, group: str) -> ConsumerGroupState | None:
         """Such a group, with its members."""
         return self._core.coordination.consumers(group)
 
@@ -232,12 +239,12 @@ class ProtocolOperations:
         return self._core.coordination.forget(topic, group, partitions)
 
     @at_once
-    def member_groups(self) -> list[GroupState]:
+    def member_groups(self) -> list[KafkaGroupState]:
         """All that Kafka's clients call a group."""
         return self._core.coordination.groups()
 
     @at_once
-    def member_group(self, group: str) -> GroupState | None:
+    def member_group(self, group: str) -> KafkaGroupState | None:
         return self._core.coordination.describe(group)
 
     @at_once

@@ -44,7 +44,7 @@ from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.coordinator import Coordinator
-from penstock.groups.rounds import Ticket
+from penstock.groups.rebalance import PendingResult
 from penstock.log.commit import GroupCommit
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
@@ -358,7 +358,7 @@ class State:
         self.topics: dict[str, Topic] = {}
         self.offline: dict[str, TopicDamaged] = {}  # Topics that are there, and cannot be opened.
         self.member_groups: dict[str, MemberGroup] = {}
-        self.awaited: set[Ticket[Any]] = set()  # Answers that members of those groups wait for.
+        self.awaited: set[PendingResult[Any]] = set()  # Answers that members of those groups wait for.
         self.group_configs: dict[str, GroupConfig] = {}  # What was said about Kafka's groups.
         self.ledger: Ledger | None = None  # Begun with the first transactional id.
         self.unpacking = Line()  # Those who wait for the thread that looks at large batches.

@@ -1,51 +1,57 @@
-"""A group of Kafka's classic protocol: members meet, one of them assigns, all go on together.
+"""A group of Kafka's classic protocol: members join, a leader assigns, all continue together.
 
-The members agree in rounds.  A round has two meetings, and nobody is answered
-before all are there: at the first (join) the group learns who is in, and what each
-can do; at the second (sync) the leader, a member like the others, brings what it
-has assigned to each.  What is assigned, and by which rule, the group does not know:
-it carries bytes.
+Each rebalance has two phases, and no member is answered before all have arrived.
+In the first (join) the group learns its members and the protocols each supports; in
+the second (sync) the leader, one of the members, sends the assignment of each.  The
+group does not interpret assignments: they are bytes.
 
-              a member comes, goes, is silent, or joins with something new
+              a member joins, leaves, times out, or joins with new metadata
               .-----------------------------.------------------.
               v                             |                  |
-    EMPTY --> PREPARING --- all are there --> COMPLETING --- the leader's sync --> STABLE
+    EMPTY --> PREPARING --- all have joined -> COMPLETING --- the leader's sync --> STABLE
       ^       |             or time is up;
-      '-------' nobody      a new generation
+      '-------' no member   a new generation
                 is left
 
-An eager member has stopped all its work when it joins; a cooperative one goes on,
-and names what it works on in its metadata.  To the group that is the same.
+An eager member stops all its work before it joins; a cooperative one continues,
+and lists its partitions in its metadata.  The group treats both alike.
 
-A *static* member has a name (``instance``) beside its id.  If a process of that name
-comes anew, it takes the place of the one before, with its assignment and without a
-round, and the one before is fenced: its calls are refused for good.
+A *static* member has a name (``instance``) besides its id.  A new process with that
+name replaces the old one, keeps its assignment and causes no rebalance; the old one
+is fenced: its requests are refused from then on.
 
-Who has no id yet is told one first, and joins again with it, so that an answer that
-got lost leaves an id that is forgotten soon, and not a member that never comes.
+A member without an id is given one first, and joins again with it.  If that response
+is lost, only an unused id remains, which expires soon, and no dead member.
 
 Invariants (asserted where they could break):
 
-    I1  whoever waits in a meeting is a member, and waits in one of them only
-    I2  outside of PREPARING nobody waits for a join; outside of COMPLETING nobody for a sync
+    I1  whoever waits for a join or a sync is a member, and waits for one of the two only
+    I2  outside of PREPARING no member waits for a join; outside of COMPLETING none for a sync
     I3  a group with members has a leader, who is one of them
-    I4  the generation only rises, and rises with every round
+    I4  the generation only rises, and rises with every rebalance
 
 Costs: a heartbeat is O(1); a join or a sync O(protocols of the member), the end of a
-round O(members); memory what the members brought along.
+rebalance O(members); memory is what the members send as metadata.
 
-The first round of a group that nobody was in waits for more members (``gather_ms``), so that consumers that
-start together are assigned once and not again with each that comes.  Whoever comes meanwhile makes the wait
-begin anew, up to the rebalance timeout of the first member.
+The first rebalance of an empty group waits for more members (``gather_ms``), so that consumers that start
+together are assigned once.  Each new member restarts that wait, up to the rebalance timeout of the first.
 
 Left out: persistence, as in ``coordinator.py``: after a restart members are unknown,
-and join again, in a generation after all that were before (``broker/kafka/coordination.py``).
+and join again, in a later generation than any before (``broker/kafka/coordination.py``).
 """
 
 from typing import Final, TypeVar
 
-from penstock.groups.roster import Member, Roster
-from penstock.groups.rounds import Committer, Joined, Joining, MemberState, Synced, Syncing, Ticket
+from penstock.groups.rebalance import (
+    Committer,
+    JoinRequest,
+    JoinResult,
+    KafkaMemberState,
+    PendingResult,
+    SyncRequest,
+    SyncResult,
+)
+from penstock.groups.roster import ClassicMember, Roster
 from penstock.wire.kafka.codes import Code
 
 T = TypeVar("T")
@@ -63,22 +69,22 @@ NEW_MEMBER_MS: Final = 5 * 60 * 1000  # A new member cannot say that it is alive
 
 
 class ClassicGroup:
-    """The members of one group, and the round they are in."""
+    """The members of one group and the state of its rebalance."""
 
     def __init__(self, generation: int = 0) -> None:
         self.state: str = EMPTY
-        self.generation = generation  # The first round makes the next one.
+        self.generation = generation  # The first rebalance makes the next one.
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
         self.members = Roster()
         self.members_max = MEMBERS_MAX
         self._promised: dict[str, int] = {}  # Ids that nobody has joined with yet, and until when they hold.
-        self._joining: dict[str, Ticket[Joined]] = {}
-        self._syncing: dict[str, Ticket[Synced]] = {}
+        self._joining: dict[str, PendingResult[JoinResult]] = {}
+        self._syncing: dict[str, PendingResult[SyncResult]] = {}
         self._unsynced: set[str] = set()  # Members that have not asked for their assignment yet.
-        self._meeting_ends_ms = -1  # Who has not come to the meeting by then is out; -1: there is none.
-        self._gather_until_ms = -1  # The first round does not end before; -1: it may.
+        self._rebalance_ends_ms = -1  # Members that have not joined by then are removed; -1: no rebalance.
+        self._gather_until_ms = -1  # The first rebalance does not end before; -1: it may.
         self._gather_limit_ms = -1  # However many come.
         self._now_ms = 0
 
@@ -89,41 +95,41 @@ class ClassicGroup:
 
     # What members say.
 
-    def join(self, told: Joining, now_ms: int) -> Ticket[Joined]:
+    def join(self, request: JoinRequest, now_ms: int) -> PendingResult[JoinResult]:
         """Be in the next generation."""
         self._now_ms = max(self._now_ms, now_ms)
-        ticket: Ticket[Joined] = Ticket()
-        error = self._check_joining(told)
+        pending: PendingResult[JoinResult] = PendingResult()
+        error = self._check_joining(request)
         if error:
-            ticket.give(Joined(error, told.member))
-        elif told.member == "":
-            self._join_new(told, ticket)
-        elif self._promised.pop(told.member, None) is not None:
-            self._add(told.member, told, ticket)
+            pending.give(JoinResult(error, request.member))
+        elif request.member == "":
+            self._join_new(request, pending)
+        elif self._promised.pop(request.member, None) is not None:
+            self._add(request.member, request, pending)
         else:
-            self._join_again(self.members[told.member], told, ticket)
-        return ticket
+            self._join_again(self.members[request.member], request, pending)
+        return pending
 
-    def sync(self, told: Syncing, now_ms: int) -> Ticket[Synced]:
+    def sync(self, request: SyncRequest, now_ms: int) -> PendingResult[SyncResult]:
         """Get the assignment of this generation."""
         self._now_ms = max(self._now_ms, now_ms)
-        ticket: Ticket[Synced] = Ticket()
-        error = self._check_syncing(told)
+        pending: PendingResult[SyncResult] = PendingResult()
+        error = self._check_syncing(request)
         if error:
-            ticket.give(Synced(error))
-            return ticket
-        self._unsynced.discard(told.member)
-        _replace(self._syncing, told.member, ticket, Synced(Code.REBALANCE_IN_PROGRESS))
-        if self.state == COMPLETING and told.member == self.leader:
-            given = dict(told.assignments)
+            pending.give(SyncResult(error))
+            return pending
+        self._unsynced.discard(request.member)
+        _replace(self._syncing, request.member, pending, SyncResult(Code.REBALANCE_IN_PROGRESS))
+        if self.state == COMPLETING and request.member == self.leader:
+            given = dict(request.assignments)
             for member in self.members:
                 member.assignment = given.get(member.identity, b"")
             self.state = STABLE
         if self.state == STABLE:
             self._answer_syncs()
         if not self._unsynced:
-            self._meeting_ends_ms = -1
-        return ticket
+            self._rebalance_ends_ms = -1
+        return pending
 
     def heartbeat(self, member: str, instance: str | None, generation: int, now_ms: int) -> Code:
         """Say that the member is alive; hear whether it must join again."""
@@ -170,7 +176,7 @@ class ClassicGroup:
     # Time.
 
     def tick(self, now_ms: int) -> None:
-        """Put out whoever is silent, and end a meeting whose time is up."""
+        """Remove members whose session timed out, and end a rebalance whose time is up."""
         self._now_ms = max(self._now_ms, now_ms)
         silent = [m.identity for m in self.members if 0 <= self._deadline_ms(m) <= self._now_ms]
         late = [member for member, until_ms in self._promised.items() if until_ms <= self._now_ms]
@@ -183,25 +189,25 @@ class ClassicGroup:
         if 0 <= self._gather_until_ms <= self._now_ms:
             self._gather_until_ms = -1
             self._go_on(changed=False)
-        if 0 <= self._meeting_ends_ms <= self._now_ms:
-            self._end_meeting()
+        if 0 <= self._rebalance_ends_ms <= self._now_ms:
+            self._end_rebalance()
 
     def next_deadline_ms(self) -> int:
         """When ``tick`` may have something to do, or -1."""
         times = [self._deadline_ms(member) for member in self.members]
         times += self._promised.values()
-        times += (self._meeting_ends_ms, self._gather_until_ms)
+        times += (self._rebalance_ends_ms, self._gather_until_ms)
         return min((time for time in times if time >= 0), default=-1)
 
     def subscriptions(self) -> list[tuple[str, bytes]]:
         """What each member brought along for the protocol it likes best, with the name of its client."""
-        return [(m.told.client_id or m.identity, m.told.protocols[0][1]) for m in self.members]
+        return [(m.request.client_id or m.identity, m.request.protocols[0][1]) for m in self.members]
 
-    def describe(self) -> list[MemberState]:
+    def describe(self) -> list[KafkaMemberState]:
         """The members, in the order in which they came."""
         return [
-            MemberState(
-                member.identity, member.instance, member.told.client_id, member.told.client_host,
+            KafkaMemberState(
+                member.identity, member.instance, member.request.client_id, member.request.client_host,
                 member.metadata(self.protocol), member.assignment,
             )
             for member in self.members
@@ -209,97 +215,104 @@ class ClassicGroup:
 
     # Checks.
 
-    def _check_joining(self, told: Joining) -> Code:
-        if not SESSION_MS_MIN <= told.session_timeout_ms <= SESSION_MS_MAX:
+    def _check_joining(self, request: JoinRequest) -> Code:
+        if not SESSION_MS_MIN <= request.session_timeout_ms <= SESSION_MS_MAX:
             return Code.INVALID_SESSION_TIMEOUT
-        if sum(len(metadata) for _, metadata in told.protocols) > MEMBER_BYTES_MAX:
+        if sum(len(metadata) for _, metadata in request.protocols) > MEMBER_BYTES_MAX:
             return Code.POLICY_VIOLATION
-        if not self.members.fits(told) or (self.members and told.protocol_type != self.protocol_type):
+        if not self.members.fits(request) or (self.members and request.protocol_type != self.protocol_type):
             return Code.INCONSISTENT_GROUP_PROTOCOL
-        if told.member == "":
+        if request.member == "":
             full = len(self.members) + len(self._promised) >= self.members_max
-            comes_back = self.members.static(told.instance) is not None
+            comes_back = self.members.static(request.instance) is not None
             return Code.GROUP_MAX_SIZE_REACHED if full and not comes_back else Code.NONE
-        promised = told.member in self._promised and told.instance is None
-        return Code.NONE if promised else self.members.check(told.member, told.instance)
+        promised = request.member in self._promised and request.instance is None
+        return Code.NONE if promised else self.members.check(request.member, request.instance)
 
-    def _check_syncing(self, told: Syncing) -> Code:
-        error = self.members.check(told.member, told.instance)
+    def _check_syncing(self, request: SyncRequest) -> Code:
+        error = self.members.check(request.member, request.instance)
         if error:
             return error
-        if told.generation != self.generation:
+        if request.generation != self.generation:
             return Code.ILLEGAL_GENERATION
-        if told.protocol_type not in (None, self.protocol_type) or told.protocol not in (None, self.protocol):
+        if request.protocol_type not in (None, self.protocol_type) or request.protocol not in (
+            None,
+            self.protocol,
+        ):
             return Code.INCONSISTENT_GROUP_PROTOCOL
         return Code.REBALANCE_IN_PROGRESS if self.state == PREPARING else Code.NONE
 
     # Joining.
 
-    def _join_new(self, told: Joining, ticket: Ticket[Joined]) -> None:
-        before = self.members.static(told.instance)
+    def _join_new(self, request: JoinRequest, pending: PendingResult[JoinResult]) -> None:
+        before = self.members.static(request.instance)
         if before is not None:
-            self._take_place(self.members[before], told, ticket)
-        elif told.instance is None and told.id_first:
-            self._promised[told.new_member] = self._now_ms + told.session_timeout_ms
-            ticket.give(Joined(Code.MEMBER_ID_REQUIRED, told.new_member))
+            self._take_place(self.members[before], request, pending)
+        elif request.instance is None and request.id_first:
+            self._promised[request.new_member] = self._now_ms + request.session_timeout_ms
+            pending.give(JoinResult(Code.MEMBER_ID_REQUIRED, request.new_member))
         else:
-            self._add(told.new_member, told, ticket)
+            self._add(request.new_member, request, pending)
 
-    def _add(self, identity: str, told: Joining, ticket: Ticket[Joined]) -> None:
-        member = Member(identity, told)
+    def _add(self, identity: str, request: JoinRequest, pending: PendingResult[JoinResult]) -> None:
+        member = ClassicMember(identity, request)
         member.deadline_ms = self._now_ms + NEW_MEMBER_MS
         if not self.members:
-            self.protocol_type = told.protocol_type
-        self._gather(told)
+            self.protocol_type = request.protocol_type
+        self._gather(request)
         self.members.add(member)
         if self.leader is None:
             self.leader = identity
-        self._meet(member, ticket)
+        self._rejoin(member, pending)
 
-    def _gather(self, told: Joining) -> None:
+    def _gather(self, request: JoinRequest) -> None:
         """Wait for more members, if this is the first one, or one that has come while the group waits."""
         if self.state == EMPTY:
-            self._gather_limit_ms = self._now_ms + told.rebalance_timeout_ms
+            self._gather_limit_ms = self._now_ms + request.rebalance_timeout_ms
         elif self._gather_until_ms < 0:
             return
-        self._gather_until_ms = min(self._now_ms + told.gather_ms, self._gather_limit_ms)
+        self._gather_until_ms = min(self._now_ms + request.gather_ms, self._gather_limit_ms)
 
-    def _join_again(self, member: Member, told: Joining, ticket: Ticket[Joined]) -> None:
-        same = member.told.protocols == told.protocols
+    def _join_again(
+        self, member: ClassicMember, request: JoinRequest, pending: PendingResult[JoinResult]
+    ) -> None:
+        same = member.request.protocols == request.protocols
         if same and (self.state == COMPLETING or (self.state == STABLE and member.identity != self.leader)):
             self._renew(member)
-            ticket.give(self._joined(member))  # It has missed the answer, most likely.
+            pending.give(self._joined(member))  # It has missed the answer, most likely.
             return
-        self.members.update(member, told)
-        self._meet(member, ticket)
+        self.members.update(member, request)
+        self._rejoin(member, pending)
 
-    def _take_place(self, member: Member, told: Joining, ticket: Ticket[Joined]) -> None:
+    def _take_place(
+        self, member: ClassicMember, request: JoinRequest, pending: PendingResult[JoinResult]
+    ) -> None:
         """A static member has come anew: the process before it is fenced, and its assignment stays."""
         before, led = member.identity, self.leader
         self._dismiss(before, Code.FENCED_INSTANCE_ID)
         self.members.remove(before)
-        member.identity = told.new_member
+        member.identity = request.new_member
         self.members.add(member)
         if before in self._unsynced:
             self._unsynced.remove(before)
-            self._unsynced.add(told.new_member)
+            self._unsynced.add(request.new_member)
         if led == before:
-            self.leader = told.new_member
-        self.members.update(member, told)
+            self.leader = request.new_member
+        self.members.update(member, request)
         if self.state == STABLE and self.members.elected() == self.protocol:
             self._renew(member)
-            ticket.give(self._joined(member, None if told.can_skip else led))
+            pending.give(self._joined(member, None if request.can_skip else led))
         else:
-            self._meet(member, ticket)
+            self._rejoin(member, pending)
 
-    def _joined(self, member: Member, led: str | None = None) -> Joined:
+    def _joined(self, member: ClassicMember, led: str | None = None) -> JoinResult:
         """The present generation, as the member hears of it.
 
         ``led``: who the leader was before a static leader came anew that cannot be told to
         skip the assignment.  It takes itself for a follower then, and assigns nothing.
         """
         leads = member.identity == self.leader and led is None
-        return Joined(
+        return JoinResult(
             Code.NONE,
             member.identity,
             self.generation,
@@ -310,34 +323,36 @@ class ClassicGroup:
             skip_assignment=leads and self.state == STABLE,
         )
 
-    # Meetings.
+    # Rebalances.
 
-    def _meet(self, member: Member, ticket: Ticket[Joined]) -> None:
-        _replace(self._joining, member.identity, ticket, Joined(Code.REBALANCE_IN_PROGRESS, member.identity))
+    def _rejoin(self, member: ClassicMember, pending: PendingResult[JoinResult]) -> None:
+        _replace(
+            self._joining, member.identity, pending, JoinResult(Code.REBALANCE_IN_PROGRESS, member.identity)
+        )
         self._prepare()
 
     def _prepare(self) -> None:
-        """Begin a round, if none has begun; and end its first meeting, if all are there."""
+        """Begin a rebalance unless one is under way; end its join phase if all have joined."""
         if self.state != PREPARING:
-            for ticket in self._syncing.values():
-                ticket.give(Synced(Code.REBALANCE_IN_PROGRESS))
+            for pending in self._syncing.values():
+                pending.give(SyncResult(Code.REBALANCE_IN_PROGRESS))
             self._syncing.clear()
             self._unsynced.clear()
             self.state = PREPARING
-            self._meeting_ends_ms = self._now_ms + self._patience_ms()
+            self._rebalance_ends_ms = self._now_ms + self._rebalance_timeout_ms()
         gathering = bool(self.members) and self._now_ms < self._gather_until_ms
         if not self._promised and len(self._joining) == len(self.members) and not gathering:
             self._begin_generation()
 
-    def _patience_ms(self) -> int:
-        return max([0, *(member.told.rebalance_timeout_ms for member in self.members)])
+    def _rebalance_timeout_ms(self) -> int:
+        return max([0, *(member.request.rebalance_timeout_ms for member in self.members)])
 
     def _go_on(self, *, changed: bool = True) -> None:
         """Somebody is gone: the others meet anew, or need not wait any longer."""
         if self.state == PREPARING or (changed and self.state != EMPTY):
             self._prepare()
 
-    def _end_meeting(self) -> None:
+    def _end_rebalance(self) -> None:
         if self.state == PREPARING:
             self._begin_generation()
             return
@@ -352,7 +367,7 @@ class ClassicGroup:
         for member in absent:
             self._remove(member.identity, Code.UNKNOWN_MEMBER_ID)
         if self.members and not self._joining:
-            self._meeting_ends_ms = self._now_ms + max(self._patience_ms(), 1)
+            self._rebalance_ends_ms = self._now_ms + max(self._rebalance_timeout_ms(), 1)
             return  # Static members, and none of them is there.
         self.generation += 1  # I4
         if not self.members:
@@ -363,36 +378,36 @@ class ClassicGroup:
         self.protocol = self.members.elected()
         self.state = COMPLETING
         self._unsynced = set(self.members.ids())
-        self._meeting_ends_ms = self._now_ms + self._patience_ms()
+        self._rebalance_ends_ms = self._now_ms + self._rebalance_timeout_ms()
         joining, self._joining = self._joining, {}
         for member in self.members:
             member.is_new = False
             self._renew(member)
-        for identity, ticket in joining.items():
-            ticket.give(self._joined(self.members[identity]))
+        for identity, pending in joining.items():
+            pending.give(self._joined(self.members[identity]))
 
     def _disband(self) -> None:
         assert not self._joining, "I1"
         assert self.leader is None, "I3"
         self.state = EMPTY
         self.protocol = None
-        self._meeting_ends_ms = -1
+        self._rebalance_ends_ms = -1
 
     def _answer_syncs(self) -> None:
-        for identity, ticket in self._syncing.items():
+        for identity, pending in self._syncing.items():
             member = self.members[identity]
             self._renew(member)
-            ticket.give(Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment))
+            pending.give(SyncResult(Code.NONE, self.protocol_type, self.protocol, member.assignment))
         self._syncing.clear()
 
     # Sessions.
 
-    def _renew(self, member: Member) -> None:
+    def _renew(self, member: ClassicMember) -> None:
         if not member.is_new:
-            member.deadline_ms = self._now_ms + member.told.session_timeout_ms
+            member.deadline_ms = self._now_ms + member.request.session_timeout_ms
 
-    def _deadline_ms(self, member: Member) -> int:
-        """When its session ends; -1 while it waits in a meeting, where only its end ends that."""
+    def _deadline_ms(self, member: ClassicMember) -> int:
+        """When its session ends; -1 while it waits for a rebalance, during which no session ends."""
         waits = member.identity in self._syncing or (member.identity in self._joining and not member.is_new)
         return -1 if waits else member.deadline_ms
 
@@ -407,14 +422,16 @@ class ClassicGroup:
         """Answer what the member waits for."""
         joining, syncing = self._joining.pop(identity, None), self._syncing.pop(identity, None)
         if joining is not None:
-            joining.give(Joined(why, identity))
+            joining.give(JoinResult(why, identity))
         if syncing is not None:
-            syncing.give(Synced(why))
+            syncing.give(SyncResult(why))
 
 
-def _replace(tickets: dict[str, Ticket[T]], member: str, ticket: Ticket[T], instead: T) -> None:
-    """Wait with this ticket; a call from before, whose connection is gone most likely, is over."""
-    before = tickets.get(member)
-    tickets[member] = ticket
+def _replace(
+    pending_results: dict[str, PendingResult[T]], member: str, pending: PendingResult[T], instead: T
+) -> None:
+    """Wait for this result; an earlier request of the member is answered with ``instead``."""
+    before = pending_results.get(member)
+    pending_results[member] = pending
     if before is not None:
         before.give(instead)

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.config.broker import GroupSettings, Isolation
 from penstock.errors import InvalidValue
-from penstock.groups.consumers import BEAT_MS, SESSION_MS
+from penstock.groups.consumers import HEARTBEAT_MS, SESSION_MS
 
 START: Final = "latest"  # Kafka's rule for a share group that is new.
 SHARE_ATTEMPTS: Final = 5  # Kafka's default of share.delivery.count.limit.
@@ -49,22 +49,22 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             if value is not None and not least <= value <= most:
                 raise InvalidValue(name=name, value=value, why=f"it is between {least} and {most}")
         rules = with_usual(self, GroupSettings())
-        for session_ms, beat_ms in (
+        for session_ms, heartbeat_ms in (
             (rules.consumer_session_ms, rules.consumer_heartbeat_ms),
             (rules.share_session_ms, rules.share_heartbeat_ms),
         ):
-            if beat_ms >= session_ms:
+            if heartbeat_ms >= session_ms:
                 why = f"a session, here of {session_ms} ms, has room for more than one"
-                raise InvalidValue(name="heartbeat interval", value=beat_ms, why=why)
+                raise InvalidValue(name="heartbeat interval", value=heartbeat_ms, why=why)
 
 
 class GroupRules(msgspec.Struct, frozen=True, kw_only=True):
     """The same with nothing left out: what counts for a group."""
 
     consumer_session_ms: int = SESSION_MS
-    consumer_heartbeat_ms: int = BEAT_MS
+    consumer_heartbeat_ms: int = HEARTBEAT_MS
     share_session_ms: int = SESSION_MS
-    share_heartbeat_ms: int = BEAT_MS
+    share_heartbeat_ms: int = HEARTBEAT_MS
     share_lock_ms: int
     share_attempts: int = SHARE_ATTEMPTS
     share_start: str = START

@@ -1,6 +1,6 @@
 """A group of Kafka's newer protocol (KIP-848): the broker assigns, and members follow one by one.
 
-There are no rounds.  Each change of the group (who is in, what is read, how many partitions
+There are no rebalance rounds.  Each change of the group (who is in, what is read, how many partitions
 there are) gives a new epoch and a new target, and every member goes there on its own,
 by its heartbeats, while all others go on:
 
@@ -31,14 +31,22 @@ Left out: persistence; after a restart members are unknown and join again, at a 
 from collections.abc import Iterable
 from typing import Final
 
-from penstock.groups.beats import JOIN, LEAVE, LEAVE_FOR_NOW, Beat, Beaten, ConsumerState, Topics
+from penstock.groups.heartbeats import (
+    JOIN,
+    LEAVE,
+    LEAVE_FOR_NOW,
+    ConsumerMemberState,
+    HeartbeatResult,
+    MemberHeartbeat,
+    Topics,
+)
 from penstock.groups.patterns import NOTHING_TRIED, Tried, compiled, problem_of
-from penstock.groups.rounds import Committer
-from penstock.groups.uniform import Place, Shares, ranges, uniform
+from penstock.groups.rebalance import Committer
+from penstock.groups.uniform import Shares, TopicIdPartition, ranges, uniform
 from penstock.wire.kafka.codes import Code
 
 SESSION_MS: Final = 45_000  # As Kafka's.
-BEAT_MS: Final = 2_000  # A change is heard of after this; Kafka's five seconds are long in a test.
+HEARTBEAT_MS: Final = 2_000  # A change is heard of after this; Kafka's five seconds are long in a test.
 SOON_MS: Final = 200  # For a member that waits for what others have not given up yet.
 MEMBERS_MAX: Final = 10_000  # Of one group, unless a setting says otherwise.
 PATTERNS_MAX: Final = 20  # Different regular expressions in one group; a new topic is matched against each.
@@ -46,20 +54,20 @@ ASSIGNORS: Final = ("uniform", "range")
 PROTOCOL_TYPE: Final = "consumer"  # All members of such a group are consumers.
 
 
-class Consumer:
-    def __init__(self, told: Beat) -> None:
-        self.identity = told.member
-        self.instance = told.instance
-        self.client_id = told.client_id
-        self.client_host = told.client_host
+class ConsumerMember:
+    def __init__(self, request: MemberHeartbeat) -> None:
+        self.identity = request.member
+        self.instance = request.instance
+        self.client_id = request.client_id
+        self.client_host = request.client_host
         self.rebalance_timeout_ms = SESSION_MS
         self.topics: frozenset[str] = frozenset()
         self.pattern = ""
         self.assignor = ""
         self.epoch = JOIN
         self.previous_epoch = JOIN
-        self.assigned: set[Place] = set()  # What it was told to work on ...
-        self.revoking: set[Place] = set()  # ... and what it was told to give up, and still has.
+        self.assigned: set[TopicIdPartition] = set()  # What it was told to work on ...
+        self.revoking: set[TopicIdPartition] = set()  # ... and what it was told to give up, and still has.
         self.deadline_ms = 0
         self.give_up_by_ms = -1  # It must have given up by then; -1: there is nothing.
 
@@ -70,12 +78,12 @@ class ConsumerGroup:
     def __init__(self, epoch: int = 0) -> None:
         self.members_max = MEMBERS_MAX
         self.session_ms = SESSION_MS  # These two may be set by operators.
-        self.beat_ms = BEAT_MS
+        self.heartbeat_ms = HEARTBEAT_MS
         self.epoch = epoch  # The first change makes the next one.
         self.assignor = ASSIGNORS[0]
-        self._members: dict[str, Consumer] = {}
+        self._members: dict[str, ConsumerMember] = {}
         self._target: Shares = {}
-        self._owners: dict[Place, str] = {}
+        self._owners: dict[TopicIdPartition, str] = {}
         self._topics: Topics = {}  # All that there are, as they were when the group looked last.
         self._matched: dict[str, list[str]] = {}  # Of these, what each pattern matches.
         self._read: dict[str, tuple[bytes, int]] = {}  # Of these, what members read.
@@ -107,17 +115,19 @@ class ConsumerGroup:
 
     # What members say.
 
-    def heartbeat(self, told: Beat, topics: Topics, now_ms: int, tried: Tried = NOTHING_TRIED) -> Beaten:
-        """Join, stay, or leave; ``topics`` are all there are, another object when they have changed."""
+    def heartbeat(
+        self, request: MemberHeartbeat, topics: Topics, now_ms: int, tried: Tried = NOTHING_TRIED
+    ) -> HeartbeatResult:
+        """Join, stay or leave; ``topics`` are all topics, and another object whenever they have changed."""
         self._now_ms = max(self._now_ms, now_ms)
-        if told.epoch in (LEAVE, LEAVE_FOR_NOW):
-            return self._leave(told)
-        refusal = self._check(told)
+        if request.epoch in (LEAVE, LEAVE_FOR_NOW):
+            return self._leave(request)
+        refusal = self._check(request)
         if refusal is not None:
             return refusal
-        changed = self._take_in(told) if told.epoch == JOIN else False
-        member = self._members[told.member]
-        changed |= self._update(member, told)
+        changed = self._take_in(request) if request.epoch == JOIN else False
+        member = self._members[request.member]
+        changed |= self._update(member, request)
         if topics is not self._topics:
             self._match(self._patterns(), topics, tried)
             changed |= self._read != self._reading()
@@ -125,7 +135,7 @@ class ConsumerGroup:
             self._match({member.pattern}, topics, tried)
         if changed:
             self._retarget()
-        return self._go_on(member, told)
+        return self._go_on(member, request)
 
     def leave(self, member: str, instance: str | None, now_ms: int) -> Code:
         """An operator puts a member out, by its id or by its name."""
@@ -162,10 +172,10 @@ class ConsumerGroup:
         """When ``tick`` may have something to do, or -1."""
         return min(map(self._deadline_ms, self._members.values()), default=-1)
 
-    def describe(self) -> list[ConsumerState]:
+    def describe(self) -> list[ConsumerMemberState]:
         """The members, in the order in which they came."""
         return [
-            ConsumerState(
+            ConsumerMemberState(
                 member=member.identity,
                 instance=member.instance,
                 epoch=member.epoch,
@@ -185,24 +195,24 @@ class ConsumerGroup:
 
     # Checks.
 
-    def _check(self, told: Beat) -> Beaten | None:
-        member = self._members.get(told.member)
+    def _check(self, request: MemberHeartbeat) -> HeartbeatResult | None:
+        member = self._members.get(request.member)
         code = Code.NONE
-        if told.assignor and told.assignor not in ASSIGNORS:
+        if request.assignor and request.assignor not in ASSIGNORS:
             code, why = Code.UNSUPPORTED_ASSIGNOR, f"there are {', '.join(ASSIGNORS)}"
-        elif told.pattern and (problem := self._problem_of(told.pattern)):
+        elif request.pattern and (problem := self._problem_of(request.pattern)):
             code, why = Code.INVALID_REGULAR_EXPRESSION, problem
-        elif told.epoch == JOIN:
-            code, why = self._check_joining(told)
+        elif request.epoch == JOIN:
+            code, why = self._check_joining(request)
         elif member is None:
             code, why = Code.UNKNOWN_MEMBER_ID, "join again"
         elif member.epoch == LEAVE_FOR_NOW or (
-            told.instance is not None and told.instance != member.instance
+            request.instance is not None and request.instance != member.instance
         ):
             code, why = Code.FENCED_INSTANCE_ID, "another process has its name"
-        elif told.epoch != member.epoch and not _missed_the_last(told, member):
+        elif request.epoch != member.epoch and not _missed_the_last(request, member):
             code, why = Code.FENCED_MEMBER_EPOCH, f"it is at epoch {member.epoch}; join again"
-        return Beaten(code, told.member, why=why) if code else None
+        return HeartbeatResult(code, request.member, why=why) if code else None
 
     def _problem_of(self, pattern: str) -> str:
         """Why members may not subscribe to a pattern; empty if they may."""
@@ -210,43 +220,43 @@ class ConsumerGroup:
             return f"the group has {PATTERNS_MAX} different patterns, which is the limit"
         return problem_of(pattern)
 
-    def _check_joining(self, told: Beat) -> tuple[Code, str]:
+    def _check_joining(self, request: MemberHeartbeat) -> tuple[Code, str]:
         if (
-            not told.member
-            or told.rebalance_timeout_ms <= 0
-            or (told.topics is None and told.pattern is None)
+            not request.member
+            or request.rebalance_timeout_ms <= 0
+            or (request.topics is None and request.pattern is None)
         ):
             return Code.INVALID_REQUEST, "a member joins with an id, a rebalance timeout and topics"
-        static = self._static(told.instance)
-        if static is not None and static.identity != told.member and static.epoch != LEAVE_FOR_NOW:
-            return Code.UNRELEASED_INSTANCE_ID, f"{told.instance} is in the group already"
-        full = told.member not in self._members and len(self._members) >= self.members_max
+        static = self._static(request.instance)
+        if static is not None and static.identity != request.member and static.epoch != LEAVE_FOR_NOW:
+            return Code.UNRELEASED_INSTANCE_ID, f"{request.instance} is in the group already"
+        full = request.member not in self._members and len(self._members) >= self.members_max
         return (Code.GROUP_MAX_SIZE_REACHED, f"there are {self.members_max}") if full else (Code.NONE, "")
 
-    def _static(self, instance: str | None) -> Consumer | None:
+    def _static(self, instance: str | None) -> ConsumerMember | None:
         if instance is None:
             return None
         return next((member for member in self._members.values() if member.instance == instance), None)
 
     # Who is in.
 
-    def _take_in(self, told: Beat) -> bool:
+    def _take_in(self, request: MemberHeartbeat) -> bool:
         """A member joins, anew or again; True: the group has changed."""
-        before = self._members.get(told.member)
+        before = self._members.get(request.member)
         if before is not None:
             self._release(before, before.assigned | before.revoking)  # It has begun anew, and has nothing.
             before.assigned, before.revoking, before.epoch = set(), set(), JOIN
             return False
-        member = Consumer(told)
-        static = self._static(told.instance)
+        member = ConsumerMember(request)
+        static = self._static(request.instance)
         if static is not None:
             self._take_place(static, member)
             return False
-        self._members[told.member] = member
-        self._target[told.member] = set()
+        self._members[request.member] = member
+        self._target[request.member] = set()
         return True
 
-    def _take_place(self, static: Consumer, member: Consumer) -> None:
+    def _take_place(self, static: ConsumerMember, member: ConsumerMember) -> None:
         """A process has come under the name of one that left for a while."""
         self._release(static, static.assigned | static.revoking)
         del self._members[static.identity]
@@ -254,31 +264,31 @@ class ConsumerGroup:
         self._target[member.identity] = self._target.pop(static.identity)
         member.topics, member.pattern, member.assignor = static.topics, static.pattern, static.assignor
 
-    def _leave(self, told: Beat) -> Beaten:
-        member = self._members.get(told.member)
+    def _leave(self, request: MemberHeartbeat) -> HeartbeatResult:
+        member = self._members.get(request.member)
         if member is None:
-            return Beaten(Code.UNKNOWN_MEMBER_ID, told.member)
-        if told.epoch == LEAVE_FOR_NOW and member.instance is not None:
+            return HeartbeatResult(Code.UNKNOWN_MEMBER_ID, request.member)
+        if request.epoch == LEAVE_FOR_NOW and member.instance is not None:
             member.epoch = LEAVE_FOR_NOW
         else:
             self._remove(member)
             self._retarget()
-        return Beaten(Code.NONE, told.member, told.epoch)
+        return HeartbeatResult(Code.NONE, request.member, request.epoch)
 
-    def _remove(self, member: Consumer) -> None:
+    def _remove(self, member: ConsumerMember) -> None:
         self._release(member, member.assigned | member.revoking)
         del self._members[member.identity]
         del self._target[member.identity]
 
-    def _update(self, member: Consumer, told: Beat) -> bool:
+    def _update(self, member: ConsumerMember, request: MemberHeartbeat) -> bool:
         """Note what the member says of itself; True: it changes the group."""
         member.deadline_ms = self._now_ms + self.session_ms
-        if told.rebalance_timeout_ms > 0:
-            member.rebalance_timeout_ms = told.rebalance_timeout_ms
+        if request.rebalance_timeout_ms > 0:
+            member.rebalance_timeout_ms = request.rebalance_timeout_ms
         before = (member.topics, member.pattern, member.assignor)
-        member.topics = member.topics if told.topics is None else told.topics
-        member.pattern = member.pattern if told.pattern is None else told.pattern
-        member.assignor = member.assignor if told.assignor is None else told.assignor
+        member.topics = member.topics if request.topics is None else request.topics
+        member.pattern = member.pattern if request.pattern is None else request.pattern
+        member.assignor = member.assignor if request.assignor is None else request.assignor
         return before != (member.topics, member.pattern, member.assignor)
 
     # The target.
@@ -320,7 +330,7 @@ class ConsumerGroup:
             self._matched[pattern] = kept + new
         self._topics = topics
 
-    def _topics_read(self, member: Consumer) -> set[str]:
+    def _topics_read(self, member: ConsumerMember) -> set[str]:
         read = {name for name in member.topics if name in self._topics}
         return read.union(self._matched[member.pattern]) if member.pattern else read
 
@@ -351,28 +361,28 @@ class ConsumerGroup:
 
     # The way there.
 
-    def _go_on(self, member: Consumer, told: Beat) -> Beaten:
+    def _go_on(self, member: ConsumerMember, request: MemberHeartbeat) -> HeartbeatResult:
         """Take one step, and tell the member."""
         was = frozenset(member.assigned)
-        gave_up = not member.revoking or (told.owned is not None and not told.owned & member.revoking)
+        gave_up = not member.revoking or (request.owned is not None and not request.owned & member.revoking)
         if gave_up:
             self._release(member, member.revoking)
             member.revoking, member.give_up_by_ms = set(), -1
-            self._step(member, told)
-        all_told = told.epoch != member.epoch or (told.owned is not None and told.topics is not None)
+            self._step(member, request)
+        all_told = request.epoch != member.epoch or (request.owned is not None and request.topics is not None)
         now = frozenset(member.assigned)
         waits = bool(member.revoking) or now != self._target[member.identity]
-        return Beaten(
+        return HeartbeatResult(
             Code.NONE,
             member.identity,
             member.epoch,
-            min(SOON_MS, self.beat_ms) if waits else self.beat_ms,
+            min(SOON_MS, self.heartbeat_ms) if waits else self.heartbeat_ms,
             now if all_told or now != was else None,
         )
 
-    def _step(self, member: Consumer, told: Beat) -> None:
+    def _step(self, member: ConsumerMember, request: MemberHeartbeat) -> None:
         target = self._target[member.identity]
-        owned = member.assigned if told.owned is None else set(told.owned)
+        owned = member.assigned if request.owned is None else set(request.owned)
         surplus = member.assigned - target
         member.assigned -= surplus
         self._release(member, surplus - owned)
@@ -380,24 +390,28 @@ class ConsumerGroup:
         if member.revoking:
             member.give_up_by_ms = self._now_ms + member.rebalance_timeout_ms
             return  # It stays at its epoch until it has.
-        for place in target - member.assigned:
-            if self._owners.get(place) is None:
-                self._owners[place] = member.identity
-                member.assigned.add(place)
+        for partition in target - member.assigned:
+            if self._owners.get(partition) is None:
+                self._owners[partition] = member.identity
+                member.assigned.add(partition)
         assert member.assigned <= target, "I2"
         if member.epoch != self.epoch:
             member.previous_epoch, member.epoch = member.epoch, self.epoch
 
-    def _release(self, member: Consumer, places: set[Place]) -> None:
-        for place in places:
-            assert self._owners.pop(place) == member.identity, "I1"
+    def _release(self, member: ConsumerMember, partitions: set[TopicIdPartition]) -> None:
+        for partition in partitions:
+            assert self._owners.pop(partition) == member.identity, "I1"
 
-    def _deadline_ms(self, member: Consumer) -> int:
+    def _deadline_ms(self, member: ConsumerMember) -> int:
         if member.give_up_by_ms >= 0:
             return min(member.deadline_ms, member.give_up_by_ms)
         return member.deadline_ms
 
 
-def _missed_the_last(told: Beat, member: Consumer) -> bool:
+def _missed_the_last(request: MemberHeartbeat, member: ConsumerMember) -> bool:
     """Whether it is one epoch behind because the last answer has not reached it."""
-    return told.epoch == member.previous_epoch and told.owned is not None and told.owned <= member.assigned
+    return (
+        request.epoch == member.previous_epoch
+        and request.owned is not None
+        and request.owned <= member.assigned
+    )

@@ -10,44 +10,44 @@ Cost: O(protocols of the member) for a change, O(members) for an election.
 from collections import Counter
 from collections.abc import Iterator
 
-from penstock.groups.rounds import Joining, RosterLine
+from penstock.groups.rebalance import JoinRequest, MemberMetadata
 from penstock.wire.kafka.codes import Code
 
 
-class Member:
-    __slots__ = ("assignment", "deadline_ms", "identity", "instance", "is_new", "told")
+class ClassicMember:
+    __slots__ = ("assignment", "deadline_ms", "identity", "instance", "is_new", "request")
 
-    def __init__(self, identity: str, told: Joining) -> None:
+    def __init__(self, identity: str, request: JoinRequest) -> None:
         self.identity = identity
-        self.instance = told.instance
-        self.told = told  # What it said when it joined last.
+        self.instance = request.instance
+        self.request = request  # What it said when it joined last.
         self.assignment = b""
         self.is_new = True  # It has not heard of a generation yet.
         self.deadline_ms = 0  # It is put out then, unless it is heard from.  Means nothing while it waits.
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it brought along for one of its protocols."""
-        return dict(self.told.protocols).get(protocol or "", b"")
+        return dict(self.request.protocols).get(protocol or "", b"")
 
 
 class Roster:
     """The members of one group, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ClassicMember] = {}
         self._instances: dict[str, str] = {}  # Static members: the id, by name.
         self._support: Counter[str] = Counter()  # How many members know a protocol.
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicMember]:
         return iter(self._members.values())
 
     def __contains__(self, identity: str) -> bool:
         return identity in self._members
 
-    def __getitem__(self, identity: str) -> Member:
+    def __getitem__(self, identity: str) -> ClassicMember:
         return self._members[identity]
 
     def ids(self) -> list[str]:
@@ -67,49 +67,49 @@ class Roster:
             return Code.UNKNOWN_MEMBER_ID
         return Code.NONE
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         self._members[member.identity] = member
-        self._support.update(_names(member.told))
+        self._support.update(_names(member.request))
         if member.instance is not None:
             self._instances[member.instance] = member.identity
 
-    def remove(self, identity: str) -> Member:
+    def remove(self, identity: str) -> ClassicMember:
         member = self._members.pop(identity)
-        self._support.subtract(_names(member.told))
+        self._support.subtract(_names(member.request))
         if member.instance is not None:
             del self._instances[member.instance]
         return member
 
-    def update(self, member: Member, told: Joining) -> None:
+    def update(self, member: ClassicMember, request: JoinRequest) -> None:
         """It has joined again, and may know other protocols now."""
-        self._support.subtract(_names(member.told))
-        self._support.update(_names(told))
-        member.told = told
+        self._support.subtract(_names(member.request))
+        self._support.update(_names(request))
+        member.request = request
 
     # What they share.
 
-    def fits(self, told: Joining) -> bool:
+    def fits(self, request: JoinRequest) -> bool:
         """Whether the member knows a protocol that all the others know."""
-        if not told.protocol_type or not told.protocols:
+        if not request.protocol_type or not request.protocols:
             return False
-        return not self._members or any(self._is_shared(name) for name, _ in told.protocols)
+        return not self._members or any(self._is_shared(name) for name, _ in request.protocols)
 
     def elected(self) -> str:
         """Of the protocols that all know, the one that most like best."""
         votes = Counter(
-            next(name for name, _ in member.told.protocols if self._is_shared(name)) for member in self
+            next(name for name, _ in member.request.protocols if self._is_shared(name)) for member in self
         )
         return votes.most_common(1)[0][0]
 
-    def lines(self, protocol: str | None) -> tuple[RosterLine, ...]:
+    def lines(self, protocol: str | None) -> tuple[MemberMetadata, ...]:
         """What the leader hears of all."""
         return tuple(
-            RosterLine(member.identity, member.instance, member.metadata(protocol)) for member in self
+            MemberMetadata(member.identity, member.instance, member.metadata(protocol)) for member in self
         )
 
     def _is_shared(self, protocol: str) -> bool:
         return self._support[protocol] == len(self._members)
 
 
-def _names(told: Joining) -> set[str]:
-    return {name for name, _ in told.protocols}
+def _names(request: JoinRequest) -> set[str]:
+    return {name for name, _ in request.protocols}

@@ -59,7 +59,7 @@ EPOCH_MAX: Final = 32_766  # One below the most that 16 bits hold: whoever has i
 TIMEOUT_MS_MAX: Final = 15 * 60 * 1000  # As Kafka's: for so long a silent producer holds readers up.
 NAME_LENGTH_MAX: Final = 1000
 
-Place = tuple[str, int]  # Topic and partition.
+TopicPartition = tuple[str, int]  # Topic and partition.
 State = Literal["empty", "ongoing", "committing", "aborting", "committed", "aborted"]
 
 
@@ -88,14 +88,14 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     used_ms: int  # Wall time of the last change: an id that nobody uses is forgotten.
     state: State = "empty"
     last_epoch: int = -1  # The one before, if its owner itself asked for the next.
-    partitions: frozenset[Place] = frozenset()
+    partitions: frozenset[TopicPartition] = frozenset()
     groups: dict[str, GroupCommits] = {}
     owner: str = ""  # Whose name it is; empty: anybody's.
     next_producer_id: int = -1  # Its producer id from ``finish`` on; -1: the same.
     previous_producer_id: int = -1  # The one before, if its owner used up all epochs of that.
 
-    def committed_places(self) -> Iterator[tuple[str, str, dict[int, Commit]]]:
-        """Group, topic, and the places by partition that it commits."""
+    def committed_offsets(self) -> Iterator[tuple[str, str, dict[int, Commit]]]:
+        """Group, topic, and the offsets by partition that it commits."""
         for group, of_group in self.groups.items():
             for topic, commits in of_group.commits.items():
                 yield group, topic, commits
@@ -210,12 +210,12 @@ def fence(known: Transaction, now_ms: int) -> Transaction:
 
 
 def enlist(
-    known: Transaction, producer_id: int, epoch: int, places: Iterable[Place], now_ms: int
+    known: Transaction, producer_id: int, epoch: int, added: Iterable[TopicPartition], now_ms: int
 ) -> Transaction:
     """Partitions that the transaction writes to; the first of them begins it."""
     _check_producer(known, producer_id, epoch)
     _check_rest(known)
-    partitions = frozenset(places)
+    partitions = frozenset(added)
     if known.state == "ongoing":
         if partitions <= known.partitions:
             return known
@@ -224,7 +224,7 @@ def enlist(
 
 
 def enlist_group(known: Transaction, producer_id: int, epoch: int, group: str, now_ms: int) -> Transaction:
-    """A group whose place the transaction will commit."""
+    """A group whose offsets the transaction will commit."""
     begun = enlist(known, producer_id, epoch, (), now_ms)
     if group in begun.groups:
         return begun
@@ -242,7 +242,7 @@ def enlist_commits(
     """How far the group has read, if the transaction commits; later ones take the place of earlier ones."""
     _check_producer(known, producer_id, epoch)
     if known.state != "ongoing" or group not in known.groups:
-        raise TransactionNotOpen(what=f"a place of group {group!r}", state=known.state)
+        raise TransactionNotOpen(what=f"an offset of group {group!r}", state=known.state)
     merged = {topic: dict(of_topic) for topic, of_topic in known.groups[group].commits.items()}
     for topic, of_topic in commits.items():
         merged.setdefault(topic, {}).update(of_topic)
@@ -250,13 +250,13 @@ def enlist_commits(
     return msgspec.structs.replace(known, groups=groups, used_ms=now_ms)
 
 
-def check_write(known: Transaction | None, producer_id: int, epoch: int, place: Place) -> None:
+def check_write(known: Transaction | None, producer_id: int, epoch: int, partition: TopicPartition) -> None:
     """Whether a batch may be written as part of a transaction (X2)."""
     if known is None:
         raise ProducerUnknown(producer_id=producer_id)
     _check_producer(known, producer_id, epoch)
-    if known.state != "ongoing" or place not in known.partitions:
-        raise TransactionNotOpen(what=f"a batch for {place[0]}:{place[1]}", state=known.state)
+    if known.state != "ongoing" or partition not in known.partitions:
+        raise TransactionNotOpen(what=f"a batch for {partition[0]}:{partition[1]}", state=known.state)
 
 
 # Its end.
@@ -307,7 +307,7 @@ def end_epoch(
 
 
 def finish(known: Transaction) -> Transaction:
-    """All partitions have their markers, all groups their places."""
+    """All partitions have their markers, all groups their offsets."""
     assert known.is_ending
     state: State = "committed" if known.state == "committing" else "aborted"
     done = msgspec.structs.replace(known, state=state, partitions=frozenset(), groups={})

@@ -17,15 +17,15 @@ from collections.abc import Set as AbstractSet
 
 from penstock.groups.assignors import sticky
 
-Place = tuple[bytes, int]  # The id of a topic, and a partition of it.
-Shares = dict[str, set[Place]]  # By member.
-Held = Mapping[str, AbstractSet[Place]]
-Reads = Mapping[str, AbstractSet[bytes]]  # The topics of each member.
+TopicIdPartition = tuple[bytes, int]  # The id of a topic, and a partition of it.
+Shares = dict[str, set[TopicIdPartition]]  # By member.
+Assigned = Mapping[str, AbstractSet[TopicIdPartition]]
+Subscriptions = Mapping[str, AbstractSet[bytes]]  # The topics of each member.
 
 
 def uniform(
-    current: Held,
-    reads: Reads,
+    current: Assigned,
+    reads: Subscriptions,
     sizes: Mapping[bytes, int],
 ) -> Shares:
     """Share out all partitions of ``sizes`` (by topic) that some member ``reads``."""
@@ -33,11 +33,11 @@ def uniform(
         return {}
     subscriptions = list(reads.values())
     if all(topics == subscriptions[0] for topics in subscriptions):
-        return _alike(current, reads, _places(subscriptions[0], sizes))
-    return _unlike(current, reads, _places(set().union(*subscriptions), sizes))
+        return _alike(current, reads, _partitions(subscriptions[0], sizes))
+    return _unlike(current, reads, _partitions(set().union(*subscriptions), sizes))
 
 
-def ranges(reads: Reads, sizes: Mapping[bytes, int]) -> Shares:
+def ranges(reads: Subscriptions, sizes: Mapping[bytes, int]) -> Shares:
     """Share out each topic by itself, in neighbouring partitions."""
     shares: Shares = {member: set() for member in reads}
     for topic, size in sizes.items():
@@ -48,47 +48,52 @@ def ranges(reads: Reads, sizes: Mapping[bytes, int]) -> Shares:
     return shares
 
 
-def _places(topics: AbstractSet[bytes], sizes: Mapping[bytes, int]) -> list[Place]:
+def _partitions(topics: AbstractSet[bytes], sizes: Mapping[bytes, int]) -> list[TopicIdPartition]:
     return [(topic, number) for topic in sorted(topics & sizes.keys()) for number in range(sizes[topic])]
 
 
-def _alike(current: Held, reads: Reads, places: list[Place]) -> Shares:
-    numbers = {place: number for number, place in enumerate(places)}
+def _alike(current: Assigned, reads: Subscriptions, partitions: list[TopicIdPartition]) -> Shares:
+    numbers = {partition: number for number, partition in enumerate(partitions)}
     held = {
-        member: {numbers[place] for place in current.get(member, ()) if place in numbers} for member in reads
+        member: {numbers[partition] for partition in current.get(member, ()) if partition in numbers}
+        for member in reads
     }
-    target = sticky(held, list(reads), len(places))
-    return {member: {places[number] for number in share} for member, share in target.items()}
+    target = sticky(held, list(reads), len(partitions))
+    return {member: {partitions[number] for number in share} for member, share in target.items()}
 
 
-def _unlike(current: Held, reads: Reads, places: list[Place]) -> Shares:
-    there = set(places)
+def _unlike(current: Assigned, reads: Subscriptions, partitions: list[TopicIdPartition]) -> Shares:
+    there = set(partitions)
     shares: Shares = {
-        member: {place for place in current.get(member, ()) if place in there and place[0] in topics}
+        member: {
+            partition
+            for partition in current.get(member, ())
+            if partition in there and partition[0] in topics
+        }
         for member, topics in reads.items()
     }
-    kept: set[Place] = set().union(*shares.values())
-    for place in places:
-        if place not in kept:
-            shares[_least(shares, reads, place[0])].add(place)
+    kept: set[TopicIdPartition] = set().union(*shares.values())
+    for partition in partitions:
+        if partition not in kept:
+            shares[_least(shares, reads, partition[0])].add(partition)
     while _moved(shares, reads):
         pass
     return shares
 
 
-def _least(shares: Shares, reads: Reads, topic: bytes) -> str:
+def _least(shares: Shares, reads: Subscriptions, topic: bytes) -> str:
     """Of those who read the topic, the one with the fewest partitions."""
     readers = [member for member, topics in reads.items() if topic in topics]
     return min(readers, key=lambda member: (len(shares[member]), member))
 
 
-def _moved(shares: Shares, reads: Reads) -> bool:
+def _moved(shares: Shares, reads: Subscriptions) -> bool:
     """Move one partition from who has two more than another that could have it; False: there is none."""
     for rich in sorted(shares, key=lambda member: (-len(shares[member]), member)):
-        for place in sorted(shares[rich]):
-            poor = _least(shares, reads, place[0])
+        for partition in sorted(shares[rich]):
+            poor = _least(shares, reads, partition[0])
             if len(shares[rich]) >= len(shares[poor]) + 2:
-                shares[rich].remove(place)
-                shares[poor].add(place)
+                shares[rich].remove(partition)
+                shares[poor].add(partition)
                 return True
     return False

@@ -33,12 +33,20 @@ from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.subscribers import joins_for, readers
 from penstock.config.broker import Kind
 from penstock.errors import Closed, LimitReached
-from penstock.groups.beats import JOIN, Beat, Beaten, ConsumersState, Topics
 from penstock.groups.classic import ClassicGroup
 from penstock.groups.commits import Commit
-from penstock.groups.consumers import BEAT_MS, SESSION_MS, ConsumerGroup
+from penstock.groups.consumers import HEARTBEAT_MS, SESSION_MS, ConsumerGroup
+from penstock.groups.heartbeats import JOIN, ConsumerGroupState, HeartbeatResult, MemberHeartbeat, Topics
 from penstock.groups.patterns import NOTHING_TRIED, Tried, problem_of
-from penstock.groups.rounds import Committer, GroupState, Joined, Joining, Synced, Syncing, Ticket
+from penstock.groups.rebalance import (
+    Committer,
+    JoinRequest,
+    JoinResult,
+    KafkaGroupState,
+    PendingResult,
+    SyncRequest,
+    SyncResult,
+)
 from penstock.wire.kafka.codes import Code
 
 T = TypeVar("T")
@@ -63,27 +71,27 @@ class Coordination:
 
     # What members say.
 
-    def join(self, name: str, told: Joining) -> Steps[Joined]:
+    def join(self, name: str, request: JoinRequest) -> Steps[JoinResult]:
         """Be in the next generation of a group; waits until all its members are there."""
-        wanted = joins_for(told)
+        wanted = joins_for(request)
         if self._is_lent(name, lambda topic: topic in wanted):
-            return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
+            return JoinResult(Code.INCONSISTENT_GROUP_PROTOCOL, request.member)
         group = self._open(name, ClassicGroup)
         if not isinstance(group.machine, ClassicGroup):
-            return Joined(Code.INCONSISTENT_GROUP_PROTOCOL, told.member)
-        told = replace(told, new_member=f"{told.instance or told.client_id}-{self._new_id()}")
-        ticket = group.machine.join(told, self._now())
+            return JoinResult(Code.INCONSISTENT_GROUP_PROTOCOL, request.member)
+        request = replace(request, new_member=f"{request.instance or request.client_id}-{self._new_id()}")
+        pending = group.machine.join(request, self._now())
         self._look_again(group)
-        return (yield from self._answer(ticket))
+        return (yield from self._answer(pending))
 
-    def sync(self, name: str, told: Syncing) -> Steps[Synced]:
+    def sync(self, name: str, request: SyncRequest) -> Steps[SyncResult]:
         """Get the assignment; waits until the leader has brought it."""
         group = self._state.member_groups.get(name)
         if group is None or not isinstance(group.machine, ClassicGroup):
-            return Synced(Code.UNKNOWN_MEMBER_ID)
-        ticket = group.machine.sync(told, self._now())
+            return SyncResult(Code.UNKNOWN_MEMBER_ID)
+        pending = group.machine.sync(request, self._now())
         self._look_again(group)
-        return (yield from self._answer(ticket))
+        return (yield from self._answer(pending))
 
     def heartbeat(self, name: str, member: str, instance: str | None, generation: int) -> Code:
         group = self._state.member_groups.get(name)
@@ -91,39 +99,41 @@ class Coordination:
             return Code.UNKNOWN_MEMBER_ID
         return group.machine.heartbeat(member, instance, generation, self._now())
 
-    def beat(self, name: str, told: Beat) -> Steps[Beaten]:
+    def consumer_heartbeat(self, name: str, request: MemberHeartbeat) -> Steps[HeartbeatResult]:
         """Join, stay in or leave a group in which the broker assigns; waits only while topics are matched."""
-        work = self._unmatched(name, told)
+        work = self._unmatched(name, request)
         tried = (yield from self._matching.match(work)) if work else NOTHING_TRIED
         if tried is None:
-            return Beaten(Code.INVALID_REGULAR_EXPRESSION, told.member, why=TOO_LONG)
-        return self._beat(name, told, tried)
+            return HeartbeatResult(Code.INVALID_REGULAR_EXPRESSION, request.member, why=TOO_LONG)
+        return self._heartbeat(name, request, tried)
 
-    def _unmatched(self, name: str, told: Beat) -> dict[str, list[str]]:
+    def _unmatched(self, name: str, request: MemberHeartbeat) -> dict[str, list[str]]:
         """By pattern: the names of topics that have to be matched for a heartbeat."""
         group = self._state.member_groups.get(name)
         if group is not None and isinstance(group.machine, ConsumerGroup):
-            return group.machine.unmatched(told.pattern, self._topics())
-        if not told.pattern or problem_of(told.pattern):
+            return group.machine.unmatched(request.pattern, self._topics())
+        if not request.pattern or problem_of(request.pattern):
             return {}
-        return {told.pattern: list(self._topics())}
+        return {request.pattern: list(self._topics())}
 
-    def _beat(self, name: str, told: Beat, tried: Tried) -> Beaten:
-        if told.epoch == JOIN and not told.member:
-            told = replace(told, member=str(self._new_id()))  # An old client, which has none of its own.
-        if told.epoch != JOIN and name not in self._state.member_groups:
-            return Beaten(Code.UNKNOWN_MEMBER_ID, told.member, why="join again")
-        if self._beats_for_lent(name, told, tried):
+    def _heartbeat(self, name: str, request: MemberHeartbeat, tried: Tried) -> HeartbeatResult:
+        if request.epoch == JOIN and not request.member:
+            request = replace(
+                request, member=str(self._new_id())
+            )  # An old client, which has none of its own.
+        if request.epoch != JOIN and name not in self._state.member_groups:
+            return HeartbeatResult(Code.UNKNOWN_MEMBER_ID, request.member, why="join again")
+        if self._heartbeat_reads_lent(name, request, tried):
             why = "there is a queue group, or a share group, of that name; take another"
-            return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+            return HeartbeatResult(Code.INCONSISTENT_GROUP_PROTOCOL, request.member, why=why)
         group = self._open(name, ConsumerGroup)
         if not isinstance(group.machine, ConsumerGroup):
             why = "the group has members of the classic protocol"
-            return Beaten(Code.INCONSISTENT_GROUP_PROTOCOL, told.member, why=why)
+            return HeartbeatResult(Code.INCONSISTENT_GROUP_PROTOCOL, request.member, why=why)
         said = self._state.group_configs.get(name)
         group.machine.session_ms = (said and said.consumer_session_ms) or SESSION_MS
-        group.machine.beat_ms = (said and said.consumer_heartbeat_ms) or BEAT_MS
-        answer = group.machine.heartbeat(told, self._topics(), self._now(), tried)
+        group.machine.heartbeat_ms = (said and said.consumer_heartbeat_ms) or HEARTBEAT_MS
+        answer = group.machine.heartbeat(request, self._topics(), self._now(), tried)
         self._look_again(group)
         return answer
 
@@ -171,11 +181,11 @@ class Coordination:
             return True
         return name not in self._state.member_groups and self._is_at_work(name)
 
-    def _beats_for_lent(self, name: str, told: Beat, tried: Tried) -> bool:
+    def _heartbeat_reads_lent(self, name: str, request: MemberHeartbeat, tried: Tried) -> bool:
         """The same for a heartbeat, if it says what is read."""
-        if told.topics is None and told.pattern is None:
+        if request.topics is None and request.pattern is None:
             return False
-        named, matches = told.topics or frozenset(), self._matches(name, told.pattern, tried)
+        named, matches = request.topics or frozenset(), self._matches(name, request.pattern, tried)
         return self._is_lent(name, lambda topic: topic in named or matches(topic))
 
     def _matches(self, name: str, pattern: str | None, tried: Tried) -> Callable[[str], bool]:
@@ -193,7 +203,7 @@ class Coordination:
 
     # What operators ask.
 
-    def groups(self) -> list[GroupState]:
+    def groups(self) -> list[KafkaGroupState]:
         """All groups, with their members or without; also those that only have a place."""
         placed: dict[str, list[Group]] = {name: [] for name in self._state.member_groups}
         for topic in self._state.topics.values():
@@ -203,23 +213,23 @@ class Coordination:
         found = [self._describe(name, placed[name]) for name in sorted(placed)]
         return [state for state in found if state is not None]
 
-    def describe(self, name: str) -> GroupState | None:
+    def describe(self, name: str) -> KafkaGroupState | None:
         """One group; None if there is none of that name."""
         return self._describe(
             name, [topic.groups[name] for topic in self._state.topics.values() if name in topic.groups]
         )
 
-    def _describe(self, name: str, groups: list[Group]) -> GroupState | None:
+    def _describe(self, name: str, groups: list[Group]) -> KafkaGroupState | None:
         """The same, given the groups of that name on all topics."""
         group = self._state.member_groups.get(name)
         if group is None:
             return _memberless(name, groups)
         machine = group.machine
         if isinstance(machine, ConsumerGroup):
-            return GroupState(name, "consumer", machine.state, machine.protocol_type, machine.assignor)
+            return KafkaGroupState(name, "consumer", machine.state, machine.protocol_type, machine.assignor)
         protocol_type, protocol = machine.protocol_type or "", machine.protocol or ""
         members = tuple(machine.describe())
-        return GroupState(name, "classic", machine.state, protocol_type, protocol, members)
+        return KafkaGroupState(name, "classic", machine.state, protocol_type, protocol, members)
 
     def check_share(self, name: str) -> Code:
         """Whether a group of that name may be a share group."""
@@ -227,13 +237,13 @@ class Coordination:
         other = name in self._state.member_groups or self.topics(name)
         return Code.INCONSISTENT_GROUP_PROTOCOL if other else Code.NONE
 
-    def consumers(self, name: str) -> ConsumersState | None:
+    def consumers(self, name: str) -> ConsumerGroupState | None:
         """A group in which the broker assigns, with its members; None if there is none."""
         group = self._state.member_groups.get(name)
         if group is None or not isinstance(group.machine, ConsumerGroup):
             return None
         machine = group.machine
-        return ConsumersState(
+        return ConsumerGroupState(
             group=name,
             state=machine.state,
             epoch=machine.epoch,
@@ -328,24 +338,24 @@ class Coordination:
         else:
             self._state.alarms.set(group, group.machine.next_deadline_ms())
 
-    def _answer(self, ticket: Ticket[T]) -> Steps[T]:
-        self._state.awaited.add(ticket)
+    def _answer(self, pending: PendingResult[T]) -> Steps[T]:
+        self._state.awaited.add(pending)
         try:
-            while ticket.answer is None:
+            while pending.answer is None:
                 if self._state.closed:
                     raise Closed(what="broker")
-                yield Arrival(ticket, self._now() + LOOK_MS)
+                yield Arrival(pending, self._now() + LOOK_MS)
         finally:
-            self._state.awaited.discard(ticket)
-        return ticket.answer
+            self._state.awaited.discard(pending)
+        return pending.answer
 
 
-def _memberless(name: str, groups: list[Group]) -> GroupState | None:
+def _memberless(name: str, groups: list[Group]) -> KafkaGroupState | None:
     """A group that has no members of Kafka's: what it is on topics, whoever consumes."""
     streams = [group for group in groups if group.settings.kind == "stream"]
     if streams:
-        return GroupState(name, "classic", "Empty", next(filter(None, map(protocol_of, streams)), ""))
+        return KafkaGroupState(name, "classic", "Empty", next(filter(None, map(protocol_of, streams)), ""))
     if not groups:
         return None
     busy = any(group.consumers for group in groups)
-    return GroupState(name, "share", "Stable" if busy else "Empty", "share")
+    return KafkaGroupState(name, "share", "Stable" if busy else "Empty", "share")

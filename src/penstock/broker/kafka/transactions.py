@@ -1,13 +1,13 @@
-"""Transactions: messages to many partitions, and places of groups, that count together or not at all.
+"""Transactions: messages to many partitions, and committed offsets of groups, that take effect together.
 
     init_producer      a producer id and an epoch for a name; fences whoever had the name before
     enlist             the transaction writes to these partitions            then the producer appends batches
     append             ... and these are the batches                         both in one, in version 2
-    enlist_group       ... and commits places of this group
+    enlist_group       ... and commits offsets of this group
     enlist_commits     ... namely these                                      which count for nobody yet
     end                1  what was written is synced, whatever the topics promise
                        2  the decision is written to the ledger and synced   the commit point
-                       3  a marker to each partition, places to the groups
+                       3  a marker to each partition, offsets to the groups
                        4  all of that is synced
                        5  the ledger says that it is finished
 
@@ -15,7 +15,7 @@ In version 2 (KIP-890) the decision is also the producer's next epoch, and the a
 
 A crash before 2 leaves an open transaction: its producer may come back and go on with it, or it is
 aborted when its time is up.  After 2, whoever opens the directory goes on with 3: a partition knows
-by its open transactions whether it has its marker already, and a group's place is set to what it is.
+by its open transactions whether it has its marker already, and a group's offset is set to what it is.
 
 Readers see nothing of a transaction before its marker, and all of a partition's part with it
 (``log/transactions.py``); between two partitions there may be a moment.
@@ -41,7 +41,7 @@ from penstock.config.broker import DAY_MS, MEMORY
 from penstock.errors import CorruptionError, LimitReached, PenstockError, ProducerUnknown, RequestError
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer
+from penstock.groups.rebalance import Committer
 from penstock.groups.transactions import (
     ANYBODY,
     TIMEOUT_MS_MAX,
@@ -92,7 +92,7 @@ class Transactions:
         if self._state.files.exists(self._directory) and self._is_readable():
             for name, known in self._ledger.by_name.items():
                 self._watch(name, known)
-                for group, topic, commits in known.committed_places():
+                for group, topic, commits in known.committed_offsets():
                     self._commits.hold(topic, group, commits)
         if any(partition.log.transactions.open for partition in self._partitions()) or self._unfinished():
             self._state.jobs.append(self.look())
@@ -184,13 +184,13 @@ class Transactions:
         for number in numbers:
             self._state.topic(topic).partition(number)
         known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
-        places = [(topic, number) for number in numbers]
-        yield from self._promise(name, rules.enlist(known, producer_id, epoch, places, now_ms))
+        partitions = [(topic, number) for number in numbers]
+        yield from self._promise(name, rules.enlist(known, producer_id, epoch, partitions, now_ms))
 
     def enlist_group(
         self, name: str, producer_id: int, epoch: int, group: str, claim: Claim = ANYBODY
     ) -> Steps[None]:
-        """The transaction commits places of a group."""
+        """The transaction commits offsets of a group."""
         known, now_ms = self._known(name, producer_id, claim), self._state.clock.wall_ms()
         yield from self._promise(name, rules.enlist_group(known, producer_id, epoch, group, now_ms))
 
@@ -387,7 +387,7 @@ class Transactions:
             for log in self._logs(known):
                 yield Durable(log)
             self._put(name, rules.finish(known))
-            for group, topic, commits in known.committed_places():
+            for group, topic, commits in known.committed_offsets():
                 self._commits.release(topic, group, commits)
         finally:
             self._running.discard(name)
@@ -411,10 +411,10 @@ class Transactions:
         logs = [partition.log for partition in self._enlisted(known.partitions)]
         return [log for log in logs if log.config.durability != "memory"]
 
-    def _enlisted(self, places: Iterable[rules.Place]) -> list[Partition]:
+    def _enlisted(self, partitions: Iterable[rules.TopicPartition]) -> list[Partition]:
         """Those that are still there; a topic that was deleted needs nothing any more."""
         found: list[Partition] = []
-        for topic_name, number in sorted(places):
+        for topic_name, number in sorted(partitions):
             self._state.check_online(topic_name)
             topic = self._state.topics.get(topic_name)
             if topic is not None and number < len(topic.partitions):
@@ -428,12 +428,14 @@ class Transactions:
         self._publishing.appended(partition, 0)
 
     def _commit(self, known: Transaction) -> Steps[None]:
-        """A place that cannot be set (its topic is gone, the group is another's by now) holds nobody up."""
-        for group, topic, commits in known.committed_places():
+        """Commit its offsets; one that cannot be set (its topic or group is gone) is logged and skipped."""
+        for group, topic, commits in known.committed_offsets():
             try:
                 yield from self._commits.commit(topic, group, commits)
             except RequestError as error:
-                logger.warning("a transaction commits no place of group %s on %s: %s", group, topic, error)
+                logger.warning(
+                    "a transaction could not commit an offset of group %s on %s: %s", group, topic, error
+                )
 
     # Partitions.
 
@@ -447,10 +449,10 @@ class Transactions:
             for producer_id in list(partition.log.transactions.open):
                 ledger = self._state.ledger
                 known = None if ledger is None else ledger.of_producer(producer_id)
-                place = (partition.topic.name, partition.number)
-                if known is not None and not known.is_at_rest and place in known.partitions:
+                enlisted = (partition.topic.name, partition.number)
+                if known is not None and not known.is_at_rest and enlisted in known.partitions:
                     continue
-                logger.warning("no transaction stands for producer %d on %s:%d", producer_id, *place)
+                logger.warning("no transaction stands for producer %d on %s:%d", producer_id, *enlisted)
                 # Unless its marker was damaged: then it is known how it ended.
                 damaged = bool(partition.log.damage.ranges)
                 commit = damaged and known is not None and known.state == "committed"

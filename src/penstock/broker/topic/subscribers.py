@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.broker.state import MemberGroup
 from penstock.groups.consumers import ConsumerGroup
-from penstock.groups.rounds import Joining
+from penstock.groups.rebalance import JoinRequest
 from penstock.wire.kafka.subscriptions import subscribed
 
 CONSUMERS: Final = "consumer"  # The type of protocol whose members read topics; Connect has another.
@@ -35,7 +35,7 @@ def reads(group: MemberGroup, topic: str) -> bool:
     return machine.covers(topic) if isinstance(machine, ConsumerGroup) else topic in readers(group)
 
 
-def joins_for(told: Joining) -> set[str]:
+def joins_for(told: JoinRequest) -> set[str]:
     """The topics for which a member of the classic protocol comes; none if it is no consumer."""
     if told.protocol_type != CONSUMERS:
         return set()

@@ -34,7 +34,7 @@ from penstock.frontends.security.identity import Identity
 from penstock.frontends.security.needs import NEEDS as NEEDS
 from penstock.frontends.security.needs import ROLES, Need, place_of, verb
 from penstock.frontends.security.quotas import Spending
-from penstock.groups.rounds import GroupState
+from penstock.groups.rebalance import KafkaGroupState
 from penstock.groups.transactions import Claim, TransactionState
 from penstock.model.access import ANY, Action
 from penstock.model.info import BrokerInfo, Overview, StorageProblem
@@ -343,7 +343,7 @@ def _visible_group_names(guard: GuardedOperations, names: list[str]) -> list[str
     return [name for name in names if guard.may("describe", None, name)]
 
 
-def _visible_groups(guard: GuardedOperations, groups: list[GroupState]) -> list[GroupState]:
+def _visible_groups(guard: GuardedOperations, groups: list[KafkaGroupState]) -> list[KafkaGroupState]:
     return [state for state in groups if guard.may("describe", None, state.group)]
 
 

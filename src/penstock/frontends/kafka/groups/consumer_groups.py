@@ -11,8 +11,8 @@ from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import words_of
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.groups.beats import Beat, Beaten, ConsumerState
-from penstock.groups.uniform import Place
+from penstock.groups.heartbeats import ConsumerMemberState, HeartbeatResult, MemberHeartbeat
+from penstock.groups.uniform import TopicIdPartition
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.consumer_groups import (
     ConsumerGroupDescribeRequest,
@@ -31,9 +31,9 @@ CONSUMER = 1  # The type of a member that speaks this protocol.
 
 
 def consumer_group_heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> Later:
-    def then(beaten: Beaten | None, error: BaseException | None) -> None:
-        if beaten is not None:
-            call.answer(_beaten(beaten))
+    def then(result: HeartbeatResult | None, error: BaseException | None) -> None:
+        if result is not None:
+            call.answer(_response(result))
         elif isinstance(error, PenstockError):
             call.answer(
                 ConsumerGroupHeartbeatResponse(error_code=group_code(error), error_message=words_of(error))
@@ -42,16 +42,16 @@ def consumer_group_heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> 
             call.refuse(error)
 
     try:
-        call.start(call.operations.beat_group(call.request.group_id, _beat(call)), then)
+        call.start(call.operations.beat_group(call.request.group_id, _heartbeat(call)), then)
     except PenstockError as error:
         then(None, error)
     return LATER
 
 
-def _beat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> Beat:
+def _heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> MemberHeartbeat:
     request = call.request
     topics, owned = request.subscribed_topic_names, request.topic_partitions
-    return Beat(
+    return MemberHeartbeat(
         member=request.member_id,
         epoch=request.member_epoch,
         instance=request.instance_id,
@@ -67,28 +67,28 @@ def _beat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> Beat:
     )
 
 
-def _beaten(beaten: Beaten) -> ConsumerGroupHeartbeatResponse:
+def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     assignment = None
-    if beaten.assignment is not None:
+    if result.assignment is not None:
         assignment = ConsumerGroupHeartbeatResponseAssignment(
             topic_partitions=[
                 ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic, partitions=numbers)
-                for topic, numbers in _by_topic(beaten.assignment).items()
+                for topic, numbers in _by_topic(result.assignment).items()
             ]
         )
     return ConsumerGroupHeartbeatResponse(
-        error_code=beaten.error,
-        error_message=beaten.why or None,
-        member_id=beaten.member,
-        member_epoch=beaten.epoch,
-        heartbeat_interval_ms=beaten.interval_ms,
+        error_code=result.error,
+        error_message=result.why or None,
+        member_id=result.member,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.interval_ms,
         assignment=assignment,
     )
 
 
-def _by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
+def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     found: dict[bytes, list[int]] = {}
-    for topic, number in sorted(places):
+    for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)
     return found
 
@@ -119,7 +119,7 @@ def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> Descr
     )
 
 
-def _member(member: ConsumerState, names: Mapping[bytes, str]) -> Member:
+def _member(member: ConsumerMemberState, names: Mapping[bytes, str]) -> Member:
     return Member(
         member_id=member.member,
         instance_id=member.instance,
@@ -135,14 +135,14 @@ def _member(member: ConsumerState, names: Mapping[bytes, str]) -> Member:
 
 
 def _assignment(
-    places: Iterable[Place], names: Mapping[bytes, str]
+    partitions: Iterable[TopicIdPartition], names: Mapping[bytes, str]
 ) -> ConsumerGroupDescribeResponseAssignment:
     return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[
             ConsumerGroupDescribeResponseTopicPartitions(
                 topic_id=topic, topic_name=names.get(topic, ""), partitions=numbers
             )
-            for topic, numbers in _by_topic(places).items()
+            for topic, numbers in _by_topic(partitions).items()
         ]
     )
 

@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.groups.rounds import GroupState
+from penstock.groups.rebalance import KafkaGroupState
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.group_admin import (
     DeletableGroupResult,
@@ -52,7 +52,7 @@ def _describe(call: KafkaCall[DescribeGroupsRequest], name: str) -> DescribedGro
     )
 
 
-def _members(state: GroupState) -> list[DescribedGroupMember]:
+def _members(state: KafkaGroupState) -> list[DescribedGroupMember]:
     """What they read is known when the round is over."""
     stable = state.state == "Stable"
     return [

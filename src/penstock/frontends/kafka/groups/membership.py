@@ -9,7 +9,7 @@ from penstock.errors import Forbidden, InvalidName, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.session import NODE
-from penstock.groups.rounds import Joined, Joining, Syncing
+from penstock.groups.rebalance import JoinRequest, JoinResult, SyncRequest
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.membership import (
     Coordinator,
@@ -76,10 +76,10 @@ async def join_group(call: KafkaCall[JoinGroupRequest]) -> JoinGroupResponse:
     return _joined(joined)
 
 
-def _joining(call: KafkaCall[JoinGroupRequest]) -> Joining:
+def _joining(call: KafkaCall[JoinGroupRequest]) -> JoinRequest:
     request = call.request
     rebalance_ms = request.rebalance_timeout_ms  # In 0 ms nobody could sync: as if it were not said.
-    return Joining(
+    return JoinRequest(
         member=request.member_id,
         new_member="",  # The broker's to say.
         instance=request.group_instance_id,
@@ -95,7 +95,7 @@ def _joining(call: KafkaCall[JoinGroupRequest]) -> Joining:
     )
 
 
-def _joined(joined: Joined) -> JoinGroupResponse:
+def _joined(joined: JoinResult) -> JoinGroupResponse:
     members = [
         JoinGroupResponseMember(
             member_id=line.member, group_instance_id=line.instance, metadata=line.metadata
@@ -117,7 +117,7 @@ def _joined(joined: Joined) -> JoinGroupResponse:
 async def sync_group(call: KafkaCall[SyncGroupRequest]) -> SyncGroupResponse:
     """Get the assignment of this generation."""
     request = call.request
-    told = Syncing(
+    told = SyncRequest(
         member=request.member_id,
         instance=request.group_instance_id,
         generation=request.generation_id,

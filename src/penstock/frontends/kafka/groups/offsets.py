@@ -12,7 +12,7 @@ from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.frontends.kafka.groups.membership import group_code
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer
+from penstock.groups.rebalance import Committer
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.offsets import (
     OffsetCommitRequest,

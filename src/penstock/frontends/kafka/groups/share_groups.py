@@ -41,12 +41,12 @@ async def share_group_heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> 
         code = now(call.operations.check_share_group(request.group_id)) if request.member_epoch == OPEN else 0
         if code:
             return _refused(code, f"{request.group_id} is a group of another type; take another name")
-        return await _beat(call)
+        return await _heartbeat(call)
     except PenstockError as error:
         return _refused(group_code(error), words_of(error))
 
 
-async def _beat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
+async def _heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
     request, shares = call.request, call.shared.shares
     epoch = request.member_epoch
     member = shares.find(call.operations, request.group_id, request.member_id)

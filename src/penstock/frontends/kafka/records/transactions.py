@@ -34,7 +34,7 @@ from penstock.errors import (
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
 from penstock.groups.commits import Commit
-from penstock.groups.rounds import Committer
+from penstock.groups.rebalance import Committer
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.fields import Message
 from penstock.wire.kafka.messages.produce import InitProducerIdRequest, InitProducerIdResponse

@@ -1,13 +1,13 @@
-"""What members of a consumer group say and hear in a heartbeat: values."""
+"""Heartbeats of consumer groups (KIP-848): requests, results and the states that describe a group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.groups.uniform import Place
+from penstock.groups.uniform import TopicIdPartition
 from penstock.wire.kafka.codes import Code
 
-JOIN: Final = 0  # In the place of an epoch: it is not in the group yet.
+JOIN: Final = 0  # Instead of an epoch: the member is not in the group yet.
 LEAVE: Final = -1  # It goes.
 LEAVE_FOR_NOW: Final = -2  # It goes, and a process of the same name will come soon.
 
@@ -15,8 +15,8 @@ Topics = Mapping[str, tuple[bytes, int]]  # By name: the id of each topic there 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """What a member says; None where nothing has changed since it said it last."""
+class MemberHeartbeat:
+    """A heartbeat request; fields are None if they have not changed since the last one."""
 
     member: str
     epoch: int
@@ -27,21 +27,21 @@ class Beat:
     topics: frozenset[str] | None = None
     pattern: str | None = None  # Topics by a regular expression; empty: none by that.
     assignor: str | None = None
-    owned: frozenset[Place] | None = None  # What it works on.
+    owned: frozenset[TopicIdPartition] | None = None  # What it works on.
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten:
+class HeartbeatResult:
     error: Code
     member: str
     epoch: int = 0
     interval_ms: int = 0  # When it is to be heard again.
-    assignment: frozenset[Place] | None = None  # What it is to work on; None: as before.
+    assignment: frozenset[TopicIdPartition] | None = None  # What it is to work on; None: as before.
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerState:
+class ConsumerMemberState:
     """A member as an operator sees it."""
 
     member: str
@@ -51,16 +51,16 @@ class ConsumerState:
     client_host: str
     topics: frozenset[str]
     pattern: str
-    assigned: frozenset[Place]
-    target: frozenset[Place]
+    assigned: frozenset[TopicIdPartition]
+    target: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumersState:
+class ConsumerGroupState:
     """A group as an operator sees it."""
 
     group: str
     state: str
     epoch: int
     assignor: str
-    members: tuple[ConsumerState, ...]
+    members: tuple[ConsumerMemberState, ...]

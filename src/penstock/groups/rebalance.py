@@ -1,4 +1,4 @@
-"""What members of a classic group say and hear in a round: values, and answers that come later."""
+"""Requests and results of a rebalance in a classic group, some of which complete later."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -8,8 +8,8 @@ from penstock.wire.kafka.codes import Code
 T = TypeVar("T")
 
 
-class Ticket(Generic[T]):
-    """An answer that comes when others have done their part; whoever waits for it is woken."""
+class PendingResult(Generic[T]):
+    """A result that depends on other members; its waiters are woken when it is there."""
 
     __slots__ = ("answer", "waiters")
 
@@ -18,20 +18,20 @@ class Ticket(Generic[T]):
         self.waiters: dict[Any, None] = {}  # Each has a ``wake``.
 
     def give(self, answer: T) -> None:
-        """The answer is there; only the first one counts."""
+        """Set the result; only the first one counts."""
         if self.answer is None:
             self.answer = answer
             self.wake()
 
     def wake(self) -> None:
-        """Let everyone look who waits for it."""
+        """Wake all waiters."""
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoinRequest:
     """A member asks to be in the next generation."""
 
     member: str  # Its id; empty if it has none.
@@ -45,12 +45,12 @@ class Joining:
     protocols: tuple[tuple[str, bytes], ...]  # Assignors it knows, the dearest first, each with its metadata.
     id_first: bool = True  # It can be told an id and join again with it, so that a lost answer costs nothing.
     can_skip: bool = False  # As leader it can be told that the assignment stays.
-    gather_ms: int = 0  # If nobody is in the group: how long its first round waits for more members.
+    gather_ms: int = 0  # If nobody is in the group: how long its first rebalance waits for more members.
 
 
 @dataclass(frozen=True, slots=True)
-class RosterLine:
-    """A member as the leader hears of it."""
+class MemberMetadata:
+    """A member as it is described to the leader."""
 
     member: str
     instance: str | None
@@ -58,7 +58,7 @@ class RosterLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResult:
     """The generation that the member is in now."""
 
     error: Code
@@ -67,12 +67,12 @@ class Joined:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
-    roster: tuple[RosterLine, ...] = ()  # For the leader only, who assigns.
+    roster: tuple[MemberMetadata, ...] = ()  # For the leader only, who assigns.
     skip_assignment: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Syncing:
+class SyncRequest:
     """A member asks for its assignment; the leader brings those of all."""
 
     member: str
@@ -84,7 +84,7 @@ class Syncing:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncResult:
     """What the leader has assigned to the member."""
 
     error: Code
@@ -104,7 +104,7 @@ class Committer:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberState:
+class KafkaMemberState:
     """A member as an operator sees it."""
 
     member: str
@@ -116,7 +116,7 @@ class MemberState:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupState:
+class KafkaGroupState:
     """A group as an operator sees it."""
 
     group: str
@@ -124,4 +124,4 @@ class GroupState:
     state: str
     protocol_type: str = ""
     protocol: str = ""
-    members: tuple[MemberState, ...] = ()
+    members: tuple[KafkaMemberState, ...] = ()
