@@ -27,6 +27,7 @@ from penstock.log.index import decode_index, decode_index_head, decode_lanes
 from penstock.operations.calls import CALLS
 from penstock.schedule import entries
 from penstock.wire import native
+from penstock.wire.headers import SCHEDULE_KIND
 from penstock.wire.kafka.codec import decode
 from penstock.wire.kafka.frames import FrameSplitter, message_begin, read_head
 from penstock.wire.native_bodies import (
@@ -158,7 +159,7 @@ def schedule_record(data: bytes) -> None:
     """A record of a schedule: the facts in its first header, and the value."""
     size = data[0] if data else 0
     facts, value = data[1 : size + 1], data[size + 1 :]
-    record = Record(0, 0, None, value, [(entries.KIND_HEADER, facts)], 0)
+    record = Record(0, 0, None, value, [(SCHEDULE_KIND, facts)], 0)
     kind = entries.kind_of(record, "schedule")
     if kind == entries.ENTRY:
         entries.entry_due_ms(record)

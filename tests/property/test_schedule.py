@@ -22,9 +22,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.cron import next_ms
-from penstock.schedule.entries import SCHEDULE_ID, Due
+from penstock.schedule.entries import Due
 from penstock.schedule.schedule import Schedule
 from penstock.testing.files import Crash, CrashDisk
+from penstock.wire.headers import SCHEDULE_ID
 from penstock.wire.records import SCHEDULED, BatchBuilder
 
 START_MS = 1_800_000_000_000

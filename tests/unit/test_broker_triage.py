@@ -4,12 +4,12 @@ import pytest
 
 from penstock import Message
 from penstock.broker.queue import triage
-from penstock.broker.queue.dead_letters import ADDED
 from penstock.broker.steps import GiveWay
 from penstock.errors import Closed, TopicNotFound
 from penstock.model.info import OTHER_ERRORS
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
+from penstock.wire.headers import DEAD_LETTER_HEADERS
 
 
 def fail(broker: TestBroker, *errors: str, topic: str = "orders", group: str = "default") -> None:
@@ -107,7 +107,7 @@ def test_a_message_that_is_no_dead_letter_is_left_out(penstock: TestBroker) -> N
     penstock.create_topic("morgue")
     penstock.create_topic("orders", dead_letter_topic="morgue")
     penstock.publish("morgue", b"by hand", headers={"x-source-topic": "orders", "x-attempts": "many"})
-    penstock.publish("morgue", b"with care", headers=dict.fromkeys(ADDED, "orders"))
+    penstock.publish("morgue", b"with care", headers=dict.fromkeys(DEAD_LETTER_HEADERS, "orders"))
 
     assert penstock.dead_letter_errors() == penstock.dead_letter_errors("orders") == []
     assert penstock.dead_letters("orders") == []

@@ -6,9 +6,10 @@ from penstock.errors import DiskFull
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.schedule.buckets import HOUR_MS, SPILL_PAIRS
-from penstock.schedule.entries import SCHEDULE_ID, Due
+from penstock.schedule.entries import Due
 from penstock.schedule.schedule import TAKE_BYTES_MAX, Schedule
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
+from penstock.wire.headers import SCHEDULE_ID
 from penstock.wire.records import SCHEDULED, BatchBuilder
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15 08:00 UTC: a full hour.

@@ -9,9 +9,9 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
-from penstock.schedule.entries import SCHEDULE_ID
 from penstock.schedule.schedule import Schedule
 from penstock.testing.files import Crash, CrashDisk, Fault, FaultyFiles
+from penstock.wire.headers import SCHEDULE_ID
 from penstock.wire.records import SCHEDULED, BatchBuilder
 
 P = ParamSpec("P")

@@ -5,9 +5,10 @@ import pytest
 from penstock.errors import DiskFull
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log, LogConfig
-from penstock.schedule.entries import CANCELLED, FIRED, MOVED, SCHEDULE_ID
+from penstock.schedule.entries import CANCELLED, FIRED, MOVED
 from penstock.schedule.schedule import Schedule
 from penstock.testing.files import Fault, FaultyFiles
+from penstock.wire.headers import SCHEDULE_ID
 from penstock.wire.records import SCHEDULED, BatchBuilder
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15 08:00 UTC: a full hour.

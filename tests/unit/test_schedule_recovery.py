@@ -5,9 +5,10 @@ from random import Random
 import pytest
 
 from penstock.log.log import Log, LogConfig
-from penstock.schedule.entries import CHECKPOINT, SCHEDULE_ID, Due, kind_of, read_decision
+from penstock.schedule.entries import CHECKPOINT, Due, kind_of, read_decision
 from penstock.schedule.schedule import Schedule
 from penstock.testing.files import CrashDisk
+from penstock.wire.headers import SCHEDULE_ID
 from penstock.wire.records import SCHEDULED, BatchBuilder
 
 NOW_MS = 1_800_000_000_000  # 2027-01-15 08:00 UTC.

@@ -22,16 +22,10 @@ from typing import Any, Final, Protocol, cast
 
 from penstock.errors import AlreadySettled, InvalidValue, LeaseLost, PenstockError, RequestError
 from penstock.types import LANE_NAMES, Duration, Instant, Priority, Unchecked, mypyc_attr
-from penstock.wire.records import DEDUP, EXPIRES, REDRIVEN, SCHEDULED, Record, lane_of
+from penstock.wire.headers import BROKER_HEADER_BITS, BROKER_HEADERS, EXPIRES_AT
+from penstock.wire.records import EXPIRES, REDRIVEN, Record, lane_of
 
 RawHeaders = list[tuple[str, bytes | None]]
-
-# Headers in which the broker keeps its own facts about a message, by the bit that says that it has one.
-EXPIRES_AT: Final = "x-expires-at"
-BROKER_HEADERS: Final = (
-    (SCHEDULED, "x-schedule-id"), (EXPIRES, EXPIRES_AT), (DEDUP, "x-dedup-id"), (REDRIVEN, "x-redrive-group"),
-)  # fmt: skip
-BROKER_HEADER_BITS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 
 
 def own_headers(headers: RawHeaders, attributes: int) -> RawHeaders:

@@ -22,11 +22,10 @@ from struct import Struct, pack, unpack
 from typing import Final
 
 from penstock.errors import DirectoryUnusable, InvalidBatch
+from penstock.wire.headers import SCHEDULE_ID, SCHEDULE_KIND
 from penstock.wire.records import BatchBuilder, Record
 
 VERSION: Final = 1
-KIND_HEADER: Final = "x-schedule"
-SCHEDULE_ID: Final = "x-schedule-id"  # The header of a record in the data log that names its entry.
 
 ENTRY: Final = 1
 FIRED: Final = 2
@@ -78,19 +77,19 @@ def add_entry(
 ) -> None:
     expression, zone = (cron or "").encode(), (timezone or "").encode()
     facts = _ENTRY.pack(VERSION, ENTRY, due_ms, attributes, len(expression), len(zone)) + expression + zone
-    builder.add(key, value, [(KIND_HEADER, facts), *headers])
+    builder.add(key, value, [(SCHEDULE_KIND, facts), *headers])
 
 
 def add_decision(builder: BatchBuilder, kind: int, numbers: Sequence[int]) -> None:
     """Write any other record: ``numbers`` are as many as its kind has, or a multiple of that."""
     assert len(numbers) % WIDTHS[kind] == 0, "numbers that belong together stay together"
-    builder.add(None, pack(f">{len(numbers)}q", *numbers), [(KIND_HEADER, _HEAD.pack(VERSION, kind))])
+    builder.add(None, pack(f">{len(numbers)}q", *numbers), [(SCHEDULE_KIND, _HEAD.pack(VERSION, kind))])
 
 
 def kind_of(record: Record, path: str) -> int:
     """What a record is; DirectoryUnusable if this program does not know, rather than a guess."""
     name, facts = record.headers[0] if record.headers else ("", None)
-    if name != KIND_HEADER or facts is None or len(facts) < _HEAD.size:
+    if name != SCHEDULE_KIND or facts is None or len(facts) < _HEAD.size:
         raise DirectoryUnusable(directory=path, why=f"record {record.offset} is not of a schedule")
     version, kind = _HEAD.unpack_from(facts)
     if version != VERSION or not ENTRY <= kind <= CHECKPOINT:

@@ -19,9 +19,9 @@ any source.
 from typing import Final, final
 
 from penstock.errors import EmptyMessage, InvalidValue, MessageTooLarge, PartitionNotFound
+from penstock.wire.headers import STAGED_DELAY, STAGED_TTL
 from penstock.wire.murmur import partition_of
 from penstock.wire.records import EXPIRES, SCHEDULED, BatchBuilder, Headers, lane_attributes
-from penstock.wire.staged import DELAY, TTL
 
 BATCH_BYTES: Final = 1 << 20  # A batch is closed before it is longer; readers decode it as one.
 
@@ -167,10 +167,10 @@ class Gathering:
         if ttl_ms is not None or delay_ms is not None:
             headers = list(headers)
             if ttl_ms is not None:
-                headers.append((TTL, _milliseconds("ttl", ttl_ms)))
+                headers.append((STAGED_TTL, _milliseconds("ttl", ttl_ms)))
                 attributes |= EXPIRES
             if delay_ms is not None:
-                headers.append((DELAY, _milliseconds("delay", delay_ms)))
+                headers.append((STAGED_DELAY, _milliseconds("delay", delay_ms)))
                 attributes |= SCHEDULED
         time_ms = 0 if rows.times_ms is None else rows.times_ms[at] or 0
         slot = self._open(self._place(rows, at, key) << _ATTRIBUTE_BITS | attributes, size + 60)

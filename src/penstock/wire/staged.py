@@ -17,11 +17,10 @@ not its own has none, that is, 0.
 from typing import Final
 
 from penstock.errors import InvalidBatch
+from penstock.wire.headers import STAGED_DELAY, STAGED_TTL
 from penstock.wire.records import EXPIRES, SCHEDULED, BatchBuilder, Headers, Record
 
 STAGING: Final = "__staging"
-DELAY: Final = "x-delay"
-TTL: Final = "x-ttl"
 
 
 def encode_staged(token: str, parts: list[tuple[int, bytes]]) -> bytes:
@@ -43,8 +42,8 @@ def decode_staged(record: Record, token: str) -> tuple[int, bytes]:
 def relative(record: Record) -> tuple[Headers, int, int]:
     """The message's own headers, its delay and its time to live; -1 for one that it does not have."""
     headers = list(record.headers)
-    delay_ms = _taken(headers, DELAY) if record.attributes & SCHEDULED else -1
-    ttl_ms = _taken(headers, TTL) if record.attributes & EXPIRES else -1
+    delay_ms = _taken(headers, STAGED_DELAY) if record.attributes & SCHEDULED else -1
+    ttl_ms = _taken(headers, STAGED_TTL) if record.attributes & EXPIRES else -1
     return headers, delay_ms, ttl_ms
 
 

@@ -19,11 +19,8 @@ same name, of which the lake keeps the last.
 
 from typing import Final, final
 
+from penstock.wire.headers import BROKER_HEADERS
 from penstock.wire.records import (
-    DEDUP,
-    EXPIRES,
-    REDRIVEN,
-    SCHEDULED,
     BatchBuilder,
     Headers,
     lane_attributes,
@@ -33,12 +30,7 @@ from penstock.wire.records import (
 BATCH_BYTES: Final = 64 * 1024  # What a log reads at once; a batch may be longer by one record.
 SPAN_MAX: Final = (1 << 31) - 1  # The most offsets that one batch can span.
 
-MARKS: Final = {
-    "x-schedule-id": SCHEDULED,
-    "x-expires-at": EXPIRES,
-    "x-dedup-id": DEDUP,
-    "x-redrive-group": REDRIVEN,
-}
+MARKS: Final = {name: bit for bit, name in BROKER_HEADERS}
 _NO_HEADERS: Final[Headers] = []
 
 

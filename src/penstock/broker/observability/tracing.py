@@ -28,12 +28,12 @@ from penstock.model.message import StoredMessage
 from penstock.model.trace import DELIVERED, DUE, RETAINED, Trace, TraceEvent
 from penstock.schedule import entries
 from penstock.schedule.history import Happening
+from penstock.wire.headers import REDRIVEN_FROM, SOURCE
 
 # Why a delivery ended without a settlement, where one word is not enough.
 WHY_SO: Final = {why: events.WHY[why] for why in (events.RELEASED, events.RESTARTED, events.DEFERRED)}
 SENT: Final = ("dead-lettered", "redriven")  # Settlements that say where the message went.
 CLOCK_STEP_MS: Final = 60_000  # The wall clock may be set between a publish and what follows it.
-SOURCE: Final = ("x-source-topic", "x-source-partition", "x-source-offset")  # Of a dead letter.
 
 
 class Tracing:
@@ -98,7 +98,7 @@ class Tracing:
             entry = partition.schedule.known(scheduled)
             if entry is not None:
                 yield TraceEvent(time_ms=entry.accepted_ms, event="scheduled", detail=f"as s{scheduled}")
-        origin = message.headers.get("x-redriven-from")
+        origin = message.headers.get(REDRIVEN_FROM)
         facts = [f"{len(message.value)} bytes", f"priority {message.priority}"]
         if origin:
             facts.append(f"redriven from {origin}")

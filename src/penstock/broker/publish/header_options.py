@@ -14,14 +14,10 @@ from typing import Any, Final
 
 from penstock.errors import InvalidValue
 from penstock.model.message import Message, RawHeaders
+from penstock.wire.headers import DEDUP_ID, DELAY_MS, DELIVER_AT, PRIORITY, TTL_MS
 from penstock.wire.records import SEQUENCES, Header, Record
 
-DELAY: Final = "x-delay-ms"
-DELIVER_AT: Final = "x-deliver-at"
-PRIORITY: Final = "x-priority"
-TTL: Final = "x-ttl-ms"
-DEDUP_ID: Final = "x-dedup-id"
-NAMES: Final = frozenset({DELAY, DELIVER_AT, PRIORITY, TTL, DEDUP_ID})
+NAMES: Final = frozenset({DELAY_MS, DELIVER_AT, PRIORITY, TTL_MS, DEDUP_ID})
 
 Wish = tuple[Message, RawHeaders]  # A message, and the headers that are its own.
 
@@ -43,12 +39,12 @@ def _wish(record: Record, partition: int) -> Wish:
     told = {name: _text(name, value) for name, value in record.headers if name in NAMES}
     own: RawHeaders = [header for header in record.headers if header[0] not in NAMES]
     message = Message(record.value, key=record.key, partition=partition)
-    if DELAY in told:
-        message.delay = _number(DELAY, told[DELAY]) / 1000
+    if DELAY_MS in told:
+        message.delay = _number(DELAY_MS, told[DELAY_MS]) / 1000
     if DELIVER_AT in told:
         message.deliver_at = _number(DELIVER_AT, told[DELIVER_AT]) / 1000
-    if TTL in told:
-        message.ttl = _number(TTL, told[TTL]) / 1000
+    if TTL_MS in told:
+        message.ttl = _number(TTL_MS, told[TTL_MS]) / 1000
     if PRIORITY in told:
         message.priority = _priority(told[PRIORITY])
     message.dedup_id = told.get(DEDUP_ID)

@@ -43,7 +43,7 @@ from penstock.broker.publish.incoming import (
 )
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps, aside
-from penstock.broker.storage.producer_snapshot import DEDUP_ID, save_digest
+from penstock.broker.storage.producer_snapshot import save_digest
 from penstock.broker.storage.recovery import open_schedule
 from penstock.broker.topic.depth import topic_depth
 from penstock.broker.topic.missing import MissingTopics
@@ -57,10 +57,11 @@ from penstock.errors import (
 )
 from penstock.groups.transactions import check_write
 from penstock.log.log import Log
-from penstock.model.message import EXPIRES_AT, Message, RawHeaders, Receipt, bare_values, receipts_from
+from penstock.model.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.model.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
 from penstock.schedule.schedule import Schedule
 from penstock.types import duration_ms
+from penstock.wire.headers import DEDUP_ID, EXPIRES_AT
 from penstock.wire.records import (
     APPEND_TIME,
     DEDUP,

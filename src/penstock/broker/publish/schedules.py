@@ -17,7 +17,6 @@ from penstock.broker.publish.publishing import (
 )
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Durable, Steps
-from penstock.broker.storage.producer_snapshot import DEDUP_ID
 from penstock.broker.storage.recovery import open_schedule
 from penstock.broker.topic.missing import MissingTopics
 from penstock.errors import InvalidValue, PenstockError
@@ -26,9 +25,9 @@ from penstock.model.message import Message, StoredMessage, last_header, own_head
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
 from penstock.types import LANE_NAMES, Duration, Instant, whole_number
+from penstock.wire.headers import DEDUP_ID, SCHEDULE_ID
 from penstock.wire.records import APPEND_TIME, DEDUP, SCHEDULED, BatchBuilder, lane_of
 
-SCHEDULE_ID: Final = "x-schedule-id"
 FIRE_MAX: Final = (
     1000  # Entries moved into the log in one go; the rest follows at once, after others had a turn.
 )

@@ -28,8 +28,8 @@ from penstock.errors import (
     StagedMissing,
 )
 from penstock.log.log import Log
-from penstock.model.message import EXPIRES_AT
 from penstock.types import duration_text
+from penstock.wire.headers import EXPIRES_AT
 from penstock.wire.records import (
     APPEND_TIME,
     CONTROL,

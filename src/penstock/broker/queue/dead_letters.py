@@ -33,6 +33,24 @@ from penstock.model.info import DeadLetter, Redrive
 from penstock.model.message import Message, RawHeaders, StoredMessage, own_headers
 from penstock.model.placing import stored_bytes
 from penstock.types import whole_number
+from penstock.wire.headers import (
+    ATTEMPTS,
+    DEAD_LETTER_HEADERS,
+    DEATH_REASON,
+    ERROR,
+    ERROR_CLASS,
+    ERROR_FINGERPRINT,
+    ERROR_MESSAGE,
+    FAILED_GROUP,
+    FIRST_FAILED_AT,
+    LAST_FAILED_AT,
+    REDRIVE_GROUP,
+    REDRIVEN_FROM,
+    SOURCE,
+    SOURCE_OFFSET,
+    SOURCE_PARTITION,
+    SOURCE_TOPIC,
+)
 from penstock.wire.records import LANE_MASK, REDRIVEN, BatchBuilder, Record
 
 REDRIVE: Final = "__redrive"
@@ -41,16 +59,9 @@ RANGE_MAX: Final = 100  # Messages buried by one decision, which bounds the size
 RETRY_MS: Final = 1000  # Burying that failed (a full disk) is tried again after this.
 SCAN_RECORDS: Final = 200  # Dead letters read at a time, in some milliseconds.
 
-# The headers a dead letter has beyond the message's own.
-ADDED: Final = (
-    "x-error", "x-error-class", "x-error-message", "x-error-fingerprint", "x-death-reason", "x-source-topic",
-    "x-source-partition", "x-source-offset", "x-group", "x-attempts", "x-first-failed-at", "x-last-failed-at",
-)  # fmt: skip
 NUMBERS: Final = (
-    "x-source-partition", "x-source-offset", "x-attempts", "x-first-failed-at", "x-last-failed-at",
+    SOURCE_PARTITION, SOURCE_OFFSET, ATTEMPTS, FIRST_FAILED_AT, LAST_FAILED_AT,
 )  # fmt: skip
-REDRIVEN_FROM: Final = "x-redriven-from"
-REDRIVE_GROUP: Final = "x-redrive-group"
 
 
 class DeadLetters:
@@ -140,18 +151,18 @@ class DeadLetters:
         error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
         reason = events.WHY[failure.why]
         added = {
-            "x-error": error or reason,
-            "x-error-class": failure.error_class,
-            "x-error-message": failure.error_message,
-            "x-error-fingerprint": failure.fingerprint or reason.replace(" ", "-"),
-            "x-death-reason": reason,
-            "x-source-topic": partition.topic.name,
-            "x-source-partition": str(partition.number),
-            "x-source-offset": str(record.offset),
-            "x-group": cursor.group,
-            "x-attempts": str(failure.attempts),
-            "x-first-failed-at": str(failure.first_ms),
-            "x-last-failed-at": str(failure.last_ms),
+            ERROR: error or reason,
+            ERROR_CLASS: failure.error_class,
+            ERROR_MESSAGE: failure.error_message,
+            ERROR_FINGERPRINT: failure.fingerprint or reason.replace(" ", "-"),
+            DEATH_REASON: reason,
+            SOURCE_TOPIC: partition.topic.name,
+            SOURCE_PARTITION: str(partition.number),
+            SOURCE_OFFSET: str(record.offset),
+            FAILED_GROUP: cursor.group,
+            ATTEMPTS: str(failure.attempts),
+            FIRST_FAILED_AT: str(failure.first_ms),
+            LAST_FAILED_AT: str(failure.last_ms),
         }
         own = own_headers(record.headers, record.attributes)
         headers: RawHeaders = [*own, *((name, value.encode()) for name, value in added.items())]
@@ -311,7 +322,7 @@ class DeadLetters:
         """Those that are meant; None now and then, when others should have a turn."""
         for letters in self._letters(name):
             for letter in letters:
-                error_class = letter.message.headers.get("x-error-class")
+                error_class = letter.message.headers.get(ERROR_CLASS)
                 known = (None, letter.fingerprint, error_class, letter.source, letter.message.id)
                 if error in known and group in (None, letter.group):
                     yield letter
@@ -333,7 +344,7 @@ class DeadLetters:
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
         home = source.partitions[int(source_partition) % len(source.partitions)]
         item = Prepared(home, message.key, None if message.is_tombstone else message.value)
-        own = _without(message.raw_headers, ADDED)
+        own = _without(message.raw_headers, DEAD_LETTER_HEADERS)
         # What an earlier redrive has added; letters that are older have the group, too.
         own = _without(_without(own, (REDRIVEN_FROM, REDRIVE_GROUP)), (REDRIVEN_FROM,))
         item.headers = [*own, (REDRIVEN_FROM, letter.source.encode()), (REDRIVE_GROUP, letter.group.encode())]
@@ -381,9 +392,9 @@ def _without(headers: RawHeaders, added: tuple[str, ...]) -> RawHeaders:
 
 def is_letter(record: Record) -> bool:
     """Whether the broker has put it there: anybody may publish to a dead-letter topic."""
-    if tuple(name for name, _ in record.headers[-len(ADDED) :]) != ADDED:
+    if tuple(name for name, _ in record.headers[-len(DEAD_LETTER_HEADERS) :]) != DEAD_LETTER_HEADERS:
         return False
-    values = dict(record.headers[-len(ADDED) :])
+    values = dict(record.headers[-len(DEAD_LETTER_HEADERS) :])
     return all((values[name] or b"").isdigit() and len(values[name] or b"") < 19 for name in NUMBERS)
 
 
@@ -391,15 +402,15 @@ def dead_letter(topic: Topic, partition: Partition, record: Record) -> DeadLette
     """A record of a dead-letter topic with its headers read."""
     message = StoredMessage(topic.name, partition.number, record)
     headers = message.headers
-    source = ":".join(headers.get(f"x-source-{part}", "0") for part in ("topic", "partition", "offset"))
+    source = ":".join(headers.get(part, "0") for part in SOURCE)
     return DeadLetter(
         message=message,
         source=source,
-        group=headers.get("x-group", ""),
-        attempts=int(headers.get("x-attempts", "0")),
-        reason=headers.get("x-death-reason", ""),
-        error=headers.get("x-error", ""),
-        fingerprint=headers.get("x-error-fingerprint", ""),
-        first_failed_ms=int(headers.get("x-first-failed-at", "0")),
-        last_failed_ms=int(headers.get("x-last-failed-at", "0")),
+        group=headers.get(FAILED_GROUP, ""),
+        attempts=int(headers.get(ATTEMPTS, "0")),
+        reason=headers.get(DEATH_REASON, ""),
+        error=headers.get(ERROR, ""),
+        fingerprint=headers.get(ERROR_FINGERPRINT, ""),
+        first_failed_ms=int(headers.get(FIRST_FAILED_AT, "0")),
+        last_failed_ms=int(headers.get(LAST_FAILED_AT, "0")),
     )

@@ -27,11 +27,11 @@ from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
 from penstock.log.reader import BATCH_RECORDS_MIN
 from penstock.model.failure import NO_FAILURE, Failure
-from penstock.model.message import EXPIRES_AT, LOOK_INSIDE, Delivery, last_header, plain
+from penstock.model.message import LOOK_INSIDE, Delivery, last_header, plain
+from penstock.wire.headers import EXPIRES_AT, REDRIVE_GROUP
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
 
-REDRIVE_GROUP: Final = "x-redrive-group"
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 LOOKS_MAX: Final = 1000  # Some milliseconds of work.
 

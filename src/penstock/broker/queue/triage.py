@@ -16,12 +16,25 @@ one is counted together as ``OTHER_ERRORS``, one entry for each topic.
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.broker.queue.dead_letters import ADDED, DeadLetters
+from penstock.broker.queue.dead_letters import DeadLetters
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps
 from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.errors import Closed
 from penstock.model.info import OTHER_ERRORS, DeadLetterErrors
+from penstock.wire.headers import (
+    DEAD_LETTER_HEADERS,
+    DEATH_REASON,
+    ERROR,
+    ERROR_CLASS,
+    ERROR_FINGERPRINT,
+    FAILED_GROUP,
+    FIRST_FAILED_AT,
+    LAST_FAILED_AT,
+    SOURCE_OFFSET,
+    SOURCE_PARTITION,
+    SOURCE_TOPIC,
+)
 
 About = dict[str, bytes | None]  # The headers that burying has added.
 
@@ -41,9 +54,9 @@ class Tally:
 
     def add(self, partition: Partition, offset: int, about: About) -> None:
         self.count += 1
-        self.first_ms = min(self.first_ms, int(about["x-first-failed-at"] or 0))
-        self.groups.add(about["x-group"] or b"")
-        last_ms = int(about["x-last-failed-at"] or 0)
+        self.first_ms = min(self.first_ms, int(about[FIRST_FAILED_AT] or 0))
+        self.groups.add(about[FAILED_GROUP] or b"")
+        last_ms = int(about[LAST_FAILED_AT] or 0)
         if last_ms >= self.last_ms:
             self.last_ms = last_ms
             self.newest = f"{partition.topic.name}:{partition.number}:{offset}"
@@ -54,15 +67,15 @@ class Tally:
         return DeadLetterErrors(
             topic=topic,
             fingerprint=fingerprint,
-            error_class=about["x-error-class"],
-            error=about["x-error"],
-            reason=about["x-death-reason"],
+            error_class=about[ERROR_CLASS],
+            error=about[ERROR],
+            reason=about[DEATH_REASON],
             groups=sorted(_text(group) for group in self.groups),
             count=self.count,
             first_seen_ms=self.first_ms,
             last_seen_ms=self.last_ms,
             dead_letter=self.newest,
-            source=f"{topic}:{about['x-source-partition']}:{about['x-source-offset']}",
+            source=f"{topic}:{about[SOURCE_PARTITION]}:{about[SOURCE_OFFSET]}",
         )
 
 
@@ -80,8 +93,8 @@ class Triage:
         for partition in self._places(name):
             for some in self._dead_letters.unredriven(partition):
                 for record in some:
-                    about = dict(record.headers[-len(ADDED) :])
-                    if only in (None, about["x-source-topic"]):
+                    about = dict(record.headers[-len(DEAD_LETTER_HEADERS) :])
+                    if only in (None, about[SOURCE_TOPIC]):
                         _tally(tallies, about).add(partition, record.offset, about)
                 yield GiveWay()
                 if self._state.closed:
@@ -109,8 +122,8 @@ class Triage:
 
 
 def _tally(tallies: dict[tuple[str, str], Tally], about: About) -> Tally:
-    topic = _text(about["x-source-topic"])
-    key = (topic, _text(about["x-error-fingerprint"]))
+    topic = _text(about[SOURCE_TOPIC])
+    key = (topic, _text(about[ERROR_FINGERPRINT]))
     if key not in tallies and len(tallies) >= ERRORS_MAX:
         key = (topic, OTHER_ERRORS)
     tally = tallies.get(key)

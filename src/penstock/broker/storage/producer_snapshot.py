@@ -21,11 +21,11 @@ from penstock.broker.state import Partition, State
 from penstock.errors import CorruptionError, PenstockError
 from penstock.log.files import replace_file
 from penstock.log.transactions import IN_TRANSACTION
+from penstock.wire.headers import DEDUP_ID
 from penstock.wire.records import CONTROL, DEDUP, SCHEDULED
 
 logger = logging.getLogger("penstock")
 
-DEDUP_ID: Final = "x-dedup-id"
 VERSION: Final = 2  # 1 knew no transactions; it is made anew.
 
 

@@ -27,6 +27,7 @@ from penstock.spark.queries.views import LETTER
 from penstock.spark.reports import driver_tables, result_tables
 from penstock.spark.reports.dead_letter_report import Row, name_of, page_of, period_of, step_minutes, total
 from penstock.types import check_name
+from penstock.wire.headers import SOURCE_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,7 +38,7 @@ TOP_KEYS: Final = 5
 LINES: Final = 10  # On stdout; the report has more, and the table all.
 LINE_CHARACTERS: Final = 70
 MESSAGE: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
-SOURCE: Final = "cast(headers['x-source-topic'] as string) as source"
+SOURCE: Final = f"cast(headers['{SOURCE_TOPIC}'] as string) as source"
 
 SAMPLE: Final = pa.struct([
     ("id", pa.string()), ("time", pa.timestamp("us", "UTC")), ("key", pa.binary()), ("value", pa.binary()),

@@ -30,6 +30,7 @@ from penstock.errors import InvalidBatch
 from penstock.model.ranges import OffsetRange
 from penstock.spark.runtime.connections import Address, address_of, broker_at
 from penstock.spark.runtime.spark_connect import register
+from penstock.wire.headers import EXPIRES_AT
 from penstock.wire.records import Headers, Record, decode_batch, read_header
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ UNKNOWN: Final = 255  # In the place of how a message was settled.
 FAILURES: Final = (events.NACKED, events.TIMED_OUT, events.REJECTED)
 ROWS: Final = 65_536  # Of an Arrow batch.
 ATTEMPTS_MAX: Final = 255  # What a byte holds; more are not told apart.
-ADDED: Final = frozenset({"x-expires-at"})  # Headers that the broker adds.
+ADDED: Final = frozenset({EXPIRES_AT})  # Headers that the broker adds.
 
 
 @dataclass

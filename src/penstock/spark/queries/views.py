@@ -34,6 +34,20 @@ from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.errors import QueryInvalid
 from penstock.spark.runtime.connections import SERVERS, Address, address_of
 from penstock.spark.runtime.error_messages import missing_name, told, unlogged
+from penstock.wire.headers import (
+    ATTEMPTS,
+    DEATH_REASON,
+    ERROR,
+    ERROR_CLASS,
+    ERROR_FINGERPRINT,
+    ERROR_MESSAGE,
+    FAILED_GROUP,
+    FIRST_FAILED_AT,
+    LAST_FAILED_AT,
+    SOURCE_OFFSET,
+    SOURCE_PARTITION,
+    SOURCE_TOPIC,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,17 +68,17 @@ VIEWS_MAX: Final = 100  # That one query may name.
 
 # Of a dead letter: the columns that its headers give, after its own.
 LETTER: Final = (
-    ("source_partition", "cast(cast(headers['x-source-partition'] as string) as int)"),
-    ("source_offset", "cast(cast(headers['x-source-offset'] as string) as bigint)"),
-    ("group", "cast(headers['x-group'] as string)"),
-    ("attempts", "cast(cast(headers['x-attempts'] as string) as int)"),
-    ("reason", "cast(headers['x-death-reason'] as string)"),
-    ("error", "cast(headers['x-error'] as string)"),
-    ("error_class", "cast(headers['x-error-class'] as string)"),
-    ("error_message", "cast(headers['x-error-message'] as string)"),
-    ("fingerprint", "cast(headers['x-error-fingerprint'] as string)"),
-    ("first_failed", "timestamp_millis(cast(cast(headers['x-first-failed-at'] as string) as bigint))"),
-    ("last_failed", "timestamp_millis(cast(cast(headers['x-last-failed-at'] as string) as bigint))"),
+    ("source_partition", f"cast(cast(headers['{SOURCE_PARTITION}'] as string) as int)"),
+    ("source_offset", f"cast(cast(headers['{SOURCE_OFFSET}'] as string) as bigint)"),
+    ("group", f"cast(headers['{FAILED_GROUP}'] as string)"),
+    ("attempts", f"cast(cast(headers['{ATTEMPTS}'] as string) as int)"),
+    ("reason", f"cast(headers['{DEATH_REASON}'] as string)"),
+    ("error", f"cast(headers['{ERROR}'] as string)"),
+    ("error_class", f"cast(headers['{ERROR_CLASS}'] as string)"),
+    ("error_message", f"cast(headers['{ERROR_MESSAGE}'] as string)"),
+    ("fingerprint", f"cast(headers['{ERROR_FINGERPRINT}'] as string)"),
+    ("first_failed", f"timestamp_millis(cast(cast(headers['{FIRST_FAILED_AT}'] as string) as bigint))"),
+    ("last_failed", f"timestamp_millis(cast(cast(headers['{LAST_FAILED_AT}'] as string) as bigint))"),
 )
 MESSAGE: Final = (
     "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
@@ -191,7 +205,7 @@ class Tables:
             there = place in broker.topics()
         letters = self._messages(place) if there else self._spark.createDataFrame([], MESSAGE)
         columns = [f"{text} as `{name}`" for name, text in LETTER]
-        mine = letters.where(f"cast(headers['x-source-topic'] as string) = '{topic}'")
+        mine = letters.where(f"cast(headers['{SOURCE_TOPIC}'] as string) = '{topic}'")
         return mine.selectExpr(*(name for name in letters.columns if name != "headers"), *columns, "headers")
 
 

@@ -33,6 +33,7 @@ from penstock.spark.sink.sink import SinkOptions, Staged, publish, stage
 from penstock.spark.source.options import SourceOptions
 from penstock.spark.source.scan import Scan
 from penstock.spark.source.slices import Slice, SliceReader
+from penstock.wire.headers import BROKER_HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ MESSAGE: Final = (
     .add("lane", IntegerType())
     .add("timestamp", TimestampType())
 )
-BROKERS: Final = ("x-expires-at", "x-dedup-id", "x-schedule-id", "x-redrive-group")
+BROKERS: Final = tuple(name for _, name in BROKER_HEADERS)
 FORMAT: Final = "penstock_chunk"
 
 
