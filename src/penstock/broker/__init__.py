@@ -1,1 +1,1 @@
-"""The facade: one embeddable object that front ends and programs talk to."""
+"""The broker itself: an embeddable object that programs and front ends use."""

@@ -1,4 +1,4 @@
-"""The broker in this process, for programs on asyncio; and what front ends serve.
+"""The embedded broker for asyncio programs; front ends serve it.
 
 A front end does not await an operation, it starts it: a task for every request
 would cost more than the request (docs/decisions/0012-one-facade.md).

@@ -1,16 +1,16 @@
-"""Record batches in and out: what front ends deal in, instead of messages.
+"""Consumers and publishes in terms of record batches, for front ends.
 
-A client encodes and decodes; the broker passes the bytes on.  So a front end
-publishes batches (``Publishing.append_batches``) and has consumers that are
-lent ranges of offsets with the batches that hold them, and that answer by
-naming partition, lease and offsets:
+Clients encode and decode; the broker passes the bytes on.  So a front end
+publishes batches (``Publishing.append_batches``), and its consumers receive
+leased ranges of offsets with the batches that contain them, and settle them by
+partition, lease and offsets:
 
     receive ──> LeasedBatch(partition, lease, attempt, start, end, data)
                      └──> ack, nack, reject: (partition, lease, start, end)
 
-A consumer can only answer for its own leases.  One whose connection was lost
-may come back: it says what it still has (``keep``), and the rest, which was
-sent and never arrived, is given back without counting the attempt.
+A consumer can only settle its own leases.  After a lost connection it may resume:
+it lists the leases it still has (``keep``), and the others, which were sent and never
+arrived, are returned without counting the attempt.
 """
 
 from collections.abc import Callable

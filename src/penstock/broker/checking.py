@@ -1,13 +1,13 @@
-"""Checking and repairing a whole data directory, while no broker has it open.
+"""Checks and repairs a whole data directory while no broker has it open.
 
     examine_directory    every file that a broker reads (logs: ``log/maintenance/checking.py``)
     repair_directory     in this order:
-                           files with settings that cannot be read are moved aside
-                           the broker is opened and closed, so that it makes up for what is missing: groups
-                             deliver again what they do not know to be settled, nothing scheduled fires twice
+                           unreadable settings files are moved aside
+                           the broker is opened and closed, which replaces what is missing: groups redeliver
+                             messages not known to be settled; nothing scheduled fires twice
                            damaged bytes of all logs are moved aside
 
-Nothing that is intact is deleted, and nothing that is damaged either: it gets another name.
+Nothing is deleted: damaged data is renamed.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What consumers of a broker have in common, whatever they are handed: messages, or record batches."""
+"""What all consumers of a broker share, whether they receive messages or record batches."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,24 +1,22 @@
-"""The broker without its front ends: opens, closes, keeps time, and holds the services together.
+"""The core of a broker: opens and closes it, runs its timers, and connects its services.
 
-    catalogue      topics on disk           topics         made, grown, deleted
-    groups         who reads, and from where
-    publishing     messages in              queues         leases and answers
-    dead_letters   burying, redriving       streams        assignment and commits
-    schedules      what is due later        tracing        what happened to a message
-    maintenance    retention and the like   triage         dead letters by error
-    problems       what is wrong            storage        is there room, is the directory there
-    facts          what the broker tells    progress       how far a group is
-    overviews      all of it, line by line
-    measuring      the same as metrics
-    fetching       logs as they are         deliveries     what became of messages
-    partitions     the same for other protocols
-    commits        where stream groups are  coordination   who is in Kafka's groups
-    expiry         what Kafka's groups left behind
-    group_configs  what was said about those
-    restoring      what retention deleted, back for a group
-    staging        messages in, from jobs of many tasks
-    transactions   messages and places that count together
-    access         API keys and users       audit          what admins did
+    catalogue      topics on disk           topics         create, grow, delete
+    groups         groups of a topic
+    publishing     incoming messages        queues         leases and acknowledgements
+    dead_letters   bury and redrive         streams        assignment and commits
+    schedules      delayed messages         tracing        history of one message
+    maintenance    retention, snapshots     triage         dead letters by error
+    problems       storage problems         storage        disk space, data directory
+    facts          statistics               progress       lag and rate of a group
+    overviews      all topics and groups    measuring      metrics
+    fetching       raw batches by offset    deliveries     delivery state of ranges
+    partitions     the same for Kafka
+    commits        committed offsets        coordination   members of Kafka groups
+    expiry         offsets of empty groups  group_configs  settings of Kafka groups
+    restoring      puts back what retention deleted
+    staging        publishes of multi-task jobs
+    transactions   Kafka transactions
+    access         API keys and users       audit          audit log
 
 A ``Core`` does no waiting and starts no thread.  Its operations are steps
 (``steps.py``); a driver runs them under one lock and calls ``tick`` when

@@ -1,4 +1,4 @@
-"""The broker in this process, for programs with threads: the facade of ``api/``, a core and a driver.
+"""The embedded broker for threaded programs: the facade of ``api/``, a core and a driver.
 
     penstock.open("data") ──> EmbeddedBroker ──> LocalOperations ──> Core
                                    └── ThreadDriver runs what they return

@@ -1,8 +1,8 @@
-"""Names against patterns of clients, many at a time: in a thread, and one piece of work after the other.
+"""Matches names against patterns of clients, many at a time: in a thread, one job after the other.
 
 RE2 takes linear time (``groups/patterns.py``), but there may be thousands of names, and a large pattern takes
-milliseconds for each.  Only one thread matches at any time, whoever asks, so that the threads that logins and
-others need stay free.  A piece of work that takes longer than ``MATCH_MS_MAX`` is given up.
+milliseconds for each.  Only one thread matches at any time, so that the threads needed for logins and other
+work stay free.  A job that takes longer than ``MATCH_MS_MAX`` is cancelled.
 """
 
 from collections import deque

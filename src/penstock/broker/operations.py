@@ -4,8 +4,8 @@
     LocalConsumer   ──> queues, or streams
     protocols.py    ──> what only front ends of other protocols ask for
 
-It decides nothing.  What waits is a generator of steps already; what does not
-is made one, so that it runs under the lock like the others.
+There is no logic here.  Operations that wait are generators of steps; the others are
+wrapped as such, so that they run under the lock too.
 """
 
 from collections.abc import Callable

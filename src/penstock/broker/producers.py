@@ -1,9 +1,8 @@
 """Idempotent producers: a publish that is repeated after an unknown outcome is written once.
 
-A producer has an id of its own and numbers its batches for each partition.
-The partition remembers the last numbers (``delivery/dedup.py``, rebuilt from
-the log), so a batch that arrives again is answered with where the first one
-is, also after a restart of the broker.
+A producer has its own id and numbers its batches for each partition.  The partition
+remembers the last numbers (``delivery/dedup.py``, rebuilt from the log), so a repeated
+batch is answered with the offset of the first one, even after a restart of the broker.
 """
 
 from penstock.broker.core import Core

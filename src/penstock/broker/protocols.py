@@ -1,9 +1,9 @@
-"""Operations of a broker for front ends of other protocols, Kafka's above all.
+"""Operations of a broker for front ends of other protocols, mainly Kafka.
 
     ProtocolOperations ──> partitions, fetching, transactions, coordination, commits, group_configs
 
-Programs do not see them: a client of Penstock has no name for them.  Like those
-of ``operations.py``, of which they are a part, they decide nothing.
+They are not part of the Python API or of the native protocol.  Like ``operations.py``,
+they contain no logic.
 """
 
 from collections.abc import Mapping

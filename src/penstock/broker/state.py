@@ -1,14 +1,13 @@
-"""What a broker knows while it runs: topics, partitions, groups, consumers.
+"""The state of a running broker: topics, partitions, groups, consumers.
 
     State ── topics ── Topic ── partitions ── Partition ── log, journal, schedule, producers
                │         │                        └── groups ── GroupCursor ── engine, gate, failures
                │         └── groups ── Group ── settings, consumers, coordinator
                └── jobs, alarms, commit, clock, files
 
-Only values and small bookkeeping live here.  What happens to them is decided
-in the service modules (publishing, queues, streams, dead_letters, schedules,
-tracing, maintenance), each of which holds the one ``State``.  Everything is
-touched under one lock, by the driver.
+This module has only values and small bookkeeping.  The logic is in the service modules
+(publishing, queues, streams, dead_letters, schedules, tracing, maintenance), which all
+share one ``State``.  Everything is accessed under one lock, which the driver holds.
 """
 
 import heapq

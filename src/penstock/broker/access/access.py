@@ -1,22 +1,22 @@
-"""The API keys, users and ACLs of one broker.
+"""API keys, users and ACLs of one broker.
 
-    data/access.json     who there is, what each may do, and a salted scrypt hash of each secret; of a
-                         password also what a login by SCRAM needs (``scram.py``), or only that; and ACLs,
-                         by principal: they may be there before the user is, and stay when it is deleted
+    data/access.json     keys and users, their grants, and a salted scrypt hash of each secret; for a
+                         password also SCRAM credentials (``scram.py``), or only those; and ACLs by
+                         principal, which may exist before the user does and remain when it is deleted
 
-A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``;
-it is told once, when the key is made.  What is stored is a hash: whoever
-has the file has no key.
+A broker in memory keeps them in memory.  The text of a key is ``pk_<id>_<secret>``
+and is returned once, when the key is created.  Only a hash is stored, so the file
+alone does not reveal any key.
 
-Nothing is enforced here, and a program with the broker in its own process is
-the operator.  The front ends find who comes (``key``, ``user``), check the secret
-beside the event loop, because that is slow on purpose, and guard what they
-call; see ``frontends/security``.  They hear of every change by ``changed``.
+Nothing is enforced here; a program with an embedded broker has full access.  Front
+ends look up the principal (``key``, ``user``), check the secret outside the event
+loop, because that is deliberately slow, and guard the operations they call; see
+``frontends/security``.  The callback ``changed`` notifies them of every change.
 
-Cost: the secret of a key is 256 random bits, which nobody guesses, so its hash
-is a cheap one (5 ms).  A password is worth guessing, so its hashes are slow (100 ms).
-Both are worked out aside, while the broker does other things; so what was checked
-before is checked again after.
+Cost: the secret of a key is 256 random bits, which cannot be guessed, so a cheap hash
+is enough (5 ms).  Passwords can be guessed, so their hashes are slow (100 ms).  Both
+are computed outside the lock while the broker does other work, so conditions that were
+checked before are checked again afterwards.
 """
 
 import hashlib

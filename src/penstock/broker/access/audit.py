@@ -1,12 +1,12 @@
-"""The book of what admins did: a line of JSON for each act, also for those that were refused.
+"""The audit log: one line of JSON for each administrative action, including refused ones.
 
     data/audit.log      {"time":"2026-11-16T03:12:45.120Z","who":"user anna","operation":"delete_topic",
                          "on":"orders","outcome":"done"}
-    data/audit.log.1    what was there before it had 16 MiB; what was before that is gone
+    data/audit.log.1    the previous file; the log is rotated at 16 MiB, and older files are deleted
 
-An act that was done is on disk before it is answered.  One that was refused is
-written and not synced: who may do nothing must not keep the disk busy.  What a
-crash leaves of half a line is ended, so that every other line stays a document.
+A completed action is on disk before it is answered.  A refused one is written but not
+synced, so that a client without permissions cannot keep the disk busy.  A partial line
+left by a crash is terminated, so that every other line stays valid JSON.
 """
 
 from datetime import UTC, datetime

@@ -1,6 +1,6 @@
-"""How late the event loop of a server was: the longest delay of the last minutes, and how many were too long.
+"""Event-loop lag of a server: the longest delay of the last minutes, and how many exceeded the limit.
 
-Whoever runs the loop measures (``frontends/watchdog.py``); an embedded broker has no loop of its own.
+The owner of the loop measures it (``frontends/watchdog.py``); an embedded broker has no loop of its own.
 """
 
 from typing import Final

@@ -1,18 +1,18 @@
-"""What is wrong with a broker's storage: reported once when it begins, and once when it is over.
+"""Storage problems of a broker, each reported once when it begins and once when it ends.
 
     damaged           bytes of a log cannot be read; their offsets are absent, everything else is there
-    cut               the end of a log was cut off, and may have been more than a write that a crash tore
-    file_damaged      a file with settings cannot be read
+    cut               the end of a log was cut off, and may have been more than a torn write
+    file_damaged      a settings file cannot be read
     topic_offline     a topic cannot be opened; the others can
     storage_failed    a log takes no more writes
     directory_gone    the data directory was removed or replaced
-    disk_full         there is no room on the disk
+    disk_full         there is no space on the disk
 
-Each becomes one line in the log, and is listed by ``stats`` (so also on the dashboard), counted by the
-metrics, and fails ``/readyz`` unless it is only a warning.  Two of them may be over without a restart, which
-is a line in the log, too: when there is room again, and when damaged bytes are deleted, by retention say.
+Each is one line in the server log, is listed by ``stats`` (and so on the dashboard), counted by the
+metrics, and fails ``/readyz`` unless it is only a warning.  Two of them can end without a restart, which
+is logged too: when there is space again, and when the damaged bytes are deleted, for example by retention.
 
-Reports come from any thread: a sync that fails does so in the disk thread.
+Thread-safe: a failed sync is reported by the disk thread.
 """
 
 import logging

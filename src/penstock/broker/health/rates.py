@@ -1,8 +1,7 @@
-"""How fast counts grow, over the last ten seconds, at no cost for those who count.
+"""Rates of counters over the last ten seconds, at almost no cost on the hot path.
 
-The counts themselves are plain numbers that somebody adds to.  Whoever is
-about to add sees to it that the counts as they are have been sampled, at most
-once a second:
+The counters are plain numbers.  Before code adds to them it makes sure that their
+current values have been sampled, at most once a second:
 
     if now_ms >= group.sample_ms:          # One comparison is all that the hot path pays.
         group.sample_ms = meter.sample(now_ms, counts)
@@ -14,9 +13,9 @@ once a second:
             '---^--------^-------> time
                  silence
 
-Nothing is sampled while nothing happens, so there is no timer and nobody is
-woken.  It loses nothing either: what changed between two samples changed in
-the first second of that time, or there would be a sample more.
+Nothing is sampled while nothing happens, so no timer is needed.  Nothing is lost
+either: what changed between two samples changed in the first second of that time,
+otherwise there would be another sample.
 
 Invariants:
 
@@ -25,8 +24,8 @@ Invariants:
     M3  samples are at least that far apart, so ``SAMPLES_MAX`` of them reach back
         further than the window
 
-Cost: a sample or a question is O(1), some microseconds; a meter takes 2 KB at
-most.  It leaves out where the time comes from, and what the counts mean.
+Cost: taking or reading a sample is O(1), some microseconds; a meter takes 2 KB at
+most.  Where the time comes from and what the counters mean is up to the caller.
 """
 
 from collections import deque

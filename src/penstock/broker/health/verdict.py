@@ -1,40 +1,40 @@
-"""How a group is getting on, in one word and one sentence.
+"""The status of a group in one word and one sentence.
 
-Facts go in, a verdict comes out; nothing else is looked at.  The first row
-that fits decides.  *Fresh* messages are those that anyone could have now:
-neither in hand nor waiting for their next attempt or for their key.
+A pure function from facts to a verdict.  The first matching row decides.  *Fresh*
+messages could be delivered now: they are neither leased nor waiting for their next
+attempt or for their key.
 
        word            when
-    1  idle            nothing is left, and nothing came or went of late
+    1  idle            nothing is left, and nothing arrived or was acked recently
     2  keeping up      nothing is left
     3  keeping up      the reader commits in batches, and the oldest message is at most a minute old
-    4  no consumers    nobody is there
-    5  draining        the reader commits in batches, and more goes than comes
+    4  no consumers    the group has no consumers
+    5  draining        the reader commits in batches, and more is acked than published
     6  falling behind  the reader commits in batches
     7  blocked         the oldest has failed twice or more, others with its key wait behind it, and
                        beside them there is no more than a second's work
 
-       and if nothing was acked of late:
-    8  keeping up      all that is left came within the last second, and nothing became a dead letter
-    9  blocked         all that is left is the oldest with those behind it, and it has failed, or
-                       somebody has it and has not answered for a visibility timeout
+       and if nothing was acked recently:
+    8  keeping up      all that is left arrived within the last second, and nothing became a dead letter
+    9  blocked         all that is left is the oldest and the messages behind it, and it has failed, or
+                       it has been leased for a visibility timeout without an answer
    10  failing         some failed, or became dead letters
    11  blocked         all that is left waits for its next attempt
-   12  stalled         nothing was acked for a visibility timeout, or for ten seconds with nothing in hand
-   13  working         else
+   12  stalled         nothing was acked for a visibility timeout, or for ten seconds with nothing leased
+   13  working         otherwise
 
        and if something was:
-   14  keeping up      no more than a second's work is left, or as much comes as goes, to a tenth
-   15  draining        more goes than comes
-   16  falling behind  more comes than goes, and the oldest message is more than ten seconds old
-   17  working         more comes than goes, but not for long
+   14  keeping up      at most a second's work is left, or publish and ack rates differ by a tenth at most
+   15  draining        more is acked than published
+   16  falling behind  more is published than acked, and the oldest message is more than ten seconds old
+   17  working         more is published than acked, but not for long
 
-*Of late* is the window of the rates, ten seconds (``rates.py``).  A row's limits
-are the constants below.
+*Recently* is the window of the rates, ten seconds (``rates.py``).  The limits are the
+constants below.
 
-A reader that *commits in batches* keeps its own place and commits it from outside, as a
-Spark stream does: it is no member of the group, and between two commits nothing seems
-to happen, so rates and members say little about it, and its age decides.  If it is a
+A reader that *commits in batches* tracks its own position, as a Spark stream does.  It
+is not a member of the group, and between two commits nothing seems to happen, so rates
+and members say little about it, and the age of the oldest message decides.  If it is a
 pipeline that reports its state, ``judge_pipeline`` takes that into account.
 """
 

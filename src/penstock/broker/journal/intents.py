@@ -1,24 +1,23 @@
-"""What was promised to be published from staging, written down: one log for each topic that needs it.
+"""The intent log of staged publishes: one log for each topic that needs it.
 
     Intent      application A publishes version 7: these staged ranges, under this producer id
-    Finished    it is all in the topic
-    Summary     everything known at that point, so that what is before it can go
+    Finished    everything is in the topic
+    Summary     everything known at that point, so that earlier records can be deleted
 
-An intent in the log is the commit point of a staged publish: from there on it
-will be finished, by this broker or by the next one that opens the directory.
-Its numbers make that harmless to repeat.  An application has one producer id
-and numbers all the records it ever publishes to the topic, across partitions,
-in one row; so a partition that has seen a number has seen all that were to
-come before it there (``ProducerTable.check_internal``).
+An intent in the log is the commit point of a staged publish: from then on it will be
+finished, by this broker or by the next one that opens the directory.  Sequence numbers
+make it safe to repeat.  An application has one producer id and numbers all records it
+ever publishes to the topic, across partitions, consecutively; so a partition that has
+seen a number has seen all earlier ones meant for it (``ProducerTable.check_internal``).
 
 Invariants:
 
-    I1  an application has one intent under way, and its versions rise
-    I2  numbers rise and never come round: before they would, there is a new producer id
+    I1  an application has one unfinished intent at most, and its versions rise
+    I2  numbers rise and never wrap around: a new producer id is used before they would
 
-Cost: one small record for each publish and one when it is done; a summary is
-written when the log has outgrown it many times.  An application costs about
-300 bytes.  ``docs/format/intents.md`` has the records.
+Cost: one small record for each publish and one when it is finished; a summary is
+written when the log is many times larger than it.  An application costs about 300
+bytes of memory.  ``docs/format/intents.md`` has the records.
 """
 
 from typing import Any, Final

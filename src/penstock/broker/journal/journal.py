@@ -4,10 +4,10 @@
     flush()                          one record batch with all of them, appended to the journal's log
     snapshot                         the state up to an offset of the journal, so that replay is short
 
-A lease is only noted; it rides along with the next settlement.  A settlement
-is flushed before the state machine hears of it, so that on a full disk the
-caller gets an error and nothing has changed.  The journal is kept as long as
-the messages it speaks of, because it is also their trace.
+A lease is only buffered and written with the next settlement.  A settlement is
+flushed before it is applied to the state machine, so that on a full disk the caller
+gets an error and nothing has changed.  The journal is kept as long as the messages
+it describes, because it is also their trace.
 
 Cost: one record of about 25 bytes per lease and per settlement, however many
 messages the range has.  The snapshot is one file, replaced atomically, and

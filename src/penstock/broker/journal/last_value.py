@@ -1,4 +1,4 @@
-"""A log whose last word on each thing counts, said once more and shortened to that."""
+"""Compacts a last-value-wins log: rewrites the live entries into a new segment and drops the old ones."""
 
 from collections.abc import Iterable
 

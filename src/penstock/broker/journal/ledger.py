@@ -1,15 +1,15 @@
-"""The transactional ids of a broker, and what each of them is at, written down.
+"""The transaction log: the state of every transactional id of a broker.
 
     key   the transactional id
-    value what is known of it, whole (``groups/transactions.py``); none: it is forgotten
+    value its complete state (``groups/transactions.py``); no value: it was deleted
 
-The last record of an id counts.  What is written is not yet durable: whoever promises
-something waits for the log.  When the log has outgrown what it says many times,
-everything is said once more in a new segment, and the others go.
+The last record of an id wins.  Records are not durable when they are written: a caller
+that promises something waits for the log.  When the log is many times larger than the
+live state, the state is rewritten into a new segment and the old segments are deleted.
 
 Cost: one record for each change, of 60 bytes and what the transaction has enlisted.  An id
-costs about 500 bytes in memory; the one that was not used for longest is forgotten
-when there are too many.  ``docs/format/transactions.md`` has the records.
+costs about 500 bytes in memory; when there are too many, the least recently used one is
+forgotten.  ``docs/format/transactions.md`` describes the records.
 """
 
 from collections.abc import Sequence

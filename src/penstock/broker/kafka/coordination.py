@@ -1,23 +1,23 @@
-"""Kafka's groups: who is in, and what each of them may commit.
+"""Coordination of Kafka groups: their members, and which commits are allowed.
 
-    join, sync          wait for the others       ──> ClassicGroup (groups/classic.py), one for each group
+    join, sync          wait for other members    ──> ClassicGroup (groups/classic.py), one for each group
     heartbeat, leave    are answered at once      ──'
     beat                the broker assigns        ──> ConsumerGroup (groups/consumers.py), the newer kind
     commit              is it a member, of this generation?  ──> Commits
 
-A Kafka group spans topics.  Its members are known here, and only while there are
-any; where it has come is kept by the stream group of its name on each topic, and
-outlives them.  So ``group describe`` shows a Kafka group like any other.
+A Kafka group spans topics.  Its members are kept here, in memory, while there are
+any; its committed offsets are kept by the stream group of the same name on each topic
+and outlive them.  So ``group describe`` shows a Kafka group like any other.
 
-A name is of one kind on a topic.  Where it is a queue group, whose consumers are lent message by
-message, nobody joins who would read the same messages by position; and the other way round
-(``Groups.ensure``).  Kafka's answer to mixed types is ``INCONSISTENT_GROUP_PROTOCOL``.
+A group name has one kind on a topic.  If it is a queue group, whose consumers lease single messages,
+consumers that would read the same messages by position cannot join, and the other way round
+(``Groups.ensure``).  Kafka reports mixed types as ``INCONSISTENT_GROUP_PROTOCOL``.
 
-Generations rise over restarts, too: groups begin behind all that any group had before, so that a commit
-from an earlier life is never taken for one of the present.  They are reserved on disk by the block.
+Generations also rise across restarts: groups start above every generation used before, so that a commit
+from before the restart is never accepted as a current one.  They are reserved on disk in blocks.
 
-Every group has one alarm, for its sessions and for its meetings.  Who waits in a
-meeting waits for an answer of its own, so a member that comes wakes nobody else.
+Every group has one alarm, for its sessions and its rebalances.  Each waiting member
+waits for its own response, so a member that joins wakes no other.
 """
 
 from collections.abc import Callable, Mapping

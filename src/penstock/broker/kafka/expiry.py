@@ -1,17 +1,17 @@
-"""Places that Kafka's groups left behind: forgotten when nobody has stood for them for long, as in Kafka.
+"""Expiry of committed offsets of Kafka groups, by Kafka's rules.
 
-    a commit of a Kafka client ──> told_ms
-    a group with members       ──> renewed, once an hour
-    nobody for ``offsets_retention`` (and up to an hour) ──> forgotten; a group without any place is deleted
+    a commit by a Kafka client ──> its time is stored
+    a group with members       ──> renewed once an hour
+    no members for ``offsets_retention`` (and up to an hour) ──> expired; a group without offsets is deleted
 
-So it is the time since the last member left that counts, and for a reader without a group protocol
-the time since its own last commit.  Nothing is forgotten in the first hour of a broker: while it was away
-nobody could stand for anything, and whoever is alive comes back within that.
+So the time since the last member left counts, and for a reader that uses no group protocol the time
+since its own last commit.  Nothing expires in the first hour after a start: while the broker was down
+no member could renew its offsets, and every live client reconnects within that time.
 
-Only what Kafka's clients told expires.  Places that were committed otherwise (by Spark's queries, by
+Only offsets committed by Kafka clients expire.  Offsets that were committed otherwise (by Spark queries, by
 Penstock's own consumers, by ``commit_offsets``) or set by an operator (``seek``) stay until they are deleted.
 
-Cost: once an hour a look at every group on every partition; one note in the journal for each place that
+Cost: once an hour a pass over every group on every partition; one journal event for each offset that
 is renewed.
 """
 

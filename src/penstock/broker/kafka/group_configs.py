@@ -1,11 +1,12 @@
-"""What operators have said about Kafka's groups.
+"""Settings that operators have made for Kafka groups.
 
-    data/groups.json     by group, as far as something was said
+    data/groups.json     by group, if it has any
 
-A Kafka group may have settings before it has members or topics, so they are not those of a group of a topic.
-What is said about members counts for whoever comes next.  What is said about messages is handed on to the
-queue groups of that name: at once to those that are there, and to others when Kafka's clients make them.
-Whoever changes a queue group by Penstock's own means changes that one only, and ``counting`` tells of it.
+A Kafka group may have settings before it has members or topics, so they are separate from the settings of
+a topic's group.  Settings about members apply to members that join later.  Settings about messages are
+copied to the queue groups of that name: at once to those that exist, and to others when Kafka clients
+create them.  A change made to one queue group with Penstock's own API affects only that group; ``counting``
+returns the settings in effect.
 """
 
 from typing import Final

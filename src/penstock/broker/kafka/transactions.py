@@ -1,29 +1,30 @@
-"""Transactions: messages to many partitions, and committed offsets of groups, that take effect together.
+"""Transactions: messages to many partitions and committed offsets of groups, applied together or not at all.
 
-    init_producer      a producer id and an epoch for a name; fences whoever had the name before
+    init_producer      a producer id and an epoch for a transactional id; fences the previous producer
     enlist             the transaction writes to these partitions            then the producer appends batches
     append             ... and these are the batches                         both in one, in version 2
     enlist_group       ... and commits offsets of this group
-    enlist_commits     ... namely these                                      which count for nobody yet
+    enlist_commits     ... namely these                                      which take effect at the end
     end                1  what was written is synced, whatever the topics promise
                        2  the decision is written to the ledger and synced   the commit point
-                       3  a marker to each partition, offsets to the groups
+                       3  a marker to each partition, committed offsets to the groups
                        4  all of that is synced
                        5  the ledger says that it is finished
 
-In version 2 (KIP-890) the decision is also the producer's next epoch, and the answer tells it.
+In version 2 (KIP-890) the decision also contains the producer's next epoch, which the response returns.
 
-A crash before 2 leaves an open transaction: its producer may come back and go on with it, or it is
-aborted when its time is up.  After 2, whoever opens the directory goes on with 3: a partition knows
-by its open transactions whether it has its marker already, and a group's offset is set to what it is.
+A crash before 2 leaves an open transaction: its producer may reconnect and continue it, or it is
+aborted at its timeout.  After 2, the next broker that opens the directory continues with 3: a partition
+knows from its open transactions whether it already has its marker, and setting a committed offset twice
+is harmless.
 
-Readers see nothing of a transaction before its marker, and all of a partition's part with it
-(``log/transactions.py``); between two partitions there may be a moment.
+Readers see nothing of a transaction before its marker, and then all of it in that partition
+(``log/transactions.py``); markers reach different partitions at slightly different times.
 
-A caller may give up at any time: what is decided and not finished is finished by an alarm, which
-is also what aborts a transaction whose time is up.  Its time begins anew when a broker opens the
-directory.  A partition with an open transaction that nobody knows of (the ledger was lost) is closed
-by an abort, or its readers would wait for ever.
+A caller may give up at any time: an alarm finishes what is decided, and also aborts transactions that
+time out.  The timeout restarts when a broker opens the directory.  An open transaction that is missing
+from the ledger (because the ledger was lost) is aborted, otherwise readers of its partitions would wait
+for ever.
 """
 
 import logging

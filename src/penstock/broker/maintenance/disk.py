@@ -1,12 +1,12 @@
-"""Whether the broker can write: is there room, and is the data directory still there?
+"""Whether the broker can write: is there disk space, and does the data directory still exist?
 
-A full disk is noticed by the write that finds no room.  From then on this looks every second whether there
-is room again, so that somebody who only looks at ``/readyz`` need not publish to find out.
+A full disk is noticed by the write that fails.  From then on this module checks every second whether there
+is space again, so that ``/readyz`` recovers without a publish.
 
-A directory that is removed or replaced under a running broker would not be noticed by writes: files
-that are open can be written to after they were deleted, and everything in them is gone when the process
-ends.  So each sync looks whether its file still has a name (``log/files.py``), which refuses publishes
-before they are acknowledged, and this looks whether the directory is the one that was opened.
+Writes would not notice a directory that is removed or replaced under a running broker: open files can be
+written to after they were deleted, and their content is lost when the process ends.  So each sync checks
+that its file still has a name (``log/files.py``), which refuses publishes before they are acknowledged,
+and this module checks that the directory is the one that was opened.
 """
 
 import logging

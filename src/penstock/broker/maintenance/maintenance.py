@@ -1,11 +1,11 @@
-"""What a broker does when nobody asks: flush, forget, clean up, snapshot.
+"""Background work of a broker: flush, expire, clean up, snapshot.
 
-    every second, if something is pending    write noted events, flush logs of durability "os"
+    every second, if something is pending    write buffered events, flush logs of durability "os"
     every minute                             retention, compaction, snapshots, expired producers
 
-A group that retention has overtaken is moved to the log's new start, and what
-it lost is counted and written to its journal.  The journal of a partition is
-kept as long as the messages it speaks of.
+A group that retention has overtaken is moved to the log's new start, and the
+number of messages it lost is written to the journal.  The journal of a partition is
+kept as long as the messages it describes.
 """
 
 import logging

@@ -1,32 +1,32 @@
-"""Giving a group what retention has deleted: put back, held, and the group moved there.
+"""Restores for a group what retention has deleted: puts it back, and moves the group there.
 
-    begin     how far down; retention rests on this partition from now on
-    add       record batches with their old offsets, rising, as many calls as it takes
-    finish    the segments move into the log, the group is moved to where they begin, and held
+    begin     from which offset on; pauses retention on this partition
+    add       record batches with their old offsets, rising, in any number of calls
+    finish    the segments move into the log, the group is moved to their start, and a hold is set
 
-What comes back is there for everybody: it is read, traced and delivered like
-anything else in the log.  Groups that are not named stay where they are.
+Restored messages are visible to everybody: they are read, traced and delivered like
+anything else in the log.  Other groups keep their positions.
 
-The hold.  Retention would delete at its next round what was put back.  So it
-waits for the group, until the group is past everything that the log had when
-it was moved, or the time of the hold is over.  That covers the live messages,
-too: a group that works through a year of the past does not lose the present
-meanwhile.  The hold is in the journal, in one decision with the move.
+The hold.  Retention would delete restored messages in its next round.  So it waits
+until the group is past everything that the log contained when it was moved, or until
+the hold times out.  That includes live messages: a group that works through a year of
+old messages does not lose new ones meanwhile.  The hold is written to the journal in
+one decision with the move.
 
 Why the rest of the state stays right when a log's start moves back:
 
-    lanes        the ranges of what comes back are put before the others
-    groups       were moved up to the start when retention took it away from them, and stay there
-    consumers    of stream groups: a place below the old start, never read from, is moved up likewise
-    producers    are known by what they wrote last, which is above; the digest holds up to the end
+    lanes        the restored ranges are put before the others
+    groups       were moved up to the start when retention deleted the messages, and stay there
+    consumers    of stream groups: a position below the old start, never read from, is moved up likewise
+    producers    are known by what they wrote last, which is above; the producer snapshot covers the log's end
     dedup ids    that are young enough are remembered again
     schedule     everything below the last message that fired is accounted for, as before
     journal      is trimmed by the age of the first message: no earlier than before
     compaction   a compacted topic is not restored: a key whose deletion was cleaned away would live again;
                  one that is compacted later is not until the hold is over, and then from the start
 
-Bounds: one restoration for each partition; the last who begins has it.  It is
-given up after ``IDLE_MS`` without a word, and when the broker is closed.
+Bounds: one restoration for each partition; the one that began last wins.  It is
+cancelled after ``IDLE_MS`` without a call, and when the broker is closed.
 """
 
 import logging

@@ -1,9 +1,9 @@
-"""Looking at what is stored, which changes nothing: from an offset or a time on, or the last few.
+"""Reads stored messages without affecting any group: from an offset or a time on, or the last few.
 
 An answer is bounded in messages (the caller's limit) and in bytes
 (``receive_bytes_max``, or one message of each partition if those are larger).
-Who got fewer than they asked for asks again from where the answer ended; an
-empty answer means that there is nothing.
+A caller that got fewer messages than requested continues where the answer ended;
+an empty answer means that there are no more.
 
 Over several partitions messages come in the order of their times.  If the
 bytes of one partition did not fit, the others are cut at the same time, so

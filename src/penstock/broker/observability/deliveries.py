@@ -1,15 +1,15 @@
-"""What became of a range of messages in a group: a state and a count of attempts for each.
+"""Delivery states of a range of messages in a group: the state and the attempts of each.
 
-    engine     truth: settled or not, in whose hands, waiting for a retry
+    engine     state: settled or not, leased, waiting for a retry
     journal    detail: how it was settled, after how many attempts
 
 The journal of a partition is kept as long as its messages, so the detail is
 there; where it is not (the group began later, or was moved), a settled message
-is just that.  The answer is in ranges: what is next to each other and alike is one.
+has no detail.  Neighbouring messages with equal states are returned as one range.
 
 Cost: three bytes a message, and a scan of the journal from the first message's
-time on, about a million events a second where compiled.  It gives way between
-steps, so that others do not wait.  Much is better asked for at once than in parts.
+time on, about a million events a second where compiled.  It releases the lock between
+steps.  One large request is cheaper than many small ones.
 """
 
 from array import array

@@ -1,12 +1,11 @@
-"""Reading the metrics: the broker, each topic, each group, in steps between which others have a turn.
+"""Reads the metrics of the broker, each topic and each group, releasing the lock between steps.
 
     state, progress ──> metrics.py: what to read ──> families of samples
 
-A topic and a group are labels, and whoever makes topics could make as many time
-series.  So only the first ``metrics_names_max`` topics, and as many groups, have
-their own, in the order they were made, so that none comes and goes;
-``penstock_left_out`` says how many do not.  The broker's own topics and groups
-(``__name``) have none.
+Topics and groups are labels, and every topic adds time series.  So only the first
+``metrics_names_max`` topics, and as many groups, are exported, in the order of their
+creation, so that no series comes and goes; ``penstock_left_out`` counts the others.
+The broker's own topics and groups (``__name``) are not exported.
 
 Cost: about 0.1 ms for each topic and each group of six partitions, and the reads
 of ``progress.py``, one for each partition that has something left.

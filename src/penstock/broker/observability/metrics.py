@@ -3,9 +3,9 @@
     SECTIONS ──> Measuring: the broker, each topic, each group ──> /metrics
         └──> docs/metrics.md  (scripts/metrics_page.py)
 
-Nothing is kept for it that the broker does not keep anyway, except three
-histograms, to which a sync or a delivery adds one note (``histogram.py``), and two
-counts.  All else is read from the state when somebody asks (``measuring.py``).
+The broker keeps nothing extra for metrics, except three histograms, to which a sync or
+a delivery adds one value (``histogram.py``), and two counters.  Everything else is read
+from the state on request (``measuring.py``).
 """
 
 from collections.abc import Callable

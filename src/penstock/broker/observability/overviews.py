@@ -1,11 +1,11 @@
-"""Every topic and every group in a line: what a page shows that a person leaves open.
+"""One line for every topic and every group, for overview pages.
 
-It is worked out when somebody asks, like all that a broker tells of itself, and
-now and then lets others have a turn, so that a thousand topics hold nobody up.
-Topics and groups that come or go meanwhile are there or not.
+Computed on request, releasing the lock now and then, so that a thousand topics do
+not delay other operations.  Topics and groups that are created or deleted meanwhile
+may or may not be included.
 
-Cost: some microseconds for each partition, and for each group what ``progress.py``
-says.
+Cost: some microseconds for each partition, and for each group the cost of
+``progress.py``.
 """
 
 from operator import add

@@ -1,12 +1,12 @@
-"""How far a group is: lag, what is in hand, how fast it goes, and what is in the way.
+"""Progress of a group: lag, in-flight messages, rates, and what blocks it.
 
     state of the group's partitions ──┐
     samples of its counts ────────────┼──> Standing ──> verdict (verdict.py)
     the oldest message it was given ──┘
 
-Asking changes nothing.  Cost: some microseconds for each partition, a read of
-the log for each that has something left, and 0.2 us for each lease and each
-range that waits for its retry, to find the oldest of them.
+Read-only.  Cost: some microseconds for each partition, a read of the log for each
+partition with a backlog, and 0.2 us for each lease and each range that waits for its
+retry, to find the oldest of them.
 """
 
 from typing import Final

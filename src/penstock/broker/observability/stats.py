@@ -1,7 +1,7 @@
-"""What a broker tells of itself when asked: its size, and what waits where.
+"""Statistics of a broker: its size, and the backlog of each topic.
 
-Everything is worked out from the state when somebody asks, so nothing is kept
-up to date that nobody reads.  Cost: some microseconds for each partition.
+Everything is computed from the state on request, so nothing is maintained that
+nobody reads.  Cost: some microseconds for each partition.
 """
 
 import resource

@@ -1,14 +1,14 @@
-"""The journey of one message, told from the log and the journal.
+"""The history of one message, from the log and the journal.
 
     published           the record itself: when, how large, which lane; its schedule entry if it was delayed
     delivered, ...      every journal event whose range holds the offset, for every group
     retained until      when retention may delete it
 
 A message that is not in the log because it is not due, was cancelled or is
-recurring is named by its schedule id, and told from the schedule alone.
+recurring is identified by its schedule id, and its history comes from the schedule.
 
-There is no sampling and nothing extra is recorded: the journal has every
-decision anyway.  Cost: a scan of the partition's journal from the message's
+There is no sampling and nothing extra is recorded: the journal contains every
+decision.  Cost: a scan of the partition's journal from the message's
 timestamp on, about a million events a second where compiled.
 """
 

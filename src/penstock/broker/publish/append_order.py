@@ -1,11 +1,11 @@
-"""Appends that have to wait before they are written, and those behind them: each partition's in their order.
+"""Keeps appends to a partition in order while some of them have to wait.
 
 A producer has several requests in flight, and numbers its batches.  If one of them waits (for the ledger of
-transactions, or for a thread that looks at a large batch) and the next does not, the next would be
-written first: out of order, and refused where batches are numbered.  So whoever waits stands in the
-line of each partition it appends to, and as long as anybody stands there, all others line up, too.
+transactions, or for a thread that validates a large batch) and the next does not, the next would be
+written first: out of order, and refused where batches are numbered.  So an append that waits joins a queue
+for each partition it writes to, and while a queue is not empty, later appends join it too.
 
-A request takes its places in all lines at once, so nobody waits for somebody who waits for it.
+A request joins all its queues at once, so two requests never wait for each other.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""When a message is due, if its publisher asks for a delay or a time."""
+"""The delivery time of a message that has a delay or a point in time."""
 
 import math
 

@@ -1,13 +1,13 @@
-"""What the headers of a record ask for, where its producer has no other way to say it: Kafka's clients.
+"""Message options in record headers, for producers that have no other way to set them: Kafka clients.
 
     x-delay-ms     deliver after so many milliseconds
     x-deliver-at   deliver at that time, in milliseconds since 1970
     x-priority     the lane, by name or number
-    x-ttl-ms       not after so many milliseconds
-    x-dedup-id     write it once
+    x-ttl-ms       expires after so many milliseconds
+    x-dedup-id     deduplication id
 
-Only on topics whose setting ``kafka_headers`` is on: elsewhere nobody looks into records.  A record that
-wishes nothing stays as it is, and so does a batch of such records; the others are published like messages
+Only on topics whose setting ``kafka_headers`` is on; otherwise records are not inspected.  A record without
+such headers is stored unchanged, and so is a batch of such records; the others are published like messages
 of Penstock's own clients."""
 
 from typing import Any, Final

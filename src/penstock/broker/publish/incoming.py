@@ -1,8 +1,8 @@
-"""Batches that somebody else encoded: what is looked at before they are written.
+"""Checks of batches that clients encoded, before they are written.
 
-    checked        the header: whole, of one batch, with its checksum, for this topic
-    looked_at      that, and all records if it is small (``wire/validation.py``); else that is a thread's work
-    check_repeat   whether a batch that has the numbers of an earlier one is that one
+    checked        the header: complete, one batch, with a valid checksum, for this topic
+    looked_at      also all records if it is small (``wire/validation.py``); large ones are left to a thread
+    check_repeat   whether a batch with the sequence numbers of an earlier one has the same records
 
 Nothing here writes or waits; ``publishing.py`` does.
 """

@@ -1,23 +1,22 @@
-"""Taking messages in: check, choose the partition, append, wait until durable, answer.
+"""Publishing: validate, choose the partition, append, wait until durable, answer.
 
     publish        one message
     publish_batch  many; those for the same partition and lane become one record batch
-    append         a record batch that somebody else encoded (a producer, a front end)
-    drain_outbox   what the journal says must be published: dead letters, redrives, outputs of an atomic ack
+    append         a record batch encoded by a client (a producer, a front end)
+    drain_outbox   batches that the journal says must be published: dead letters, redrives, outputs of an ack
 
 A message that is not due goes to the partition's schedule instead of its log.
-A message whose dedup id was seen within the window is not written; the answer
-is where the first one is.  Nothing of a batch is written unless all of it is
-acceptable; a disk that fills up in the middle may leave the partitions that
-were already written.
+A message whose dedup id was seen within the window is not written; the answer is the
+offset of the first one.  Nothing of a batch is written unless all of it is valid; a
+disk that fills up in the middle may leave the partitions that were already written.
 
-A producer's batch whose headers wish something is written in parts: to the schedule, and a
-batch for each lane.  The last of them has the producer's numbers, so they are in the log only if all
-parts are; and the parts have dedup ids, so what a crash has left of them is not written again.
+A producer's batch whose headers set options is written in parts: to the schedule, and a
+batch for each lane.  The last part has the producer's sequence numbers, so they are in the log only if all
+parts are; and the parts have dedup ids, so parts that survived a crash are not written again.
 
-A batch that somebody else encoded is appended as it is, after a look at all its records
-(``wire/validation.py``): small ones at once, large ones in a thread, while others go on.  Those for the same
-partition wait for it, and keep their order (``lines.py``).
+A batch encoded by a client is appended unchanged after all its records are validated
+(``wire/validation.py``): small batches at once, large ones in a thread while other operations run.  Later
+batches for the same partition wait for it and keep their order (``append_order.py``).
 
 System headers, which the broker adds to the caller's own:
 ``x-expires-at`` and ``x-dedup-id`` (see ``docs/format/record-batch.md``).

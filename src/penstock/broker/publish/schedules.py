@@ -1,7 +1,7 @@
 """Delayed, scheduled and recurring messages, seen from the broker.
 
-Each partition keeps its own schedule (``schedule/``); this module moves what
-is due into the log, and lists, cancels and moves entries by their id,
+Each partition has its own schedule (``schedule/``); this module moves due messages
+into the log, and lists, cancels and reschedules entries by their id,
 ``topic:partition:s<number>``.
 """
 

@@ -1,13 +1,13 @@
-"""One staged batch: read from staging, checked for its topic, and put where it belongs.
+"""One staged batch: read from staging, validated for its topic, and written to its destination.
 
-    plain             to the log as it is, under the time of its arrival
-    with own times    to the log under them, as far as time does not go back: what is older than the
-                      log's last record is as old as that, and nothing is newer than the broker's clock
+    plain             to the log unchanged, with the time of its arrival
+    with own times    to the log with these, raised to the time of the log's last record if older,
+                      and never later than the broker's clock
     EXPIRES           to the log, with the time at which each record expires
     SCHEDULED         to the schedule
 
-All of these are numbered (``intents.py``), so each knows whether it was done
-before: a log by its table of producers, a schedule by looking through its log.
+All of these have sequence numbers (``journal/intents.py``), so a repeat is recognised: by the
+log's producer table, or by searching the schedule's log.
 """
 
 from collections.abc import Iterator

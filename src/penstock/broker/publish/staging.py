@@ -1,31 +1,31 @@
-"""Publishing what was staged: all of it, and once.
+"""Publishes staged batches: all of them, exactly once.
 
-    tasks      stage(topic, batches): they go to the topic __staging   nobody sees them
+    tasks      stage(topic, batches): they go to the topic __staging   invisible to readers
     driver     publish_staged(topic, application, version, ranges)
-                 1  every staged batch is looked at: whole, acceptable, its partition is there
+                 1  every staged batch is checked: complete, valid, its partition exists
                  2  the staging log is synced
                  3  the intent is written and synced                   the commit point
                  4  the batches are appended under the application's producer id, and synced
                  5  the intent is finished
 
-A crash before 3 leaves nothing.  After it, whoever opens the directory goes on
-with 4, and the partitions know by the numbers what they have already.  A
-version that is not above the application's last one is a repeat: nothing
-happens, whoever asks and whenever.  So a job that publishes under a version of
-its own does so exactly once, however often it is tried.
+A crash before 3 publishes nothing.  After it, the next broker that opens the directory
+continues with 4, and the partitions recognise by sequence numbers what they already
+have.  A version that is not above the application's last one is a repeat and has no
+effect.  So a job that publishes under its own version does so exactly once, however
+often it is retried.
 
-From 3 to 5 readers see a part of it; within a partition they see it in the
-order in which it was named.
+From 3 to 5 readers see a part of it; within a partition they see it in the order of
+the given ranges.
 
-``__staging`` is the broker's own, one for all topics, made when it is first needed.
-Whoever may publish to a topic may stage for it, and needs no right to anything else.
+``__staging`` is an internal topic, one for all topics, created on first use.  The
+permission to publish to a topic includes staging for it.
 
-A caller may give up at any time.  The intent stays, and the next one who asks
-for that application, or an alarm, goes on with it.
+A caller may give up at any time.  The intent stays, and the next call for that
+application, or an alarm, continues it.
 
-What was published is not needed in staging any more: its segments are deleted
-as soon as all before them is done too, and after a day in any case (that is
-the topic's retention), but never what an intent still needs.
+Published batches are no longer needed in staging: a segment is deleted as soon as
+everything up to its end is published, and after a day in any case (the topic's
+retention), but never while an intent still needs it.
 """
 
 from contextlib import suppress

@@ -1,16 +1,15 @@
-"""Dead letters: what used up its attempts, was rejected, or outlived its time to live.
+"""Dead letters: messages that used up their attempts, were rejected, or expired.
 
 A dead letter is an ordinary message in ``<topic>.dlq``: key, value and headers
-as they were, plus headers that say why it is there.  Burying is one decision
-in the journal of the partition it came from (settled here, published there);
-the publishing is redone after a crash and recognised if it had happened, so a
-message is buried exactly once.
+as they were, plus headers with the reason.  Burying a message is one decision in the
+journal of its partition (settled there, published to the dead-letter topic); the
+publish is repeated after a crash and deduplicated if it had happened, so a message is
+buried exactly once.
 
 Redriving is the same in the other direction: one decision in the journal of
 the dead-letter partition, kept by the internal group ``__redrive``.  A dead
-letter that group has settled has gone back, and is not listed any more.  The
-message that goes back is meant for the group it failed in; other groups of
-the topic have had it, and skip it.
+letter that this group has settled was redriven and is no longer listed.  A redriven
+message is delivered to the group it failed in; the other groups of the topic skip it.
 """
 
 import math

@@ -1,18 +1,18 @@
-"""Handing messages of queue groups out, and taking ranges back.
+"""Leases messages of queue groups to consumers, and takes ranges back.
 
-    partitions ──> lease a range ──> read its records ──> leave out ──> messages
-                        │                                     │
-                        │ ordered groups: one message,        └── compacted away, expired,
-                        │ whose key is free                       meant for another group: settled here
-                        └── noted in the journal
+    partitions ──> lease a range ──> read its records ──> filter ──> messages
+                        │                                    │
+                        │ ordered groups: one message        └── compacted, expired, or redriven for
+                        │ whose key is free                      another group: settled here
+                        └── buffered in the journal
 
-A lease is only noted: losing it in a crash costs an attempt count.  What is
-left out is settled on the way, so a group never waits for it.  A range that
-cannot be read is offered again later, and what is around it goes out.
+A lease is only buffered in the journal: losing it in a crash costs an attempt count.
+Filtered messages are settled immediately, so a group never waits for them.  A range that
+cannot be read is offered again later, and the messages around it are delivered.
 
-Cost: one lease and one journal record for each range, whatever its length.  A
-step looks at ``LOOKS_MAX`` ranges that had nothing for the consumer at most,
-so that a long stretch of expired messages does not keep the others waiting.
+Cost: one lease and one journal record for each range, whatever its length.  A step
+examines at most ``LOOKS_MAX`` ranges that had nothing for the consumer, so that a long
+run of expired messages does not delay others.
 """
 
 from typing import Any, Final

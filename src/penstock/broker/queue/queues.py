@@ -1,4 +1,4 @@
-"""Queue groups: handing messages out by leases and taking the answers.
+"""Queue groups: receive leases messages, and acknowledgements settle them.
 
     receive ──> lease ──> ack                      settled
                   │  └──> reject                   dead letter
@@ -8,17 +8,17 @@
                   └──> connection lost ─────┴──> due again ──> receive ...
                                             └──> attempts used up ──> dead letter
 
-The rules are the engine's (``delivery/engine.py``); what goes out is found by
-``leases.py``.  This module waits for it, and takes the answers: each is written
-to the journal before the engine hears of it.  What used up its attempts is
+The engine (``delivery/engine.py``) has the rules, and ``leases.py`` finds the messages.
+This module waits for messages and processes acknowledgements: each is written to the
+journal before it is applied to the engine.  Messages that used up their attempts are
 buried by a job of ``dead_letters.py``, which is queued here.
 
-Consumers that wait share what comes.  Those that have waited longest look first; one
-that holds more than another that waits lets that one go first; and one that asks for
-many gets its share.  So a consumer that takes ahead of its work (prefetch, a
-subscription) does not keep messages from those that have nothing to do.  What a consumer
-works off in ``AHEAD_MS`` is not shared: small pieces cost more than they bring.  Where there
-is a backlog nobody waits, and everybody gets what he asks for.
+Waiting consumers share new messages.  The one that has waited longest goes first; a
+consumer that holds more messages than another waiting one lets that one go first; and a
+large request gets only its share.  So a consumer that prefetches does not keep messages
+from idle consumers.  What a consumer processes within ``AHEAD_MS`` is not shared, because
+small portions cost more than they gain.  With a backlog nobody waits, and every
+consumer gets what it requests.
 """
 
 from collections.abc import Set as AbstractSet

@@ -2,15 +2,14 @@
 
     dead letters, not yet redriven ──> by topic and fingerprint ──> the most frequent first
 
-The fingerprint was made where the error was (``failure.py``), and is in the
-dead letter's headers.  Nothing is kept between two calls: dead letters are few
-beside messages, and a summary that is counted anew is never wrong after a
-redrive, a retention or a crash.
+The fingerprint was computed where the error occurred (``failure.py``), and is in the
+dead letter's headers.  Nothing is kept between two calls: dead letters are few compared
+with messages, and a fresh count is never wrong after a redrive, retention or a crash.
 
-Cost: every dead letter is read once, about 20 us each where compiled, and now
-and then others have a turn.  Memory: its headers, some kilobytes, for each
-fingerprint, of which ``ERRORS_MAX`` are told apart in one call; what has another
-one is counted together as ``OTHER_ERRORS``, one entry for each topic.
+Cost: every dead letter is read once, about 20 us each where compiled; the lock is
+released now and then.  Memory: some kilobytes of headers for each fingerprint, of which
+``ERRORS_MAX`` are distinguished in one call; the others are counted as
+``OTHER_ERRORS``, one entry for each topic.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Small files of JSON with a checksum: a digit that changed on disk is no longer the setting."""
+"""Small JSON files with a checksum, so that a damaged digit is not read as a setting."""
 
 from typing import TypeVar
 

@@ -1,14 +1,13 @@
-"""What the broker must know of a partition's whole log, without reading it at every open.
+"""A snapshot of what the broker derives from a partition's whole log, so that opening need not read it.
 
     producers      the numbers of idempotent producers, to recognise a repeat
     dedup_last     the last offset whose batch carries dedup ids; -1 if none does
     transactions   which are open, and what was aborted (log/transactions.py)
 
-All of it could be had by walking along all batch headers, which for a log of many
-gigabytes takes longer than people wait for a start.  So they are written down
-(``<partition>/digest``) whenever a segment is full and when the broker is
-closed, and opening only walks from there.  The file is derived: a missing or
-damaged one costs time, nothing else.
+All of it could be read from the batch headers, which takes too long for a log of many
+gigabytes.  So it is written to ``<partition>/digest`` whenever a segment is full and
+when the broker is closed, and opening reads only the batches after that.  The file is
+derived: if it is missing or damaged, opening only takes longer.
 """
 
 import logging

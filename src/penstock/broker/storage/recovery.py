@@ -1,15 +1,15 @@
 """Opening a partition: from the files back to the state the broker had.
 
-    data log        recovered by itself (log/), which cuts a torn tail
+    data log        recovered by ``log/``, which cuts a torn tail
     producers       idempotent producers, transactions, and the batches since (producer_snapshot.py)
     snapshot        groups and outbox numbers as of some journal offset
     journal         replayed from there through the same engine calls that made it
     schedule        reconciled with the data log (schedule/)
 
-Leases of the earlier process are given back at once, with the attempt
-counted: whoever held them is gone, and may have begun the work.  If the log
-came back shorter than the journal remembers (durability "os" after a power
-cut), the groups forget what is not there any more.
+Leases of the previous process are returned at once, and the attempt counts: their
+consumers are gone and may have begun the work.  If the recovered log is shorter than
+the journal says (durability "os" after a power cut), the groups forget the missing
+offsets.
 """
 
 from contextlib import suppress

@@ -1,9 +1,9 @@
-"""Replaying the journal: doing again, to fresh state, what was decided before.
+"""Replays the journal: applies earlier decisions to fresh state.
 
-Each event goes through the same engine call that it was written for, so the
-state after replay is the state before the crash.  An event may speak of a
-lease that replay does not know (its ``Leased`` was only noted, and lost); the
-settlement counts all the same.  A snapshot is that state written down whole.
+Each event goes through the same engine call that it was written for, so the state
+after replay is the state before the crash.  An event may name a lease that replay does
+not know (its ``Leased`` was only buffered, and lost); the settlement counts all the
+same.  A snapshot contains that state as a whole.
 """
 
 from collections.abc import Callable

@@ -1,19 +1,18 @@
-"""Where stream groups are: places told from outside, by readers that keep their own.
+"""Committed offsets of stream groups, set by clients that track their own position (Kafka consumers, Spark).
 
-    commit            a place for each partition, with its note; the group is made if it is not there
-    commit_offsets    the same without notes, within what the log has
-    read              the places as they were told
-    forget            there is no place any more
+    commit            an offset for each partition, with metadata; creates the group if it is missing
+    commit_offsets    the same without metadata, limited to the range of the log
+    read              the offsets as they were committed
+    forget            deletes committed offsets
 
-A group that is committed to from outside is a stream group without members.  It has a
-place on a partition only if somebody has committed one, or moved it there (``seek``).
-The place stays as it was told, also if the log begins after it by now: its reader is
-to notice.  Those of Kafka's clients have the time at which they were told, and are
-forgotten long after (``expiry.py``).
+A group that is only committed to is a stream group without members.  It has a committed offset on a
+partition only after a commit or a ``seek`` there.  The offset stays as it was committed even if the log
+begins after it by now: its reader has to notice that.  Offsets committed by Kafka clients carry the time of
+the commit and expire (``kafka/expiry.py``).
 
-A place may be set back as well: who has lost what it read reads it again.  Places
-that a transaction is about to commit are *held*; ``unsettled`` says so to whoever
-must not go by the old one.
+A commit may also move a group back, so that a client that lost its results reads them again.  Offsets that
+an open transaction is about to commit are *held*; ``unsettled`` reports that to callers that must not rely
+on the old ones.
 """
 
 from collections import Counter

@@ -1,13 +1,13 @@
-"""Logs as they are, for readers that keep their own place: queries, archives, copies.
+"""Raw record batches for readers that track their own position: queries, archives, copies.
 
     fetch            record batches from an offset on       bytes of the file, nothing is decoded
-    offsets          which offset a time is                 to know where to begin and to end
+    offsets          the offset for a time                  to know where to begin and to end
 
-A fetch costs one look-up and one read, however many records that are.  It
-shows what consumers may see, so it waits for nothing; only the end of a journal
-is written down first, because delivery notes its events before it writes them.
+A fetch costs one look-up and one read, however many records it returns.  It returns
+what consumers may see, so it never waits; only the buffered events of a journal are
+written first.
 
-How far such a reader has come, it tells by commits (``commits.py``).
+Such a reader reports its progress with commits (``commits.py``).
 """
 
 from penstock.broker.state import Partition, State

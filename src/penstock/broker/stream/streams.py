@@ -1,9 +1,9 @@
 """Stream groups: partitions are assigned to consumers, which read in order and commit.
 
-Who owns which partition is the coordinator's business (``groups/``); a
-consumer says with every call what it works on, and stops what it is asked to
-give up.  A consumer's position in a partition is its own, in memory; what is
-committed is in the journal, and is where the next owner begins.
+The coordinator (``groups/``) assigns partitions; a consumer reports with every call
+which partitions it works on, and stops working on those that are revoked.  A consumer's
+position in a partition is kept in memory; the committed offset is in the journal, and
+the next owner begins there.
 """
 
 from typing import Any

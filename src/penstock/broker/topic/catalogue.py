@@ -1,16 +1,16 @@
-"""Topics on disk: which there are, with what settings, in which folders.
+"""Topics on disk: their names, settings and directories.
 
     data/
       LOCK                      held while a broker has the directory open
-      penstock.json             format version, next producer id, Kafka groups' generations; sealed by a
+      penstock.json             format version, next producer id, generations of Kafka groups; with a
                                 checksum, as is
       topics/orders/topic.json  settings, and the topic's id
       topics/orders/0/          partition 0: its log, and below it journal/ and schedule/
 
 A topic appears and disappears by one rename, so a crash leaves either all of
 it or none of it; folders that begin with a dot are leftovers and are removed
-at the next open.  In which steps that is done is in ``topics.py``.  The rest of
-the broker gets topics from here and never builds a path.
+at the next open.  ``topics.py`` has the steps.  The rest of the broker gets topics
+from here and never builds a path.
 """
 
 from base64 import urlsafe_b64encode

@@ -1,8 +1,8 @@
-"""Changes of a topic that take many steps, one after the other.
+"""Serialises changes of a topic that take many steps.
 
-More partitions, a new group and new settings of a group are written to one partition after the other, and
-other operations run in between.  Two such changes at once would write the same files, or leave one half of
-the partitions as the first wants it and the other half as the second does.  So each waits for its turn:
+New partitions, a new group and new settings of a group are written to one partition after the other, and
+other operations run in between.  Two such changes at once would write the same files, or leave half of the
+partitions with one change and half with the other.  So each waits for its turn:
 
     yield from begin_change(state, topic)
     try:
@@ -10,7 +10,7 @@ the partitions as the first wants it and the other half as the second does.  So 
     finally:
         end_change(topic)
 
-Deleting a topic does not wait.  Whoever changes the topic notices it with ``check_alive``, after each step.
+Deleting a topic does not wait.  A change notices it with ``check_alive`` after each step.
 """
 
 from typing import Final

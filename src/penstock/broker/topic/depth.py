@@ -1,8 +1,7 @@
-"""How much waits: for a group, on a partition, on a topic.
+"""Backlog of a group, a partition or a topic.
 
-Counted in offsets, which is O(groups).  Offsets that had no record when messages were put back (holes)
-are left out.  Markers of transactions, which are nobody's messages, are left out only where a few of them
-would be all there is.
+Counted in offsets, which is O(groups).  Offsets without a record in a restored range (holes) are not
+counted.  Transaction markers are excluded only where a few of them would be the whole backlog.
 """
 
 from contextlib import suppress

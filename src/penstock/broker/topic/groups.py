@@ -1,8 +1,8 @@
-"""Groups of a topic: made, changed, moved, removed.
+"""Groups of a topic: create, change, seek, delete.
 
 A group belongs to one topic and has a state on each of its partitions, which
-the partition's journal keeps.  Making a group writes it to every journal
-before anyone hears that it exists.
+the partition's journal keeps.  Creating a group writes it to every journal before
+the group becomes visible.
 """
 
 from contextlib import suppress

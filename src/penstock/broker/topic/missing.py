@@ -1,11 +1,11 @@
-"""Topics that somebody uses before anybody has created them: the one rule for all protocols.
+"""Automatic creation of topics: one rule for all protocols.
 
     publish, schedule, open a consumer, ack with outputs        create the topic, with the default settings
     read, describe, seek, dead letters, groups, fetch           TopicNotFound
 
 With ``auto_create_topics`` off (``topic.auto_create`` of a server) the first line is TopicNotFound, too.
-A server that asks for keys creates a topic only for those who may administer it (``frontends/security``);
-for all others it is not there.
+A server that requires keys creates a topic only for clients that may administer it
+(``frontends/security``); for all others it does not exist.
 """
 
 from collections.abc import Callable, Sequence

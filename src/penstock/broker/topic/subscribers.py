@@ -1,7 +1,7 @@
-"""Who of a Kafka group reads which topic.
+"""Which members of a Kafka group read which topic.
 
-In the newer protocol members say so to the broker.  In the classic one they say it to each
-other, in bytes whose beginning is known (``wire/kafka/subscriptions.py``).
+In the newer protocol members send their topics to the broker.  In the classic one they send them to each
+other, in bytes whose beginning has a known format (``wire/kafka/subscriptions.py``).
 """
 
 from typing import Final

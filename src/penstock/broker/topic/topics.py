@@ -1,21 +1,22 @@
-"""Making, growing and deleting topics, in steps: thousands of partitions, and nobody else has to wait.
+"""Creates, grows and deletes topics in steps, so that thousands of partitions do not delay other operations.
 
-    make      the partitions, in slices     ──> a folder beside the others ──> its name, by one rename
+    create    the partitions, in slices     ──> a temporary directory      ──> its name, by one rename
     grow      new partitions with the groups' journals, in slices          ──> topic.json
-    delete    another name, by one rename   ──> the logs, in slices        ──> the folder's content
+    delete    another name, by one rename   ──> the logs, in slices        ──> the directory's content
 
-What a caller sees is one moment: the rename, or the new topic.json, happens together with the change of the
-state, under the lock.  Whatever is cut off before or after it, by a crash or by a caller who gives up, leaves
-a complete topic or none, and at most a folder that the next open, growth or upkeep removes.
+The change is atomic for callers: the rename, or the new topic.json, happens together with the change of the
+state, under the lock.  A crash or a cancelled call before or after it leaves a complete topic or none, and at
+most a directory that the next open, growth or maintenance removes.
 
-The disk is waited for outside the lock (``Aside``), except for the one sync of topic.json when a topic grows.
+Disk writes happen outside the lock (``Aside``), except for the one sync of topic.json when a topic grows.
 A rename that is visible and not yet synced does no harm: the first sync of every log in it includes the
 directories above.
 
 Changes of one topic wait for each other (``changing.py``); a deletion does not.
 
 The limits of ``BrokerConfig`` on topics and partitions are checked before the work and again at its end,
-since others may have been quicker.  The broker's own topics (dead letters, staging) are made regardless.
+because other topics may have been created meanwhile.  Internal topics (dead letters, staging) are created
+regardless.
 """
 
 from collections.abc import Callable, Iterator
