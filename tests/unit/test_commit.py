@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.errors import Closed, StorageFailed
-from penstock.log.commit import GroupCommit
+from penstock.log.commit import ROUND_NEWEST_MAX, ROUND_OLDEST_MAX, GroupCommit
 from penstock.log.files import MemoryFile, MemoryFiles
 from penstock.log.log import Log, LogConfig
 from penstock.testing.files import Fault, FaultyFiles
@@ -358,3 +358,39 @@ def test_a_loop_does_not_wait_for_a_round_of_another() -> None:
     files.gate.release()
     assert commit.sync_here(1, 10_000)
     assert log.durable == log.written
+
+
+def test_a_publish_does_not_wait_for_thousands_of_other_logs() -> None:
+    files = MemoryFiles()
+    commit = GroupCommit()
+    crowd = [Log.open(files, f"crowd-{number}", LogConfig()) for number in range(1000)]
+    for log in crowd:
+        publish(log, commit)
+    lone = Log.open(files, "lone", LogConfig())
+
+    commit.wait(lone, publish(lone, commit))
+
+    synced = [number for number, log in enumerate(crowd) if log.durable == log.written]
+    assert len(synced) < ROUND_NEWEST_MAX + ROUND_OLDEST_MAX
+    assert synced[:ROUND_OLDEST_MAX] == list(range(ROUND_OLDEST_MAX))  # The oldest marks get their turn, too.
+
+
+def test_a_kick_syncs_every_marked_log_in_bounded_rounds() -> None:
+    commit = GroupCommit()
+    rounds: list[int] = []
+    logs = [Log.open(MemoryFiles(), "d", LogConfig()) for _ in range(200)]
+    for log in logs:
+        publish(log, commit)
+    done = threading.Event()
+
+    def note() -> None:
+        rounds.append(sum(log.durable == log.written for log in logs))
+        if rounds[-1] == len(logs):
+            done.set()
+
+    commit.listeners.append(note)
+    commit.kick()
+
+    assert done.wait(PATIENCE_S)
+    commit.close()
+    assert rounds == [64, 128, 192, 200]

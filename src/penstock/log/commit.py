@@ -21,6 +21,11 @@ the others leads the next; everyone else sleeps on.  One round runs at a time.
 A mark that comes during a round is for the next.  A log whose sync fails is
 ``failed``, which its waiters raise; other logs go on.
 
+A round is bounded.  While thousands of logs are marked (a group on every partition
+of a large topic), it syncs those that were marked last, so that a publish to another
+topic does not wait for all of them, and those that were marked first, so that each
+log gets its turn.
+
 The disk thread starts with the first kick and ends with ``close``.
 
 How long syncs take, and how many wait for the same one, is noted for the
@@ -43,6 +48,9 @@ SYNC_US: Final = (
     2_500_000, 5_000_000, 10_000_000,
 )  # fmt: skip
 ANSWERED: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+# Logs that one round syncs at most of those marked last and of those marked first.
+ROUND_NEWEST_MAX: Final = 32
+ROUND_OLDEST_MAX: Final = 32
 
 
 class _Waiter:
@@ -163,7 +171,10 @@ class GroupCommit:
                 listener()
 
     def _sync_marked(self) -> None:
-        for log in list(self._dirty):
+        dirty = list(self._dirty)
+        if len(dirty) > ROUND_NEWEST_MAX + ROUND_OLDEST_MAX:
+            dirty = dirty[-ROUND_NEWEST_MAX:] + dirty[:ROUND_OLDEST_MAX]
+        for log in dirty:
             # The mark goes first: one that comes during the sync is for the next round.
             self._dirty.pop(log, None)
             real = log.durable < log.written and log.config.durability != "memory"
