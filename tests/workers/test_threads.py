@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from penstock.workers.threads import Threads
+from penstock.workers.threads import ThreadPool
 
 colour = contextvars.ContextVar("colour", default="none")
 
 
 async def test_a_call_gives_its_result_and_its_error() -> None:
-    threads = Threads("test", 1)
+    threads = ThreadPool("test", 1)
 
     assert await threads.run(lambda: 6 * 7) == 42
     with pytest.raises(ZeroDivisionError):
@@ -21,7 +21,7 @@ async def test_a_call_gives_its_result_and_its_error() -> None:
 
 
 async def test_threads_are_kept_and_used_again() -> None:
-    threads = Threads("test", 8)
+    threads = ThreadPool("test", 8)
 
     names = [await threads.run(lambda: threading.current_thread().name) for _ in range(20)]
 
@@ -30,7 +30,7 @@ async def test_threads_are_kept_and_used_again() -> None:
 
 
 async def test_there_are_never_more_than_its_size() -> None:
-    threads = Threads("test", 2)
+    threads = ThreadPool("test", 2)
     gate = threading.Event()
     names: set[str] = set()
 
@@ -47,7 +47,7 @@ async def test_there_are_never_more_than_its_size() -> None:
 
 
 async def test_who_stops_waiting_does_not_stop_the_call() -> None:
-    threads = Threads("test", 1)
+    threads = ThreadPool("test", 1)
     gate, ended = threading.Event(), threading.Event()
 
     def call() -> None:
@@ -62,7 +62,7 @@ async def test_who_stops_waiting_does_not_stop_the_call() -> None:
 
 
 async def test_a_call_sees_the_context_of_whoever_made_it() -> None:
-    threads = Threads("test", 1)
+    threads = ThreadPool("test", 1)
     colour.set("green")
 
     assert await threads.run(colour.get) == "green"
@@ -70,7 +70,7 @@ async def test_a_call_sees_the_context_of_whoever_made_it() -> None:
 
 
 async def test_threads_end_when_the_pool_is_closed() -> None:
-    threads = Threads("test", 1)
+    threads = ThreadPool("test", 1)
     thread = await threads.run(threading.current_thread)
 
     threads.close()
@@ -80,7 +80,7 @@ async def test_threads_end_when_the_pool_is_closed() -> None:
 
 
 def test_a_call_that_ends_after_its_loop_has_nobody_to_tell() -> None:
-    threads = Threads("test", 1)
+    threads = ThreadPool("test", 1)
     gate = threading.Event()
 
     async def begin() -> threading.Thread:

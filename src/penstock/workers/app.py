@@ -32,21 +32,21 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack
 from penstock.config.broker import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
 from penstock.types import Duration, check_name, duration_ms
-from penstock.workers.crew import Crew
 from penstock.workers.draining import drain
 from penstock.workers.functions import (
     SCHEDULE_GROUP,
-    Recurring,
+    CronSchedule,
     WorkerFunction,
     check_called,
     declare,
     name_of,
     name_part,
 )
-from penstock.workers.guard import Guard
+from penstock.workers.loop_watchdog import LoopWatchdog
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
 from penstock.workers.source import SAY_AGAIN_MS, Pauses
-from penstock.workers.watch import Sparingly
+from penstock.workers.stalls import LogThrottle
+from penstock.workers.worker import Worker
 
 if TYPE_CHECKING:
     from penstock.api.aio import AsyncBroker
@@ -88,7 +88,7 @@ class App:
         self._server = server
         self._name = check_name("app", name) if name else ""
         self._stop_timeout_ms = duration_ms("stop_timeout", stop_timeout)
-        self._patience_ms = max(duration_ms("stall_warning", stall_warning), 1)
+        self._stall_warning_ms = max(duration_ms("stall_warning", stall_warning), 1)
         self._functions: list[WorkerFunction] = []
 
     # Declaring.
@@ -155,7 +155,7 @@ class App:
                     concurrency=1,
                     timeout=timeout,
                     options=options,
-                    recurring=Recurring(cron=cron, timezone=timezone, ttl_ms=ttl_ms),
+                    recurring=CronSchedule(cron=cron, timezone=timezone, ttl_ms=ttl_ms),
                 )
             )
             return function
@@ -209,16 +209,16 @@ class App:
             if broker is None:
                 broker = await self._connect()
                 stack.push_async_exit(broker)
-            crews = [self._crew(function, broker, given is not None) for function in self._functions]
-            with _alone(), Guard():
+            workers = [self._new_worker(function, broker, given is not None) for function in self._functions]
+            with _alone(), LoopWatchdog():
                 async with asyncio.TaskGroup() as tasks:
-                    for crew in crews:
-                        tasks.create_task(crew.run())
-                    for crew in crews:  # One that fails ends the group, and this wait with it.
-                        await crew.opened()
+                    for worker in workers:
+                        tasks.create_task(worker.run())
+                    for worker in workers:  # One that fails ends the group, and this wait with it.
+                        await worker.opened()
                     yield broker
-                    for crew in crews:
-                        crew.stop()
+                    for worker in workers:
+                        worker.stop()
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT, then stop gracefully; a second SIGINT ends the process at once."""
@@ -244,7 +244,7 @@ class App:
     def _heard(self, number: signal.Signals, stopping: asyncio.Event) -> None:
         if stopping.is_set():
             if number == signal.SIGINT:
-                logger.warning("stopped at once; what was in hand comes back by itself")
+                logger.warning("stopped at once; unfinished messages are delivered again")
                 _exit(AT_ONCE)
             return
         stopping.set()
@@ -254,34 +254,34 @@ class App:
 
     async def _connect(self) -> "AsyncBroker":
         connect = import_module("penstock.aio").connect
-        pauses, sparingly = Pauses(), Sparingly(SAY_AGAIN_MS)
+        pauses, throttle = Pauses(), LogThrottle(SAY_AGAIN_MS)
         while True:
             try:
                 broker: AsyncBroker = await connect(self.server).start()
             except PenstockError as error:
                 if not error.retryable:
                     raise
-                if sparingly.may_say(round(asyncio.get_running_loop().time() * 1000)):
+                if throttle.allows(round(asyncio.get_running_loop().time() * 1000)):
                     logger.warning("cannot reach %s, and tries again: %s", self.server, error)
             else:
                 logger.info("connected to %s", self.server)
                 return broker
             await pauses.wait()
 
-    def _crew(self, function: WorkerFunction, broker: "AsyncBroker", keeps_leases: bool) -> Crew:
-        return Crew(
+    def _new_worker(self, function: WorkerFunction, broker: "AsyncBroker", keeps_leases: bool) -> Worker:
+        return Worker(
             function,
             broker,
             consumer_id=name_part(f"{socket.gethostname()}-{os.getpid()}-{function.name}")[:200],
             stop_timeout_ms=self._stop_timeout_ms,
-            patience_ms=self._patience_ms,
+            stall_warning_ms=self._stall_warning_ms,
             keeps_leases=keeps_leases,
         )
 
 
 def _give_up() -> None:
     """A function that does not heed its cancellation, or a server that does not answer, holds up the stop."""
-    logger.error("could not stop in time; what was in hand comes back by itself")
+    logger.error("could not stop in time; unfinished messages are delivered again")
     _exit(1)
 
 

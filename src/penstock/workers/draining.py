@@ -1,7 +1,7 @@
-"""Working on a broker of threads, in the caller's own: for tests with the fixture, and for batch jobs.
+"""Processes messages of a blocking broker in the caller's thread: for tests and batch jobs.
 
-A crew speaks to an asyncio broker.  These classes show it a broker of threads
-as one: nothing here ever waits for another task, so each call is simply made.
+A worker uses an asyncio broker.  These classes adapt a blocking broker to that:
+nothing here waits for another task, so each call is made directly.
 Plain functions are called in place, in the thread of the test, so that what a
 test has patched, opened or recorded is what they see.
 """
@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from penstock.workers.crew import Crew
+from penstock.workers.executors import finish
 from penstock.workers.functions import WorkerFunction
-from penstock.workers.hands import finish
-from penstock.workers.message import Answers
+from penstock.workers.message import SettleActions
 from penstock.workers.outcome import Outcome, call_plain
+from penstock.workers.worker import Worker
 
 if TYPE_CHECKING:
     from penstock.api.aio import AsyncBroker
@@ -41,11 +41,11 @@ class Awaited:
         return call
 
 
-class InPlace:
-    """Calls plain functions where it stands."""
+class InlineExecutor:
+    """Calls plain functions in the calling thread."""
 
-    def answers(self, consumer: "AsyncConsumer") -> Answers:
-        return cast("Answers", cast("Awaited", consumer).plain)
+    def answers(self, consumer: "AsyncConsumer") -> SettleActions:
+        return cast("SettleActions", cast("Awaited", consumer).plain)
 
     async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
         return await finish(call_plain(function, arguments))
@@ -64,7 +64,7 @@ async def _drain(broker: "AsyncBroker", functions: list[WorkerFunction]) -> int:
         # Again and again, because one function may publish what another one works on.
         count = 0
         for function in functions:
-            count += await Crew(function, broker, hands=InPlace()).drain()
+            count += await Worker(function, broker, executor=InlineExecutor()).drain()
         total += count
         if not count:
             return total

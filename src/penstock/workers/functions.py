@@ -23,7 +23,7 @@ _POSITIONAL: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recurring:
+class CronSchedule:
     """When a scheduled function runs."""
 
     cron: str
@@ -51,7 +51,7 @@ class WorkerFunction:
     is_async: bool
     takes_message: bool
     # None: it works on what others publish.
-    recurring: Recurring | None
+    recurring: CronSchedule | None
 
 
 def declare(
@@ -63,7 +63,7 @@ def declare(
     concurrency: int,
     timeout: Duration | None,
     options: GroupOptions,
-    recurring: Recurring | None = None,
+    recurring: CronSchedule | None = None,
 ) -> WorkerFunction:
     """Check what a decorator was given."""
     called = name or name_of(function)

@@ -1,7 +1,7 @@
 """What a worker's function gets: a ``penstock.Message`` that knows where it lies and who has it.
 
     Message
-    └── Held                      value, key, headers ...; topic, offset, id, attempt, settled
+    └── HeldMessage               value, key, headers ...; topic, offset, id, attempt, settled
         ├── WorkerMessage         for plain functions: ack(), nack(), reject(), extend() block
         └── AsyncWorkerMessage    for async functions: the same, to be awaited
 
@@ -21,7 +21,7 @@ from penstock.types import Duration
 Outputs = Iterable[tuple[str, Message]]
 
 
-class Answers(Protocol):
+class SettleActions(Protocol):
     """The consumer a message came from, as far as a message needs it."""
 
     def ack(self, messages: Any, *, publish: Outputs = ()) -> Any: ...
@@ -35,8 +35,8 @@ class Answers(Protocol):
     def extend(self, message: Any, duration: Duration) -> Any: ...
 
 
-class Held(Message):
-    """The facts of a message at work, without the answers."""
+class HeldMessage(Message):
+    """A message that is being processed, without the methods that settle it."""
 
     # As they are in a message that came from a broker; one to publish may have others.
     value: bytes
@@ -45,7 +45,7 @@ class Held(Message):
     priority: str
     partition: int
 
-    def __init__(self, delivered: Delivered, answers: Answers) -> None:
+    def __init__(self, delivered: Delivered, answers: SettleActions) -> None:
         super().__init__(
             delivered.value,
             delivered.key,
@@ -113,8 +113,8 @@ class Held(Message):
         )
 
 
-class WorkerMessage(Held):
-    """A message in the hands of a plain function; its answers return when the broker has them."""
+class WorkerMessage(HeldMessage):
+    """A message passed to a plain function; its methods return when the broker has confirmed them."""
 
     def ack(self, *, publish: Outputs = ()) -> None:
         """The work is done.  Messages to ``publish`` (topic, message) go out if and only if it is acked."""
@@ -133,8 +133,8 @@ class WorkerMessage(Held):
         self._answers.extend(self._delivered, duration)
 
 
-class AsyncWorkerMessage(Held):
-    """A message in the hands of an async function; its answers are awaited."""
+class AsyncWorkerMessage(HeldMessage):
+    """A message passed to an async function; its methods are awaited."""
 
     async def ack(self, *, publish: Outputs = ()) -> None:
         """The work is done.  Messages to ``publish`` (topic, message) go out if and only if it is acked."""
@@ -153,10 +153,10 @@ class AsyncWorkerMessage(Held):
         await self._answers.extend(self._delivered, duration)
 
 
-class FromThread:
-    """A consumer of an event loop, as a thread beside it sees it: every answer blocks until it is heard."""
+class ThreadSettleActions:
+    """Calls a consumer of the event loop from a thread, and blocks until the broker has answered."""
 
-    def __init__(self, consumer: Answers, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, consumer: SettleActions, loop: asyncio.AbstractEventLoop) -> None:
         self._consumer = consumer
         self._loop = loop
 

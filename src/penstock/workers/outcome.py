@@ -4,7 +4,7 @@
     raises                       Failed       nack, with the error; again after the group's backoff
     raises Retry(delay="5m")     Failed       nack; again after that delay
     raises Reject("why")         Rejected     reject: straight to the dead letters, never again
-    takes too long               Failed       nack, with a TimeoutError (crew.py)
+    takes too long               Failed       nack, with a TimeoutError (worker.py)
 
 A call never raises here: its error is a value, so that a bug in a function is
 not mistaken for one of ours.  Only a cancellation passes, because it is meant

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from penstock.config.broker import TopicOptions
 from penstock.errors import TopicExists
 from penstock.model.info import ScheduledMessage
-from penstock.workers.functions import Recurring, WorkerFunction
+from penstock.workers.functions import CronSchedule, WorkerFunction
 
 if TYPE_CHECKING:
     from penstock.api.aio import AsyncBroker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.workers")
 
 
-async def register(broker: "AsyncBroker", function: WorkerFunction, recurring: Recurring) -> None:
+async def register(broker: "AsyncBroker", function: WorkerFunction, recurring: CronSchedule) -> None:
     """Make sure that the function's message comes at its times, and at no others."""
     await _prepare_topic(broker, function.topic, recurring)
     entries = await _entries(broker, function)
@@ -46,7 +46,7 @@ async def register(broker: "AsyncBroker", function: WorkerFunction, recurring: R
             logger.info("%s: no longer at %r (%s)", function.name, entry.cron, entry.timezone)
 
 
-async def _prepare_topic(broker: "AsyncBroker", topic: str, recurring: Recurring) -> None:
+async def _prepare_topic(broker: "AsyncBroker", topic: str, recurring: CronSchedule) -> None:
     ttl = None if recurring.ttl_ms is None else recurring.ttl_ms / 1000
     options: TopicOptions = {
         "partitions": 1,
@@ -64,7 +64,7 @@ async def _entries(broker: "AsyncBroker", function: WorkerFunction) -> list[Sche
     return [entry for entry in await broker.scheduled(function.topic) if entry.cron and entry.key == ours]
 
 
-def _fits(entry: ScheduledMessage, recurring: Recurring) -> bool:
+def _fits(entry: ScheduledMessage, recurring: CronSchedule) -> bool:
     return (entry.cron, entry.timezone) == (recurring.cron, recurring.timezone)
 
 

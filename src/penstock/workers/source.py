@@ -12,7 +12,7 @@ from penstock.errors import PenstockError, TopicNotFound
 from penstock.model.info import GroupInfo
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.schedules import register
-from penstock.workers.watch import Sparingly
+from penstock.workers.stalls import LogThrottle
 
 if TYPE_CHECKING:
     from penstock.api.aio import AsyncBroker
@@ -40,7 +40,7 @@ class Pauses:
         await asyncio.sleep(pause)
 
 
-class Source:
+class MessageSource:
     """The consumer of one function, opened again when it is lost."""
 
     def __init__(self, function: WorkerFunction, broker: "AsyncBroker", consumer_id: str | None) -> None:
@@ -48,7 +48,7 @@ class Source:
         self._broker = broker
         self._consumer_id = consumer_id
         self._consumer: AsyncConsumer | None = None
-        self._unreachable = Sparingly(SAY_AGAIN_MS)
+        self._unreachable = LogThrottle(SAY_AGAIN_MS)
 
     async def open(self) -> "AsyncConsumer":
         """The consumer, its topic and its schedule."""
@@ -80,7 +80,7 @@ class Source:
 
     def report(self, error: PenstockError) -> None:
         """Say that nothing can be taken, but not all the time."""
-        if self._unreachable.may_say(round(asyncio.get_running_loop().time() * 1000)):
+        if self._unreachable.allows(round(asyncio.get_running_loop().time() * 1000)):
             logger.warning("%s cannot take messages, and tries again: %s", self._function.name, error)
 
     async def describe(self) -> GroupInfo:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Threads:
+class ThreadPool:
     """A pool that belongs to the event loop it is used on."""
 
     def __init__(self, name: str, size: int) -> None:

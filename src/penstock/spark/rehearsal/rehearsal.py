@@ -26,7 +26,7 @@ from penstock.model.message import Delivered, Delivery, Message
 from penstock.spark.queries.message_outcomes import Sending, outputs_text
 from penstock.spark.rehearsal.capture import Answers, AsyncAnswers, Sent, captured
 from penstock.wire.records import Headers, Record, lane_attributes
-from penstock.workers.hands import finish
+from penstock.workers.executors import finish
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
 from penstock.workers.outcome import Failed, Outcome, Rejected, call_async, call_plain
 

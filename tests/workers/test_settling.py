@@ -8,9 +8,9 @@ from tests.workers.virtual import VirtualTime
 
 import penstock
 from penstock.errors import DiskFull, LeaseLost, PenstockError
-from penstock.workers.answering import Answering, Call
 from penstock.workers.functions import WorkerFunction
 from penstock.workers.outcome import DONE, Failed, Rejected
+from penstock.workers.settling import CallSettler, FunctionCall
 
 
 class Message:
@@ -55,8 +55,8 @@ def function() -> WorkerFunction:
     return app.functions[0]
 
 
-def calls(consumer: Consumer, count: int) -> list[Call]:
-    return [Call(cast("Any", consumer), cast("Any", Message(number))) for number in range(count)]
+def calls(consumer: Consumer, count: int) -> list[FunctionCall]:
+    return [FunctionCall(cast("Any", consumer), cast("Any", Message(number))) for number in range(count)]
 
 
 async def test_what_is_done_while_an_ack_is_on_its_way_is_acked_together() -> None:
@@ -67,7 +67,7 @@ async def test_what_is_done_while_an_ack_is_on_its_way_is_acked_together() -> No
         if not answering.unacked:
             done.set()
 
-    answering = Answering(function(), hear)
+    answering = CallSettler(function(), hear)
     first, *others = calls(consumer, 4)
     consumer.gate.clear()
 
@@ -89,7 +89,7 @@ async def test_what_is_done_while_an_ack_is_on_its_way_is_acked_together() -> No
 
 async def test_what_has_failed_does_not_wait_for_acks() -> None:
     consumer = Consumer()
-    answering = Answering(function(), lambda: None)
+    answering = CallSettler(function(), lambda: None)
     failed, rejected = calls(consumer, 2)
 
     await answering.settle(failed, Failed(ValueError("no")))
@@ -100,7 +100,7 @@ async def test_what_has_failed_does_not_wait_for_acks() -> None:
 
 async def test_what_was_answered_by_its_function_is_not_answered_again() -> None:
     consumer = Consumer()
-    answering = Answering(function(), lambda: None)
+    answering = CallSettler(function(), lambda: None)
     before, between = calls(consumer, 2)
     cast("Any", before.message).settled = True
 
@@ -115,7 +115,7 @@ async def test_what_was_answered_by_its_function_is_not_answered_again() -> None
 async def test_a_broker_that_cannot_take_the_answer_now_is_asked_again(time: VirtualTime) -> None:
     consumer = Consumer()
     consumer.refusals = [DiskFull(path="data"), DiskFull(path="data")]
-    answering = Answering(function(), lambda: None)
+    answering = CallSettler(function(), lambda: None)
     [call] = calls(consumer, 1)
     await answering.settle(call, DONE)
 
@@ -130,7 +130,7 @@ async def test_a_broker_that_cannot_take_the_answer_now_is_asked_again(time: Vir
 async def test_an_answer_that_is_refused_for_good_is_said(caplog: pytest.LogCaptureFixture) -> None:
     consumer = Consumer()
     consumer.refusals = [LeaseLost(topic="orders", partition=0, offset=0)]
-    answering = Answering(function(), lambda: None)
+    answering = CallSettler(function(), lambda: None)
     [call] = calls(consumer, 1)
     await answering.settle(call, DONE)
 

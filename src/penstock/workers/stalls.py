@@ -1,4 +1,4 @@
-"""Is the worker getting on?  Connected, and yet nothing moves, is worth a loud line.
+"""Detects a stalled worker: connected, messages waiting, and nothing moves.
 
     busy        every slot is taken, nothing has finished for a while, and messages wait
     starved     slots are free, messages wait, and none is delivered for a while
@@ -17,20 +17,20 @@ from typing import Final
 REPEAT_MS_MAX: Final = 3_600_000  # Once an hour is often enough to be seen, and little enough to be read.
 
 
-class Sparingly:
-    """Says when something may be said again: at once, then after ever longer waits."""
+class LogThrottle:
+    """Decides when a warning may be logged again: at once, then after ever longer waits."""
 
     def __init__(self, first_ms: int) -> None:
         self._first_ms = first_ms
         self.reset()
 
     def reset(self) -> None:
-        """It was mended: the next time is the first."""
+        """The problem is solved: the next warning is logged at once."""
         self._wait_ms = self._first_ms
         self._next_ms: int | None = None
 
-    def may_say(self, now_ms: int) -> bool:
-        """True if it is time; the one who asks then says it."""
+    def allows(self, now_ms: int) -> bool:
+        """True if the warning may be logged now; it counts as logged."""
         if self._next_ms is not None and now_ms < self._next_ms:
             return False
         self._next_ms = now_ms + self._wait_ms
@@ -39,7 +39,7 @@ class Sparingly:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class CallProgress:
     taken: int  # Messages it was given, since its start.
     finished: int  # Calls that ended, well or not.
     running: int
@@ -48,27 +48,27 @@ class Progress:
     oldest_id: str  # Its message; empty if none does.
 
 
-class Watch:
+class StallDetector:
     """Looks at one worker now and then."""
 
-    def __init__(self, name: str, patience_ms: int) -> None:
+    def __init__(self, name: str, stall_warning_ms: int) -> None:
         self._name = name
-        self._patience_ms = patience_ms
+        self._stall_warning_ms = stall_warning_ms
         self._seen: tuple[int, int] | None = None  # Taken and finished, when they last changed.
         self._quiet_since_ms = 0
         self._waiting_since_ms: int | None = None  # When messages were first seen to wait in this quiet.
-        self._sparingly = Sparingly(patience_ms)
+        self._throttle = LogThrottle(stall_warning_ms)
 
-    def is_quiet(self, now_ms: int, progress: Progress) -> bool:
+    def is_quiet(self, now_ms: int, progress: CallProgress) -> bool:
         """True if it is worth asking the broker how many messages wait."""
         if (progress.taken, progress.finished) != self._seen:
             self._seen = (progress.taken, progress.finished)
             self._quiet_since_ms = now_ms
             self._waiting_since_ms = None
-            self._sparingly.reset()
-        return now_ms - self._quiet_since_ms >= self._patience_ms
+            self._throttle.reset()
+        return now_ms - self._quiet_since_ms >= self._stall_warning_ms
 
-    def look(self, now_ms: int, progress: Progress, waiting: int, verdict: str = "") -> str | None:
+    def look(self, now_ms: int, progress: CallProgress, waiting: int, verdict: str = "") -> str | None:
         """What to say of a worker while ``waiting`` messages could be delivered; None if all is well.
 
         ``verdict`` is the broker's, about the whole group, and may say why nothing is delivered.
@@ -83,14 +83,14 @@ class Watch:
         if not busy:  # A worker that was idle for hours is not starved by the message that came just now.
             self._waiting_since_ms = since_ms = self._waiting_since_ms or now_ms
         quiet_ms = now_ms - since_ms
-        if quiet_ms < self._patience_ms or not self._sparingly.may_say(now_ms):
+        if quiet_ms < self._stall_warning_ms or not self._throttle.allows(now_ms):
             return None
         waits = _count(waiting, "message waits", "messages wait")
         facts = _busy(progress, quiet_ms) if busy else _starved(progress, quiet_ms, verdict)
         return f"{self._name} is not getting on: {waits}, {facts}"
 
 
-def _busy(progress: Progress, quiet_ms: int) -> str:
+def _busy(progress: CallProgress, quiet_ms: int) -> str:
     return (
         f"{_count(progress.running, 'call runs', 'calls run')} (concurrency={progress.slots}), none has "
         f"finished for {quiet_ms // 1000} s, and the longest has run for {progress.oldest_ms // 1000} s, on "
@@ -98,7 +98,7 @@ def _busy(progress: Progress, quiet_ms: int) -> str:
     )
 
 
-def _starved(progress: Progress, quiet_ms: int, verdict: str) -> str:
+def _starved(progress: CallProgress, quiet_ms: int, verdict: str) -> str:
     return (
         f"{progress.slots - progress.running} of {progress.slots} slots are free, and nothing was delivered "
         f"for {quiet_ms // 1000} s; the group is {verdict}; look at the server's log, and at "

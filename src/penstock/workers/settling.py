@@ -1,4 +1,4 @@
-"""What becomes of a message when its call has ended: the log line, and the answer to the broker.
+"""Settles the message of a finished call: logs the outcome and acks, nacks or rejects it.
 
     failed, rejected ──> nack, reject, at once
     done ──> waits for the ack that is on its way ──> acked together with all that were done meanwhile
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.workers")
 
 
-class Call:
+class FunctionCall:
     __slots__ = ("consumer", "message", "started_ms", "task")
 
     def __init__(self, consumer: "AsyncConsumer", message: AsyncReceivedMessage) -> None:
@@ -41,13 +41,13 @@ class Call:
         return not self.message.settled and self.consumer.in_flight == 0
 
 
-class Answering:
+class CallSettler:
     """The answers of one function's calls."""
 
     def __init__(self, function: WorkerFunction, heard: Callable[[], None]) -> None:
         self._function = function
         self._heard = heard  # Called when acks have arrived.
-        self._done: list[Call] = []
+        self._done: list[FunctionCall] = []
         self._acking = 0  # Calls whose acks are on their way.
         self._wanted = asyncio.Event()
 
@@ -56,7 +56,7 @@ class Answering:
         """Calls that are done and not acked yet."""
         return len(self._done) + self._acking
 
-    async def settle(self, call: Call, outcome: Outcome) -> None:
+    async def settle(self, call: FunctionCall, outcome: Outcome) -> None:
         """Answer for a call; an ack is given soon."""
         self._log(call.message, outcome)
         if call.message.settled:  # The function has answered itself, or the group settles on delivery.
@@ -91,7 +91,7 @@ class Answering:
             self._acking -= len(done)
             self._heard()
 
-    async def _insist(self, call: Call, answer: Callable[[], Awaitable[None]]) -> None:
+    async def _insist(self, call: FunctionCall, answer: Callable[[], Awaitable[None]]) -> None:
         pauses = Pauses()
         while True:
             try:

@@ -8,15 +8,15 @@ import pytest
 from tests.workers.virtual import VirtualTime
 
 import penstock
-from penstock.workers.watch import REPEAT_MS_MAX, Progress, Sparingly, Watch
+from penstock.workers.stalls import REPEAT_MS_MAX, CallProgress, LogThrottle, StallDetector
 
-IDLE = Progress(taken=0, finished=0, running=0, slots=4, oldest_ms=0, oldest_id="")
-BUSY = Progress(taken=4, finished=0, running=4, slots=4, oldest_ms=65_000, oldest_id="orders:0:17")
+IDLE = CallProgress(taken=0, finished=0, running=0, slots=4, oldest_ms=0, oldest_id="")
+BUSY = CallProgress(taken=4, finished=0, running=4, slots=4, oldest_ms=65_000, oldest_id="orders:0:17")
 MINUTE = 60_000
 
 
 def test_a_busy_worker_behind_which_messages_wait_is_reported_with_the_facts() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
 
     assert watch.look(0, BUSY, 1234) is None
     assert watch.look(MINUTE - 1, BUSY, 1234) is None
@@ -28,13 +28,13 @@ def test_a_busy_worker_behind_which_messages_wait_is_reported_with_the_facts() -
 
 
 def test_a_busy_worker_behind_which_nothing_waits_is_fine() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
 
     assert [watch.look(minute * MINUTE, BUSY, 0) for minute in range(100)] == [None] * 100
 
 
 def test_a_worker_that_finishes_something_now_and_then_is_fine() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
 
     looks = [watch.look(half * 30_000, replace(BUSY, finished=half // 2), 9) for half in range(100)]
 
@@ -42,7 +42,7 @@ def test_a_worker_that_finishes_something_now_and_then_is_fine() -> None:
 
 
 def test_a_worker_that_gets_nothing_though_messages_wait_is_reported() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
 
     assert watch.look(0, IDLE, 1) is None
     assert watch.look(MINUTE, IDLE, 1) is None, "it was quiet for a minute, but the message may be new"
@@ -54,7 +54,7 @@ def test_a_worker_that_gets_nothing_though_messages_wait_is_reported() -> None:
 
 
 def test_a_message_that_comes_after_an_idle_night_is_no_alarm() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
     for minute in range(600):
         assert watch.look(minute * MINUTE, IDLE, 0) is None
 
@@ -64,7 +64,7 @@ def test_a_message_that_comes_after_an_idle_night_is_no_alarm() -> None:
 
 
 def test_the_line_is_repeated_less_and_less_often() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
 
     said = [minute for minute in range(1000) if watch.look(minute * MINUTE, BUSY, 9)]
 
@@ -73,7 +73,7 @@ def test_the_line_is_repeated_less_and_less_often() -> None:
 
 
 def test_a_worker_that_got_on_for_a_while_is_reported_as_soon_as_the_first_time() -> None:
-    watch = Watch("handle", MINUTE)
+    watch = StallDetector("handle", MINUTE)
     said = [minute for minute in range(60) if watch.look(minute * MINUTE, BUSY, 9)]
     assert said == [1, 2, 4, 8, 16, 32]
 
@@ -84,13 +84,13 @@ def test_a_worker_that_got_on_for_a_while_is_reported_as_soon_as_the_first_time(
 
 
 def test_it_is_said_at_once_again_after_it_was_mended() -> None:
-    sparingly = Sparingly(10)
-    assert [now for now in range(100) if sparingly.may_say(now)] == [0, 10, 30, 70]
+    throttle = LogThrottle(10)
+    assert [now for now in range(100) if throttle.allows(now)] == [0, 10, 30, 70]
 
-    sparingly.reset()
+    throttle.reset()
 
-    assert sparingly.may_say(100)
-    assert not sparingly.may_say(105)
+    assert throttle.allows(100)
+    assert not throttle.allows(105)
     assert REPEAT_MS_MAX == 3_600_000
 
 

@@ -1,4 +1,4 @@
-"""One function at work: takes messages of its group, calls the function, answers for it.
+"""Runs one function: receives messages of its group, calls the function, acks or nacks them.
 
     receive ──> ready ──> running, up to ``concurrency`` ──> nacked, rejected
                                                         └──> done ──> acked
@@ -6,8 +6,8 @@
 Tasks beside the calls, all owned by ``run``:
 
     take     receives while there is room; opens the consumer again if it was lost
-    ack      acks what is done (answering.py)
-    watch    says so, loudly, if nothing moves (watch.py)
+    ack      acks what is done (settling.py)
+    watch    logs a warning if nothing moves (stalls.py)
     keep     extends the leases of what is held, so that long work is not delivered twice; a connection
              does that by itself, so it is for a broker in this process
 
@@ -31,13 +31,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from penstock.errors import PenstockError
-from penstock.workers.answering import Answering, Call
+from penstock.workers.executors import Executor, ThreadExecutor
 from penstock.workers.functions import WorkerFunction
-from penstock.workers.hands import Hands, ThreadHands
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
 from penstock.workers.outcome import Failed, Outcome, call_async, error_of
-from penstock.workers.source import Pauses, Source
-from penstock.workers.watch import Progress, Watch
+from penstock.workers.settling import CallSettler, FunctionCall
+from penstock.workers.source import MessageSource, Pauses
+from penstock.workers.stalls import CallProgress, StallDetector
 
 if TYPE_CHECKING:
     from penstock.api.aio import AsyncBroker
@@ -52,10 +52,10 @@ AHEAD_S: Final = 0.05  # Longer than a receive takes, shorter than anyone minds 
 AHEAD_MAX: Final = 4  # Messages at hand for each call: what may be held up if they are slow all of a sudden.
 WEIGHT: Final = 0.2  # Of the last call in the mean duration: five slow ones in a row are noticed.
 KEEPS: Final = 3  # Extensions in a visibility timeout: two may be lost on the way.
-LOOKS: Final = 4  # Looks of the watch in the time it is patient for.
+LOOKS: Final = 4  # Checks for a stall within ``stall_warning_ms``.
 
 
-class Crew:
+class Worker:
     """All calls of one function in this process."""
 
     def __init__(
@@ -65,23 +65,23 @@ class Crew:
         *,
         consumer_id: str | None = None,
         stop_timeout_ms: int = 30_000,
-        patience_ms: int = 60_000,
+        stall_warning_ms: int = 60_000,
         keeps_leases: bool = True,
-        hands: Hands | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self._function = function
-        self._source = Source(function, broker, consumer_id)
-        self._answering = Answering(function, self._go_on)
+        self._source = MessageSource(function, broker, consumer_id)
+        self._settler = CallSettler(function, self._go_on)
         self._stop_timeout_ms = stop_timeout_ms
-        self._patience_ms = patience_ms
+        self._stall_warning_ms = stall_warning_ms
         self._keeps_leases = keeps_leases
-        self._hands = hands or ThreadHands(function.name, function.concurrency)
+        self._executor = executor or ThreadExecutor(function.name, function.concurrency)
         self._stopping = asyncio.Event()
         self._opened = asyncio.Event()  # Its topic and its group exist, and it takes messages.
         self._changed = asyncio.Event()  # There may be room for more.
         self._tasks: asyncio.TaskGroup
-        self._ready: deque[Call] = deque()
-        self._running: set[Call] = set()
+        self._ready: deque[FunctionCall] = deque()
+        self._running: set[FunctionCall] = set()
         self._mean_ms: float | None = None  # How long a call takes, about; None before the first has ended.
         self._taken = 0
         self._finished = 0
@@ -99,7 +99,7 @@ class Crew:
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 take = self._tasks.create_task(self._take())
-                beside = [self._tasks.create_task(work) for work in (self._answering.ack_on(), self._watch())]
+                beside = [self._tasks.create_task(work) for work in (self._settler.ack_on(), self._watch())]
                 if self._keeps_leases:
                     beside.append(self._tasks.create_task(self._keep()))
                 await self._stopping.wait()
@@ -108,7 +108,7 @@ class Crew:
                 for task in beside:
                     task.cancel()
         finally:
-            self._hands.close()
+            self._executor.close()
             await self._source.close()
 
     async def drain(self) -> int:
@@ -119,18 +119,18 @@ class Crew:
             async with asyncio.TaskGroup() as self._tasks:
                 while messages := await consumer.receive(1):
                     for message in messages:
-                        call = Call(consumer, message)
+                        call = FunctionCall(consumer, message)
                         self._running.add(call)
                         await self._work_on(call)
-                        await self._answering.ack_all()
+                        await self._settler.ack_all()
                         count += 1
         finally:
             await self._source.close()
         return count
 
-    def progress(self) -> Progress:
+    def progress(self) -> CallProgress:
         oldest = min(self._running, key=lambda call: call.started_ms, default=None)
-        return Progress(
+        return CallProgress(
             taken=self._taken,
             finished=self._finished,
             running=len(self._running),
@@ -174,7 +174,7 @@ class Crew:
                 continue
             messages = await consumer.receive(room, wait=wait)
             self._taken += len(messages)
-            self._ready.extend(Call(consumer, message) for message in messages)
+            self._ready.extend(FunctionCall(consumer, message) for message in messages)
             self._source.works()
             self._go_on()
 
@@ -187,7 +187,7 @@ class Crew:
 
     def _room(self, ahead: int) -> int:
         """How many messages to ask for; none while more than half of those at hand are left."""
-        held = len(self._ready) + len(self._running) + self._answering.unacked
+        held = len(self._ready) + len(self._running) + self._settler.unacked
         room = self._function.concurrency + ahead - held
         return room if room > ahead // 2 else 0
 
@@ -205,13 +205,13 @@ class Crew:
 
     # Working.
 
-    async def _work_on(self, call: Call) -> None:
+    async def _work_on(self, call: FunctionCall) -> None:
         call.started_ms = self._now_ms()
         try:
             if self._function.timeout_ms is None:
                 outcome = await self._call(call)
                 self._note_duration(call)
-                await self._answering.settle(call, outcome)
+                await self._settler.settle(call, outcome)
             else:
                 await self._work_in_time(call, self._function.timeout_ms)
         except asyncio.CancelledError:
@@ -222,12 +222,12 @@ class Crew:
             self._finished += 1
             self._go_on()
 
-    def _note_duration(self, call: Call) -> None:
+    def _note_duration(self, call: FunctionCall) -> None:
         took_ms = self._now_ms() - call.started_ms
         mean_ms = took_ms if self._mean_ms is None else self._mean_ms
         self._mean_ms = mean_ms + WEIGHT * (took_ms - mean_ms)
 
-    async def _call(self, call: Call) -> Outcome:
+    async def _call(self, call: FunctionCall) -> Outcome:
         watch = call.message.delivery.watch
         if watch is None:
             return await self._run(call)
@@ -243,26 +243,26 @@ class Crew:
             watch.end(call.message, ended)
         return outcome
 
-    async def _run(self, call: Call) -> Outcome:
+    async def _run(self, call: FunctionCall) -> Outcome:
         function = self._function
         if function.is_async:
             message = AsyncWorkerMessage(call.message, call.consumer)
             return await call_async(function.function, (message,) if function.takes_message else ())
-        plain = WorkerMessage(call.message, self._hands.answers(call.consumer))
-        return await self._hands.call(function.function, (plain,) if function.takes_message else ())
+        plain = WorkerMessage(call.message, self._executor.answers(call.consumer))
+        return await self._executor.call(function.function, (plain,) if function.takes_message else ())
 
-    async def _work_in_time(self, call: Call, timeout_ms: int) -> None:
+    async def _work_in_time(self, call: FunctionCall, timeout_ms: int) -> None:
         work = self._tasks.create_task(self._call(call))
         try:
             done, _ = await asyncio.wait({work}, timeout=timeout_ms / 1000)
             self._note_duration(call)
             if done:
-                await self._answering.settle(call, work.result())
+                await self._settler.settle(call, work.result())
                 return
             error = TimeoutError(f"{self._function.name} did not finish within {timeout_ms / 1000:g} s")
             if self._function.is_async:
                 work.cancel()
-            await self._answering.settle(call, Failed(error))
+            await self._settler.settle(call, Failed(error))
             await asyncio.wait({work})  # Its slot is taken until it has really ended.
         finally:
             work.cancel()
@@ -288,9 +288,9 @@ class Crew:
                     logger.warning("%s: cannot keep %s: %s", self._function.name, call.message.id, error)
 
     async def _watch(self) -> None:
-        watch = Watch(self._function.name, self._patience_ms)
+        watch = StallDetector(self._function.name, self._stall_warning_ms)
         while True:
-            await asyncio.sleep(self._patience_ms / 1000 / LOOKS)
+            await asyncio.sleep(self._stall_warning_ms / 1000 / LOOKS)
             if not watch.is_quiet(self._now_ms(), self.progress()):
                 continue
             try:
@@ -327,7 +327,7 @@ class Crew:
         ack.cancel()
 
     async def _last_acks(self) -> None:
-        while self._answering.unacked:
+        while self._settler.unacked:
             self._changed.clear()
             await self._changed.wait()
 

@@ -15,7 +15,7 @@ import traceback
 from types import TracebackType
 from typing import Final, Self
 
-from penstock.workers.watch import Sparingly
+from penstock.workers.stalls import LogThrottle
 
 logger = logging.getLogger("penstock.workers")
 
@@ -24,7 +24,7 @@ STILL: Final = 10  # Looks: a third of the usual visibility timeout, so that lea
 STACK_LINES: Final = 5  # Calls of the loop's stack that are shown, innermost last.
 
 
-class Guard:
+class LoopWatchdog:
     """Watches the event loop it was made on, inside a ``with`` block."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Guard:
         self._seen = 0
         self._still = 0  # Looks without a sign.
         self._looks = 0
-        self._sparingly = Sparingly(STILL)
+        self._throttle = LogThrottle(STILL)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="penstock-guard", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="penstock-watchdog", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -54,10 +54,10 @@ class Guard:
         if self._signs != self._seen:
             self._seen = self._signs
             self._still = 0
-            self._sparingly.reset()
+            self._throttle.reset()
         self._still += 1
         self._loop.call_soon_threadsafe(self._sign)
-        if self._still <= STILL or not self._sparingly.may_say(self._looks):
+        if self._still <= STILL or not self._throttle.allows(self._looks):
             return None
         return (
             f"the event loop stands still for {self._still - 1} s: an async function blocks it, and all the "

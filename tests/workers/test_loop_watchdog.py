@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from penstock.workers.guard import STILL, Guard
+from penstock.workers.loop_watchdog import STILL, LoopWatchdog
 
 
-def block(guard: Guard, looks: int) -> list[str | None]:
+def block(guard: LoopWatchdog, looks: int) -> list[str | None]:
     """The loop stands still for so many looks, because this function does not return."""
     return [guard.look() for _ in range(looks)]
 
@@ -19,7 +19,7 @@ async def turns() -> None:
 
 
 async def test_a_loop_that_stands_still_is_said_with_its_place() -> None:
-    guard = Guard()
+    guard = LoopWatchdog()
     await turns()
 
     *before, line = block(guard, STILL + 1)
@@ -27,12 +27,12 @@ async def test_a_loop_that_stands_still_is_said_with_its_place() -> None:
     assert before == [None] * STILL
     assert line is not None
     assert f"the event loop stands still for {STILL} s" in line
-    assert "test_guard.py" in line
+    assert "test_loop_watchdog.py" in line
     assert "in block" in line
 
 
 async def test_a_loop_that_gives_signs_is_fine() -> None:
-    guard = Guard()
+    guard = LoopWatchdog()
 
     for _ in range(20):
         assert block(guard, STILL // 2) == [None] * (STILL // 2)
@@ -40,7 +40,7 @@ async def test_a_loop_that_gives_signs_is_fine() -> None:
 
 
 async def test_it_is_said_less_and_less_often_until_the_loop_moves_again() -> None:
-    guard = Guard()
+    guard = LoopWatchdog()
 
     said = [number for number, line in enumerate(block(guard, 100)) if line]
     await turns()
@@ -53,7 +53,7 @@ async def test_it_is_said_less_and_less_often_until_the_loop_moves_again() -> No
 async def test_its_thread_ends_with_the_block(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
-    with Guard() as guard:
+    with LoopWatchdog() as guard:
         assert guard._thread.is_alive()
 
     assert not guard._thread.is_alive()
