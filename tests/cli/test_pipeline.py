@@ -159,5 +159,5 @@ def test_a_name_that_runs_already_is_refused(cli: Cli, toy: Toy, archive: Pipeli
     done = cli("pipeline", "run", "transform", "--set", "topic=x", "--name", "archive")
 
     assert done.code == 1
-    assert "pipeline 'archive' runs already, on there (process 7)" in done.err
+    assert "pipeline 'archive' is already running on there (process 7)" in done.err
     assert toy.seen == []

@@ -105,8 +105,8 @@ def test_who_is_not_known_or_may_not_is_told_so_and_the_key_is_not(
 
     for login, sentence in (
         ({}, "this server asks for an API key"),
-        ({"key": reader + "x"}, "give a key that is valid here"),
-        ({"key": reader}, "may not publish to topic closed: it needs the role producer there"),
+        ({"key": reader + "x"}, "pass a valid key"),
+        ({"key": reader}, "is not allowed to publish to topic closed; it needs the producer role"),
         ({"user": "anna"}, "give a key, or a user and a password"),
     ):
         with pytest.raises(PySparkException) as caught:

@@ -121,9 +121,7 @@ def test_a_mistake_is_one_line_and_code_1(ask: Ask) -> None:
     no_chart = ask("select key from `web.visits`", "--plot", "x.png")
 
     assert (typo.code, typo.out) == (1, "")
-    assert typo.err.startswith(
-        "penstock sql: this query cannot be run: there is no column 'kye'; did you mean"
-    )
+    assert typo.err.startswith("penstock sql: this query is invalid: there is no column 'kye'; did you mean")
     assert typo.err.count("\n") == 1
     assert no_chart.code == 1
     assert "a chart needs two columns, and this has 1" in no_chart.err

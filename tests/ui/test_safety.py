@@ -71,7 +71,7 @@ async def test_a_key_opens_the_page_too_and_what_it_may_not_is_told(secured: Pla
     await page.get_by_label("Value").fill("x")
     await page.get_by_role("button", name="Publish").click()
 
-    await expect(page.get_by_role("alert")).to_contain_text("it needs the role producer there")
+    await expect(page.get_by_role("alert")).to_contain_text("it needs the producer role")
 
 
 async def test_a_long_name_fits_a_phone(secured: Place, page: Page) -> None:

@@ -263,7 +263,7 @@ def test_bytes_of_another_kind_are_taken(broker: TestBroker, value: Any) -> None
 
 
 def test_no_value_and_no_key_is_refused(broker: TestBroker) -> None:
-    refuse(EmptyMessage, lambda: broker.publish("orders", None), "give bytes", "tombstone")
+    refuse(EmptyMessage, lambda: broker.publish("orders", None), "pass bytes", "tombstone")
     refuse(EmptyMessage, lambda: broker.publish_batch("orders", [Message(None)]))
     refuse(EmptyMessage, lambda: broker.schedule("orders", None, cron="* * * * *"))
 

@@ -16,7 +16,7 @@ def test_topics_have_a_limit() -> None:
         broker.create_topic("a")
         broker.create_topic("b")
 
-        with pytest.raises(LimitReached, match=r"2 topics is the limit; .* broker\.topics_max"):
+        with pytest.raises(LimitReached, match=r"the limit is 2 topics; .* broker\.topics_max"):
             broker.create_topic("c")
         with pytest.raises(TopicExists):
             broker.create_topic("a")
@@ -42,7 +42,7 @@ def test_partitions_of_all_topics_have_a_limit_also_when_a_topic_grows() -> None
 
 def test_partitions_of_one_topic_have_a_limit() -> None:
     with opened(topic_partitions_max=3) as broker:
-        with pytest.raises(LimitReached, match=r"3 partitions of a topic is the limit"):
+        with pytest.raises(LimitReached, match=r"the limit is 3 partitions of a topic"):
             broker.create_topic("a", partitions=4)
         broker.create_topic("a", partitions=3)
         with pytest.raises(LimitReached, match=r"broker\.topic_partitions_max"):

@@ -1,56 +1,56 @@
-"""Who may ask: hosts and origins, keys and users, and what each is granted."""
+"""Access control: hosts, origins, API keys, users and grants."""
 
 from penstock.errors.base import RequestError
 
 
 class HostNotAllowed(RequestError):
-    """A request over HTTP names a host that this server does not go by, and the server asks for no login.
+    """The ``Host`` header of an HTTP request is not a name of this server, and authentication is off.
 
-    Cause: a web page whose name was made to lead here; or the server has a name that it was not told.
-    Do: call it by its address or as localhost, or put the name into ``http.hosts``; or turn on
-        ``security.authentication``, and then every name is fine.
+    Cause: DNS rebinding by a web page, or a host name that is missing from the configuration.
+    Do: use the server's IP address or localhost, or add the name to ``http.hosts``; with
+        ``security.authentication`` on, every name is accepted.
     """
 
     code = "HOST_NOT_ALLOWED"
-    sentence = "{host!r} is no name of this server; call it by its address, or put the name into http.hosts"
+    sentence = "{host!r} is not a name of this server; use its address, or add the name to http.hosts"
     host: str
 
 
 class OriginNotAllowed(RequestError):
-    """A browser has sent a request over HTTP for a page that may not use this server.
+    """A browser sent an HTTP request for a page whose origin is not allowed.
 
-    Cause: a page of another origin; or something between browser and server changes the header ``Host``.
-    Do: if the page is one of yours, put its origin into ``http.cors_origins``.
+    Cause: the page is from another origin, or a proxy between browser and server changes the ``Host`` header.
+    Do: if you trust the page, add its origin to ``http.cors_origins``.
     """
 
     code = "ORIGIN_NOT_ALLOWED"
-    sentence = "pages of {origin} may not use this server; if they may, put it into http.cors_origins"
+    sentence = "the origin {origin} is not allowed; to allow it, add it to http.cors_origins"
     origin: str
 
 
 class Unauthenticated(RequestError):
-    """The server wants to know who comes, and was not told, or not in a way that it could believe.
+    """Authentication is required, or the credentials are invalid.
 
-    Cause: no API key and no user was given, or the key was revoked, or the password is another one.
-    Do: give a key: ``penstock.connect(url, key=...)``, or the variable ``PENSTOCK_KEY``. An admin makes one
-        with ``penstock key create``.
+    Cause: no API key and no user was given, the key was revoked, or the password is wrong.
+    Do: pass a key: ``penstock.connect(url, key=...)``, or the environment variable ``PENSTOCK_KEY``. An admin
+        creates one with ``penstock key create``.
     """
 
     code = "UNAUTHENTICATED"
-    sentence = "{why}; give a key that is valid here: key=..., or PENSTOCK_KEY in the environment"
+    sentence = "{why}; pass a valid key: key=..., or PENSTOCK_KEY in the environment"
     why: str
 
 
 class Forbidden(RequestError):
-    """Whoever asks is known, and may not do this.
+    """The caller is authenticated but not allowed to do this.
 
-    Cause: none of the grants of the key or the user has the role that it needs, on that topic and group.
-    Do: use another key, or have an admin grant the role that the sentence names (``penstock key create``,
+    Cause: no grant of the key or user includes the required role for that topic and group.
+    Do: use another key, or ask an admin to grant the role named in the message (``penstock key create``,
         ``penstock user set``).
     """
 
     code = "FORBIDDEN"
-    sentence = "{who} may not {operation} {on}: it needs the role {role} there; ask an admin for it"
+    sentence = "{who} is not allowed to {operation} {on}; it needs the {role} role"
     who: str
     operation: str
     on: str
@@ -58,10 +58,10 @@ class Forbidden(RequestError):
 
 
 class IdentityNotFound(RequestError):
-    """There is no API key, or no user, of that name.
+    """The API key or user does not exist.
 
-    Cause: it was revoked or deleted, or the name is misspelt; a key is named by its id.
-    Do: look at what there is: ``penstock key list``, ``penstock user list``.
+    Cause: it was revoked or deleted, or the name is misspelt; keys are identified by their id.
+    Do: list the existing ones with ``penstock key list`` or ``penstock user list``.
     """
 
     code = "IDENTITY_NOT_FOUND"

@@ -1,4 +1,4 @@
-"""Groups and their messages: who reads, who holds what, and what is settled already."""
+"""Consumer groups: membership, leases and dead letters."""
 
 from penstock.errors.base import RequestError
 
@@ -6,51 +6,48 @@ from penstock.errors.base import RequestError
 class GroupNotFound(RequestError):
     """The topic has no group of that name.
 
-    Cause: a misspelt name, or no consumer of that group has ever come.
-    Do: correct the name, or start a consumer: the first one creates its group.
+    Cause: the name is misspelt, or no consumer of the group has connected yet.
+    Do: correct the name, or start a consumer; the first consumer creates its group.
     """
 
     code = "GROUP_NOT_FOUND"
-    sentence = "topic {topic!r} has no group {group!r}; a group is created by its first consumer"
+    sentence = "topic {topic!r} has no group {group!r}; the first consumer of a group creates it"
     topic: str
     group: str
 
 
 class DeadLetterNotFound(RequestError):
-    """The topic has no dead letter of that id.
+    """The topic has no dead letter with that id.
 
-    Cause: retention has deleted it, or the id is that of the message it was, or of another topic's.
-    Do: list the dead letters of the topic; each has its id in ``message``.
+    Cause: retention has deleted it, or the id is that of the original message or of another topic.
+    Do: list the dead letters of the topic; the id is in ``message``.
     """
 
     code = "DEAD_LETTER_NOT_FOUND"
-    sentence = "topic {topic!r} has no dead letter {dead_letter!r}; list those that it has for their ids"
+    sentence = "topic {topic!r} has no dead letter {dead_letter!r}; list its dead letters to see their ids"
     topic: str
     dead_letter: str
 
 
 class GroupKindMismatch(RequestError):
-    """A queue operation on a stream group, or the other way round.
+    """A queue operation was called on a stream group, or a stream operation on a queue group.
 
-    Cause: the group was created as the other kind: queue groups ack messages, stream groups commit
-        offsets.
-    Do: use the calls of its kind, or another group name for the other kind.
+    Cause: the group was created as the other kind; queue groups ack messages, stream groups commit offsets.
+    Do: use the operations of its kind, or another group name.
     """
 
     code = "GROUP_KIND_MISMATCH"
-    sentence = "{operation} is not for {kind} groups, and {group!r} is one"
+    sentence = "{operation} does not work on {kind} groups, and {group!r} is one"
     operation: str
     kind: str
     group: str
 
 
 class MemberUnknown(RequestError):
-    """The member left, was evicted after missing heartbeats, or never joined.
+    """The member left the group, was evicted after missed heartbeats, or never joined.
 
-    Cause: the member took longer than the session timeout between heartbeats, so its partitions went to
-        others.
-    Do: join again and take up the newly assigned partitions; do less work between polls, or lengthen
-        the timeout.
+    Cause: the time between two heartbeats exceeded the session timeout, so the partitions were reassigned.
+    Do: join again and use the newly assigned partitions; do less work between polls, or raise the timeout.
     """
 
     code = "MEMBER_UNKNOWN"
@@ -60,10 +57,10 @@ class MemberUnknown(RequestError):
 
 
 class NotAssigned(RequestError):
-    """A member commits on a partition that is not (or no longer) its own.
+    """A member commits an offset of a partition that is not assigned to it.
 
-    Cause: the partition moved to another member in a rebalance.
-    Do: stop working on that partition; its new owner goes on from the last commit.
+    Cause: a rebalance moved the partition to another member.
+    Do: stop processing the partition; its new owner continues from the last committed offset.
     """
 
     code = "PARTITION_NOT_ASSIGNED"
@@ -74,17 +71,16 @@ class NotAssigned(RequestError):
 
 
 class LeaseLost(RequestError):
-    """The lease expired, or was never held; someone else may hold the message now.
+    """The consumer does not hold the lease of the message; another consumer may hold it now.
 
-    Cause: the work took longer than the visibility timeout, or another consumer's delivery is being
-        settled.
-    Do: treat the message as not done by you; extend in time, or ask for a longer visibility timeout.
+    Cause: processing took longer than the visibility timeout, or the delivery belongs to another consumer.
+    Do: treat the message as not processed; call ``extend()`` in time, or use a longer visibility timeout.
     """
 
     code = "LEASE_LOST"
     sentence = (
         "offset {offset} of {topic}:{partition} is not held by this consumer; the visibility timeout "
-        "may have passed, so extend() in time or ask for a longer one"
+        "may have passed, so extend() in time or use a longer one"
     )
     topic: str
     partition: int
@@ -92,27 +88,27 @@ class LeaseLost(RequestError):
 
 
 class AlreadySettled(RequestError):
-    """The same delivery was acked, nacked or rejected before.
+    """This delivery was already acked, nacked or rejected.
 
-    Cause: the program acks in two places, or acks after an error path has nacked.
+    Cause: the program acks in two places, or acks after its error handler has nacked.
     Do: settle each delivery exactly once; a ``with message:`` block does so.
     """
 
     code = "ALREADY_SETTLED"
-    sentence = "offset {offset} of {topic}:{partition} was settled before; settle each delivery once"
+    sentence = "offset {offset} of {topic}:{partition} was already settled; settle each delivery once"
     topic: str
     partition: int
     offset: int
 
 
 class ReceiptUnknown(RequestError):
-    """A receipt is none that this server gave to whoever shows it, for that topic and group.
+    """The receipt was not issued by this server to this client for that topic and group.
 
-    Cause: it was cut or changed on the way, or belongs to another topic, group or key; or the server was
+    Cause: the receipt was truncated or changed, belongs to another topic, group or key, or the server was
         restarted.
-    Do: answer with the receipt as it was received; after a restart of the server, receive again.
+    Do: send the receipt exactly as received; after a restart of the server, receive the message again.
     """
 
     code = "RECEIPT_UNKNOWN"
-    sentence = "the receipt {receipt!r} is not known here; receive the message again for a new one"
+    sentence = "the receipt {receipt!r} is unknown; receive the message again to get a new one"
     receipt: str

@@ -1,4 +1,4 @@
-"""The lake, the pipelines that fill it, and queries over topics."""
+"""The lake, the pipelines that fill it, and SQL queries."""
 
 from penstock.errors.base import PenstockError, RequestError
 
@@ -6,15 +6,15 @@ from penstock.errors.base import PenstockError, RequestError
 class OffsetsMissing(RequestError):
     """A query reads offsets that are in neither the log nor the lake.
 
-    Cause: retention has deleted them, and they were not archived before.
-    Do: read from behind them on; or let the query skip them, with ``on_gap=skip``, which writes them down
-        in the topic ``__gaps``; ``retention_waits_for_archive`` keeps it from happening again.
+    Cause: retention deleted them before they were archived.
+    Do: read from the first offset after them, or skip them with ``on_gap=skip``, which records them in the
+        topic ``__gaps``; ``retention_waits_for_archive`` prevents new gaps.
     """
 
     code = "OFFSETS_MISSING"
     sentence = (
         "offsets {start} up to {end} of {topic}:{partition} are in neither the log nor the lake; "
-        "read from {end} on, or set on_gap=skip to go on without them"
+        "read from {end} on, or set on_gap=skip to continue without them"
     )
     topic: str
     partition: int
@@ -23,11 +23,11 @@ class OffsetsMissing(RequestError):
 
 
 class LakeUnusable(RequestError):
-    """The lake, or a table in it, cannot be opened or written; what it held before is untouched.
+    """The lake, or a table in it, cannot be opened or written; its existing data is unchanged.
 
-    Cause: missing rights, a wrong path or URI, no credentials for it, or a broker that has no lake.
-    Do: correct the path with the option or setting ``lake``, or the rights; then start again: nothing is
-        lost, and nothing is there twice.
+    Cause: missing permissions, a wrong path or URI, missing credentials, or a broker without a lake.
+    Do: correct the path with the option or setting ``lake``, or the permissions, and start again; nothing is
+        lost or written twice.
     """
 
     code = "LAKE_UNUSABLE"
@@ -37,17 +37,17 @@ class LakeUnusable(RequestError):
 
 
 class NotArchived(RequestError):
-    """Retention has deleted records that were not archived yet; the lake would have a gap.
+    """Retention deleted records before they were archived; the lake would have a gap.
 
-    Cause: the archive did not run for longer than the topic keeps its records.
-    Do: run it with ``on_gap = "skip"``, which puts the gap on record and goes on behind it; for the future
+    Cause: the archive pipeline did not run for longer than the topic keeps its records.
+    Do: run it with ``on_gap = "skip"``, which records the gap and continues after it; to prevent new gaps,
         set ``retention_waits_for_archive`` on the topic.
     """
 
     code = "NOT_ARCHIVED"
     sentence = (
-        "offsets {start} to {end} (before it) of {topic}:{partition} were deleted before they were archived; "
-        'go on behind them with on_gap = "skip", and set retention_waits_for_archive on the topic'
+        "offsets {start} up to {end} of {topic}:{partition} were deleted before they were archived; "
+        'continue after them with on_gap = "skip", and set retention_waits_for_archive on the topic'
     )
     topic: str
     partition: int
@@ -56,16 +56,16 @@ class NotArchived(RequestError):
 
 
 class PipelineRunning(RequestError):
-    """Somebody runs a pipeline of this name already.
+    """A pipeline with this name is already running.
 
-    Cause: two runs of one name would do the same work twice, so the second is refused.
-    Do: stop the first one, or give this one a name of its own; a run that was killed frees its name at
-        once on its own machine, and after 30 seconds on others.
+    Cause: two runs with one name would do the same work twice, so the second is refused.
+    Do: stop the first one, or use another name; after a crash the name is free at once on the same machine,
+        and after 30 seconds on others.
     """
 
     code = "PIPELINE_RUNNING"
     sentence = (
-        "pipeline {name!r} runs already, on {host} (process {pid}); stop it with: penstock pipeline stop "
+        "pipeline {name!r} is already running on {host} (process {pid}); stop it: penstock pipeline stop "
         "{name}, or run this one with --name"
     )
     name: str
@@ -74,52 +74,52 @@ class PipelineRunning(RequestError):
 
 
 class PipelineFailed(RequestError):
-    """A pipeline has ended with an error.
+    """A pipeline ended with an error.
 
-    Cause: what it worked on, its settings, your own function or Spark; the sentence has the first line of it.
-    Do: correct what it names, and run the pipeline again: it goes on where it was.
+    Cause: its input, its settings, your function or Spark; the message has the first line of the error.
+    Do: correct the problem and run the pipeline again; it continues where it stopped.
     """
 
     code = "PIPELINE_FAILED"
-    sentence = "pipeline {name!r} has failed: {why}"
+    sentence = "pipeline {name!r} failed: {why}"
     name: str
     why: str
 
 
 class QueryInvalid(RequestError):
-    """A query over topics cannot be run as it is written.
+    """A SQL query is invalid.
 
-    Cause: a topic, a column or a function that is not there, or words that are not SQL.
-    Do: correct what the sentence names; ``\\d`` in the shell of ``penstock sql`` lists topics and columns.
+    Cause: an unknown topic, column or function, or a syntax error.
+    Do: correct what the message names; ``\\d`` in the shell of ``penstock sql`` lists topics and columns.
     """
 
     code = "QUERY_INVALID"
-    sentence = "this query cannot be run: {why}"
+    sentence = "this query is invalid: {why}"
     why: str
 
 
 class QueryFailed(RequestError):
-    """A query over topics was begun, and could not be finished.
+    """A SQL query started but did not finish.
 
-    Cause: a value that the query cannot work on, a broker or a file of the lake that cannot be read, or
-        a result that is larger than what fits; the sentence says which.
-    Do: correct what it names, and ask again: a query changes nothing.
+    Cause: a value that the query cannot process, a broker or lake file that cannot be read, or a result that
+        is too large; the message says which.
+    Do: correct what the message names and run the query again; queries change nothing.
     """
 
     code = "QUERY_FAILED"
-    sentence = "the query has failed: {why}"
+    sentence = "the query failed: {why}"
     why: str
 
 
 class LakeDamaged(PenstockError):
-    """A file that a table of the lake names is damaged or missing.
+    """A file that belongs to a table of the lake is damaged or missing.
 
-    Cause: the disk returned other bytes than were written, or somebody changed or removed the file.
-    Do: put the file back from a copy; ``penstock lake check`` names every such file and the offsets in it.
-        All other files stay readable, and the archive goes on.
+    Cause: the disk returned wrong bytes, or the file was changed or removed.
+    Do: restore the file from a backup; ``penstock lake check`` names every such file and its offsets. All
+        other files stay readable, and archiving continues.
     """
 
     code = "LAKE_DAMAGED"
-    sentence = "the file {path!r} of the lake cannot be read: {why}; put it back from a copy"
+    sentence = "the lake file {path!r} cannot be read: {why}; restore it from a backup"
     path: str
     why: str

@@ -1,12 +1,12 @@
-"""Names, values and messages that are wrong in themselves, whatever the broker holds."""
+"""Invalid names, values and messages."""
 
 from penstock.errors.base import RequestError
 
 
 class InvalidName(RequestError):
-    """A topic, group or consumer name breaks the grammar of names.
+    """A topic, group or consumer name is invalid.
 
-    Cause: the name is empty, too long, or has a character that is not safe in the name of a folder.
+    Cause: the name is empty, too long, or has a character that is not safe in a directory name.
     Do: choose a name of 1 to 200 letters, digits, '.', '_' or '-', not starting with '.' or '__'.
     """
 
@@ -21,11 +21,10 @@ class InvalidName(RequestError):
 
 
 class InvalidValue(RequestError):
-    """An argument or setting has a value that makes no sense.
+    """An argument or setting has an invalid value.
 
-    Cause: a duration, a time, a count or an option is of the wrong type or outside its range.
-    Do: read the sentence, which names the argument and what it accepts, and correct the call or the
-        setting.
+    Cause: a duration, time, count or option has the wrong type or is out of range.
+    Do: correct the argument or setting; the message names it and says which values it accepts.
     """
 
     code = "VALUE_INVALID"
@@ -36,9 +35,9 @@ class InvalidValue(RequestError):
 
 
 class UnknownPriority(RequestError):
-    """The priority is not the name or number of a lane.
+    """The priority is neither the name nor the number of a lane.
 
-    Cause: a misspelt name, or a number that no lane has.
+    Cause: a misspelt name, or a number out of range.
     Do: use critical, high, normal, low or background, or a number from 2 down to -2.
     """
 
@@ -49,29 +48,29 @@ class UnknownPriority(RequestError):
 
 
 class DelayOutOfRange(RequestError):
-    """The delay is negative or beyond the topic's ``delay_max``.
+    """The delay is negative or exceeds the topic's ``delay_max``.
 
-    Cause: a negative delay, or a due time further off than the topic allows.
+    Cause: a negative delay, or a due time later than the topic allows.
     Do: correct the delay, or raise the topic's ``delay_max``.
     """
 
     code = "DELAY_OUT_OF_RANGE"
     sentence = (
-        "a delay of {delay_ms} ms is outside 0 to {limit_ms} ms; raise the topic's delay_max to go further"
+        "a delay of {delay_ms} ms is outside 0 to {limit_ms} ms; raise the topic's delay_max to allow it"
     )
     delay_ms: int
     limit_ms: int
 
 
 class EmptyMessage(RequestError):
-    """A message without a value; only a key makes that a tombstone.
+    """The message has neither a value nor a key; a tombstone needs a key.
 
     Cause: ``value`` is None and there is no key.
-    Do: publish bytes (``b""`` is fine), or add the key whose older values the tombstone shall remove.
+    Do: publish bytes (``b""`` is allowed), or add the key whose older values the tombstone removes.
     """
 
     code = "MESSAGE_EMPTY"
-    sentence = "a message for {topic!r} has no value; give bytes, or a key to publish a tombstone"
+    sentence = "a message for {topic!r} has no value; pass bytes, or a key to publish a tombstone"
     topic: str
 
 
@@ -79,7 +78,7 @@ class MessageTooLarge(RequestError):
     """Key, value and headers together exceed the topic's ``message_bytes_max``.
 
     Cause: the message is larger than the topic accepts.
-    Do: keep large bodies elsewhere and publish a reference, split the message, or raise
+    Do: store large bodies elsewhere and publish a reference, split the message, or raise
         ``message_bytes_max``.
     """
 
@@ -93,11 +92,11 @@ class MessageTooLarge(RequestError):
 
 
 class InvalidBatch(RequestError):
-    """Bytes that should be a record batch are not one.
+    """The bytes are not a valid record batch.
 
-    Cause: a client built the batch wrongly, the bytes were cut short, or they were changed on the way.
-    Do: encode it again; if the bytes came over a network, look for a proxy or a client library that
-        alters them.
+    Cause: a client built the batch incorrectly, or the bytes were truncated or changed on the way.
+    Do: encode the batch again; if it came over a network, look for a proxy or client library that changes
+        the bytes.
     """
 
     code = "BATCH_INVALID"
@@ -106,11 +105,11 @@ class InvalidBatch(RequestError):
 
 
 class InvalidRecords(RequestError):
-    """The records of a batch cannot be read: every reader would have to stop there.
+    """The records of a batch cannot be decoded, so every reader would stop there.
 
-    Cause: a client built the batch wrongly: lengths, counts or offsets that do not fit, data that cannot be
-    unpacked, names of headers that are not UTF-8.
-    Do: encode it again with a library that is tested, and tell its makers.
+    Cause: a client built the batch incorrectly: inconsistent lengths, counts or offsets, data that cannot be
+        decompressed, or header names that are not UTF-8.
+    Do: encode the batch with a tested client library, and report the bug to its maintainers.
     """
 
     code = "RECORDS_INVALID"
@@ -119,19 +118,19 @@ class InvalidRecords(RequestError):
 
     def __init__(self, *, why: str) -> None:
         super().__init__(why=why)
-        self.records: list[int] = []  # Indexes of the invalid ones; empty if the batch is.
+        self.records: list[int] = []  # Indexes of the invalid records; empty if the batch itself is invalid.
 
 
 class KeyMissing(RequestError):
     """A message without a key was published to a compacted topic.
 
-    Cause: compaction keeps the last message of each key, and this one has none: it could never be replaced or
-    deleted.
+    Cause: compaction keeps the last message of each key; a message without one could never be replaced or
+        deleted.
     Do: publish it with a key, or to a topic that is not compacted.
     """
 
     code = "KEY_MISSING"
-    sentence = "topic {topic!r} is compacted, and a message for it has no key; give it one"
+    sentence = "topic {topic!r} is compacted, and a message for it has no key; add one"
     topic: str
 
     def __init__(self, *, topic: str) -> None:

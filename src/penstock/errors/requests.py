@@ -1,18 +1,18 @@
-"""Bytes that reached a server and are not a request that it knows."""
+"""Invalid requests: malformed frames, HTTP requests and unknown operations."""
 
 from penstock.errors.base import RequestError
 
 
 class FrameTooLarge(RequestError):
-    """A frame on a connection is longer than its receiver accepts.
+    """A frame is longer than its receiver accepts.
 
-    Cause: one request with very large messages, or bytes that are not this protocol at all.
-    Do: send less in one request, or raise ``frame_bytes_max`` of the server.
+    Cause: one request with very large messages, or another protocol on this port.
+    Do: send less in one request, or raise the server's ``frame_bytes_max``.
     """
 
     code = "FRAME_TOO_LARGE"
     sentence = (
-        "a frame of {size_bytes} bytes was announced and the limit is {limit_bytes}; "
+        "a frame has {size_bytes} bytes and the limit is {limit_bytes}; "
         "send less at a time, or raise frame_bytes_max"
     )
     size_bytes: int
@@ -20,10 +20,10 @@ class FrameTooLarge(RequestError):
 
 
 class ProtocolViolation(RequestError):
-    """The other side of a connection sent bytes that the protocol does not allow.
+    """The peer sent bytes that the protocol does not allow.
 
-    Cause: another program is on that port, a client library has a fault, or bytes were changed on the way.
-    Do: check that address and port are those of a Penstock server, then the client library.
+    Cause: another program uses that port, a client library has a bug, or bytes were changed on the way.
+    Do: check that address and port belong to a Penstock server, then check the client library.
     """
 
     code = "PROTOCOL_VIOLATION"
@@ -35,45 +35,45 @@ class VersionUnsupported(RequestError):
     """Client and server have no version of the native protocol in common.
 
     Cause: one of the two is much older than the other.
-    Do: install a version of the client that the server understands.
+    Do: install a client version that the server supports.
     """
 
     code = "VERSION_UNSUPPORTED"
-    sentence = "the client speaks versions {offered} of the protocol and the server {supported}; update one"
+    sentence = "the client supports protocol versions {offered}, the server {supported}; update one of them"
     offered: str
     supported: str
 
 
 class OperationUnknown(RequestError):
-    """The server has no operation of that name or number.
+    """The server has no operation with that name or number.
 
-    Cause: the client is newer than the server, or its library has a fault.
-    Do: update the server, or do without the operation.
+    Cause: the client is newer than the server, or its library has a bug.
+    Do: update the server, or do not use the operation.
     """
 
     code = "OPERATION_UNKNOWN"
-    sentence = "this server knows no operation {operation!r}; a newer one may"
+    sentence = "this server has no operation {operation!r}; a newer version may have it"
     operation: str
 
 
 class RequestInvalid(RequestError):
-    """A request over HTTP has a body, a query or a header that cannot be understood.
+    """The body, query or a header of an HTTP request is invalid.
 
-    Cause: JSON that is none, a field that does not exist or has another type, base64 that is none.
-    Do: read the sentence, which names the field, and compare with the server's ``/openapi.json``.
+    Cause: invalid JSON or base64, or a field that does not exist or has the wrong type.
+    Do: correct the field that the message names; the server's ``/openapi.json`` describes every request.
     """
 
     code = "REQUEST_INVALID"
-    sentence = "the {part} of the request cannot be understood: {why}; /openapi.json says what it may be"
+    sentence = "the {part} of the request is invalid: {why}; see /openapi.json"
     part: str
     why: str
 
 
 class RequestTooLarge(RequestError):
-    """The head or the body of a request over HTTP is longer than the server accepts.
+    """The head or body of an HTTP request is longer than the server accepts.
 
-    Cause: very many or very large messages in one request, or very long headers.
-    Do: send less in one request, or raise the limit that the sentence names.
+    Cause: many or very large messages in one request, or very long headers.
+    Do: send less in one request, or raise the limit that the message names.
     """
 
     code = "REQUEST_TOO_LARGE"
@@ -86,60 +86,60 @@ class RequestTooLarge(RequestError):
 
 
 class RequestTimeout(RequestError):
-    """A request over HTTP was begun and did not arrive.
+    """An HTTP request did not arrive completely in time.
 
-    Cause: the client stopped in the middle, or the network between did.
-    Do: send the request again; a publish with a dedup id cannot happen twice.
+    Cause: the client or the network stopped in the middle of the request.
+    Do: send the request again; a publish with a dedup id is stored only once.
     """
 
     code = "REQUEST_TIMEOUT"
-    sentence = "nothing of the request has arrived for {seconds} seconds; send it again"
+    sentence = "no more of the request arrived for {seconds} seconds; send it again"
     seconds: int
 
 
 class RouteNotFound(RequestError):
-    """There is nothing at that path of the HTTP API.
+    """The HTTP API has no such path.
 
     Cause: the path is misspelt, or the server is older than the client.
-    Do: look for the path in the server's ``/openapi.json``.
+    Do: look up the path in the server's ``/openapi.json``.
     """
 
     code = "ROUTE_NOT_FOUND"
-    sentence = "there is nothing at {path!r}; /openapi.json lists what there is"
+    sentence = "there is nothing at {path!r}; /openapi.json lists all paths"
     path: str
 
 
 class MethodNotAllowed(RequestError):
-    """The HTTP API has that path, and another method for it.
+    """The path exists in the HTTP API, but not with this method.
 
-    Cause: a GET where a POST is meant, or the other way round.
-    Do: use one of the methods that the sentence names, which the header ``Allow`` has, too.
+    Cause: GET instead of POST, for example.
+    Do: use a method that the message and the ``Allow`` header name.
     """
 
     code = "METHOD_NOT_ALLOWED"
-    sentence = "{path!r} does not know {method}; use {allowed}"
+    sentence = "{path!r} does not support {method}; use {allowed}"
     path: str
     method: str
     allowed: str
 
 
 class MediaTypeUnsupported(RequestError):
-    """A body over HTTP says that it is of a type which is not understood there.
+    """The content type of an HTTP request is not supported there.
 
-    Cause: the header ``Content-Type`` is missing or another one, such as that of a form.
-    Do: send one of the types that the sentence names, and say so in ``Content-Type``.
+    Cause: the ``Content-Type`` header is missing or wrong, such as that of a form.
+    Do: send a type that the message names, and set ``Content-Type`` to it.
     """
 
     code = "MEDIA_TYPE_UNSUPPORTED"
-    sentence = "a body of type {given!r} is not understood here; send {accepted}"
+    sentence = "the content type {given!r} is not supported here; send {accepted}"
     given: str
     accepted: str
 
 
 class UpgradeRequired(RequestError):
-    """At that path of the HTTP API there is a WebSocket, and the request does not ask for one.
+    """The path is a WebSocket, and the request is not a WebSocket handshake.
 
-    Cause: a plain ``GET``, or something between client and server that takes the header ``Upgrade`` away.
+    Cause: a plain ``GET``, or a proxy that removes the ``Upgrade`` header.
     Do: use a WebSocket client (``ws://``, ``wss://``) of version 13; or ``.../stream``, or ``.../receive``.
     """
 

@@ -1,12 +1,12 @@
-"""What keeps a broker from being opened, a server from starting, or a closed one from being used."""
+"""Errors of opening, starting and closing a broker or server."""
 
 from penstock.errors.base import RequestError
 
 
 class DirectoryInUse(RequestError):
-    """Another process (or another broker of this one) has the data directory open.
+    """Another process, or another broker in this process, has the data directory open.
 
-    Cause: a broker is running on this directory, or one of this process was not closed.
+    Cause: a broker is running on this directory, or one in this process was not closed.
     Do: close the other broker, connect to it instead, or open another directory.
     """
 
@@ -20,10 +20,10 @@ class DirectoryInUse(RequestError):
 
 
 class DirectoryUnusable(RequestError):
-    """The data directory cannot be created or written, or its format is newer than this program.
+    """The data directory cannot be created or written, or its format is newer than this version supports.
 
-    Cause: missing rights, a file in the place of the directory, or data written by a newer version.
-    Do: correct the rights or the path, or run the version that wrote the data, or a newer one.
+    Cause: missing permissions, a file in place of the directory, or data written by a newer version.
+    Do: correct the permissions or the path, or run the version that wrote the data or a newer one.
     """
 
     code = "DIRECTORY_UNUSABLE"
@@ -33,25 +33,24 @@ class DirectoryUnusable(RequestError):
 
 
 class InvalidConfiguration(RequestError):
-    """The configuration of a server has problems; all of them are named, each with its place.
+    """The server configuration is invalid; the message lists every problem and where it is.
 
-    Cause: a setting that does not exist, or a value that it may not have, in the file, in a variable of
-        the environment or in a flag.
-    Do: correct what is named, and start again; ``penstock config show`` says where each value comes from.
+    Cause: an unknown setting or an invalid value in the file, an environment variable or a flag.
+    Do: correct the listed problems and start again; ``penstock config show`` says where values come from.
     """
 
     code = "CONFIGURATION_INVALID"
-    sentence = "the configuration cannot be used:\n{problems}"
+    sentence = "the configuration is invalid:\n{problems}"
     problems: str
 
 
 class AddressUnusable(RequestError):
-    """A server cannot listen where it was told to.
+    """The server cannot listen on the configured address.
 
-    Cause: another program has the port, the host is not one of this machine, or ports below 1024 are
-        not for this user.
-    Do: stop the other program, or choose another address with the setting or flag that is named; port 0
-        takes a free one, and ``off`` does without the listener.
+    Cause: another program uses the port, the host is not an address of this machine, or the user may not
+        use ports below 1024.
+    Do: stop the other program, or change the setting or flag that the message names; port 0 picks a free
+        port, and ``off`` disables the listener.
     """
 
     code = "ADDRESS_UNUSABLE"
@@ -65,10 +64,10 @@ class AddressUnusable(RequestError):
 
 
 class ExtraMissing(RequestError):
-    """Something that only a part of Penstock needs is not installed.
+    """A package that an optional feature needs is not installed.
 
-    Cause: the Spark pipeline, say, is used, and Penstock was installed without it.
-    Do: install the extra that the sentence names.
+    Cause: Penstock was installed without the extra for the feature, such as Spark.
+    Do: install the extra that the message names.
     """
 
     code = "EXTRA_MISSING"
@@ -78,10 +77,10 @@ class ExtraMissing(RequestError):
 
 
 class Closed(RequestError):
-    """The broker or the consumer was closed.
+    """The broker or consumer is closed.
 
-    Cause: a call after ``close()`` or after the ``with`` block has ended.
-    Do: open a new broker or consumer; end the threads that use one before closing it.
+    Cause: a call after ``close()`` or after the end of the ``with`` block.
+    Do: open a new broker or consumer; stop the threads that use it before closing it.
     """
 
     code = "CLOSED"

@@ -1,4 +1,4 @@
-"""Topics, partitions and offsets that are not there, or not as the call needs them."""
+"""Topics, partitions and offsets that do not exist or cannot be used."""
 
 from penstock.errors.base import PenstockError, RequestError
 
@@ -17,36 +17,36 @@ class TopicNotFound(RequestError):
 
 
 class TopicExists(RequestError):
-    """A topic of that name exists already.
+    """A topic with that name already exists.
 
-    Cause: two programs create the same topic, or one does so at each start.
-    Do: use the topic as it is, or change its settings with ``alter_topic``.
+    Cause: two programs create the same topic, or one creates it at every start.
+    Do: use the existing topic, or change its settings with ``alter_topic``.
     """
 
     code = "TOPIC_EXISTS"
-    sentence = "topic {topic!r} exists already; use alter_topic to change its settings"
+    sentence = "topic {topic!r} already exists; use alter_topic to change its settings"
     topic: str
 
 
 class LimitReached(RequestError):
-    """There are as many topics, partitions, groups or the like as the broker is allowed to have.
+    """The broker has reached its limit of topics, partitions, groups or the like.
 
-    Cause: programs make topics or groups with ever new names, or the limit is too low for what is needed.
-    Do: delete what nobody uses, or raise the setting that the sentence names.
+    Cause: programs keep creating topics or groups with new names, or the limit is too low.
+    Do: delete unused ones, or raise the setting that the message names.
     """
 
     code = "LIMIT_REACHED"
-    sentence = "{limit} {what} is the limit; delete some, or raise broker.{setting}"
+    sentence = "the limit is {limit} {what}; delete some, or raise broker.{setting}"
     what: str
     limit: int
     setting: str
 
 
 class PartitionNotFound(RequestError):
-    """The topic has fewer partitions than that.
+    """The topic has no partition with that number.
 
     Cause: the partition number is not below the topic's partition count.
-    Do: ask the topic for its partitions; leave the partition out to let the key choose.
+    Do: look up the topic's partition count, or omit the partition so that the key chooses it.
     """
 
     code = "PARTITION_NOT_FOUND"
@@ -57,10 +57,10 @@ class PartitionNotFound(RequestError):
 
 
 class OffsetOutOfRange(RequestError):
-    """The offset is below the log's start or above its end.
+    """The offset is below the start or above the end of the log.
 
-    Cause: retention has deleted the offset since it was noted, or it was never written.
-    Do: seek to earliest, to latest or to a time; lengthen the retention if readers fall behind.
+    Cause: retention has deleted the offset, or it was never written.
+    Do: seek to earliest, latest or a time; raise the retention if consumers fall behind.
     """
 
     code = "OFFSET_OUT_OF_RANGE"
@@ -71,49 +71,49 @@ class OffsetOutOfRange(RequestError):
 
 
 class RestoreRefused(RequestError):
-    """Deleted offsets cannot be put back below the log's start.
+    """Deleted offsets cannot be restored below the start of the log.
 
-    Cause: they do not reach up to where the log begins, somebody else has begun to restore the same
-        partition, or the topic is compacted.
-    Do: read where the log begins and restore everything up to there, in one go; replay what is in a
-        compacted topic's past to another topic.
+    Cause: they do not reach up to the start of the log, another client is restoring the same partition, or
+        the topic is compacted.
+    Do: look up the start of the log and restore everything up to it in one go; to get old messages of a
+        compacted topic, replay them to another topic.
     """
 
     code = "RESTORE_REFUSED"
-    sentence = "offsets {start} up to {end} cannot be put back: {why}"
+    sentence = "offsets {start} up to {end} cannot be restored: {why}"
     start: int
     end: int
     why: str
 
 
 class TopicDamaged(PenstockError):
-    """A topic is offline: a file that it cannot do without is damaged.  All other topics work.
+    """The topic is offline because one of its files is damaged.  All other topics work.
 
-    Cause: the disk returned other bytes than were written, or something else changed a file.
-    Do: run ``penstock check`` on the data directory to see what is damaged.  Restore the file from a copy,
-        or run ``penstock repair``; the server must not be running then.
+    Cause: the disk returned wrong bytes, or another program changed a file.
+    Do: run ``penstock check`` on the data directory to see what is damaged. Stop the server, then restore the
+        file from a backup or run ``penstock repair``.
     """
 
     code = "TOPIC_DAMAGED"
     sentence = (
-        "topic {topic!r} is offline, because its files are damaged: {why}; "
-        "run penstock check on the data directory, and restore the file or run penstock repair"
+        "topic {topic!r} is offline because its files are damaged: {why}; "
+        "run penstock check on the data directory, then restore the file or run penstock repair"
     )
     topic: str
     why: str
 
 
 class StagedMissing(RequestError):
-    """What a job staged is not there any more, so it cannot be published; nothing was.
+    """Messages that a job staged no longer exist, so they cannot be published; nothing was published.
 
-    Cause: more than a day passed between staging and publishing; the power went before it was synced; or the
-        topic ``__staging`` was deleted.
-    Do: run the job again; it stages anew.
+    Cause: more than a day passed between staging and publishing, a power failure hit before they were
+        synced, or the topic ``__staging`` was deleted.
+    Do: run the job again; it stages the messages again.
     """
 
     code = "STAGED_MISSING"
     sentence = (
-        "what {token!r} staged at offsets {start} to {end} cannot be published: {why}; run the job again"
+        "messages that {token!r} staged at {start} to {end} cannot be published: {why}; run the job again"
     )
     token: str
     start: int

@@ -1,4 +1,4 @@
-"""What passes: the call is fine, nothing was changed, and a later one may succeed."""
+"""Temporary failures: the request is valid, nothing was changed, and a retry may succeed."""
 
 from penstock.errors.base import UnavailableError
 
@@ -6,22 +6,22 @@ from penstock.errors.base import UnavailableError
 class QueueFull(UnavailableError):
     """A bounded buffer is full; the caller should slow down.
 
-    Cause: publishers are faster than consumers, and the topic's depth or a buffer is bounded.
-    Do: slow down and try again, add consumers, raise the limit, or choose the policy ``wait``.
+    Cause: publishers are faster than consumers, and the depth of the topic or a buffer is limited.
+    Do: slow down and retry, add consumers, raise the limit, or choose the policy ``wait``.
     """
 
     code = "QUEUE_FULL"
-    sentence = "{what} is full: {limit} is the limit; slow down and try again"
+    sentence = "{what} is full: the limit is {limit}; slow down and try again"
     what: str
     limit: int
 
 
 class DiskFull(UnavailableError):
-    """The disk has no room; nothing was written, and what was there stays readable.
+    """The disk is full; nothing was written, and existing data stays readable.
 
-    Cause: the file system has no room, or the quota is used up.
-    Do: free some space or shorten the retention; consumers go on meanwhile, and publishing works again
-        by itself.
+    Cause: the file system is full, or the disk quota is used up.
+    Do: free some space or shorten the retention; consumers continue meanwhile, and publishing resumes
+        automatically.
     """
 
     code = "DISK_FULL"
@@ -30,22 +30,22 @@ class DiskFull(UnavailableError):
 
 
 class MetadataStale(UnavailableError):
-    """A batch was encoded for settings that its topic no longer has.
+    """A batch was encoded for settings that the topic no longer has.
 
-    Cause: the topic was altered or made anew since the client asked for its settings.
-    Do: ask for the topic's settings again and encode the batch anew; Penstock's client does so by itself.
+    Cause: the topic was altered or recreated since the client fetched its settings.
+    Do: fetch the settings again and encode the batch again; Penstock's client does so automatically.
     """
 
     code = "METADATA_STALE"
-    sentence = "topic {topic!r} has changed since version {version} of its settings; ask for them again"
+    sentence = "topic {topic!r} has changed since version {version} of its settings; fetch them again"
     topic: str
     version: int
 
 
 class TransactionBusy(UnavailableError):
-    """The producer's last transaction is decided and not finished: its markers are being written.
+    """The producer's last transaction is decided but not finished: its markers are being written.
 
-    Cause: the answer to its end was not awaited, or a disk is slow or full.
+    Cause: the producer did not wait for the response to its commit or abort, or a disk is slow or full.
     Do: try again after a moment.
     """
 
@@ -55,28 +55,28 @@ class TransactionBusy(UnavailableError):
 
 
 class Overloaded(UnavailableError):
-    """The server has as much in hand as it is allowed to have.
+    """The server has reached its limit of in-flight requests or connections.
 
-    Cause: clients send faster than the disk takes it, or there are more connections than the limit.
-    Do: wait a little, longer each time, and try again; raise the limit if the machine can bear it.
+    Cause: clients send faster than the disk can write, or there are more connections than allowed.
+    Do: retry with exponential backoff; raise the limit if the machine can handle it.
     """
 
     code = "OVERLOADED"
-    sentence = "the server has too much in hand: {limit} {what} is the limit; wait and try again"
+    sentence = "the server is overloaded: the limit is {limit} {what}; wait and try again"
     what: str
     limit: int
 
 
 class QuotaExceeded(UnavailableError):
-    """A key or a user does more than its quota allows; or logs in too often with a wrong secret.
+    """A key or user exceeds its quota, or has too many failed logins.
 
-    Cause: it publishes faster than its quota, or has as many connections as it may have; or logins have
-        failed, and the next one has to wait.
+    Cause: it publishes faster than its quota, has the maximum number of connections, or must wait after
+        failed logins.
     Do: wait for ``retry_after`` seconds and try again; an admin can raise the quota.
     """
 
     code = "QUOTA_EXCEEDED"
-    sentence = "{who} has used up its quota: {limit} {what}; try again in {retry_after} seconds"
+    sentence = "{who} has exceeded its quota: {limit} {what}; try again in {retry_after} seconds"
     who: str
     what: str
     limit: int
@@ -84,35 +84,35 @@ class QuotaExceeded(UnavailableError):
 
 
 class ShuttingDown(UnavailableError):
-    """The server is about to end and takes no new work.
+    """The server is shutting down and accepts no new requests.
 
-    Cause: it was told to stop, for an update or for good.
-    Do: connect again in a moment, or to another server.
+    Cause: it is being stopped or updated.
+    Do: reconnect in a moment, or to another server.
     """
 
     code = "SHUTTING_DOWN"
-    sentence = "the {what} is shutting down; connect again in a moment"
+    sentence = "the {what} is shutting down; reconnect in a moment"
     what: str
 
 
 class Unhealthy(UnavailableError):
-    """The server runs, and something is wrong with its storage, so it should get no new clients.
+    """The server runs, but has a storage problem, so it should get no new clients.
 
-    Cause: the disk is full or failed, the data directory was removed, or stored bytes are damaged.
-    Do: look at the overview of the dashboard, or at the server's log; it says what is wrong and what to do.
+    Cause: the disk is full or failed, the data directory was removed, or stored data is damaged.
+    Do: look at the overview page of the dashboard or the server's log, which name the problem and its fix.
     """
 
     code = "UNHEALTHY"
-    sentence = "the server has problems with its storage: {problems}; its overview and its log say more"
+    sentence = "the server has storage problems: {problems}; see the dashboard's overview or the server's log"
     problems: str
 
 
 class ServerUnreachable(UnavailableError):
-    """A client cannot reach its server; the call was not sent, or changes nothing.
+    """The client cannot reach the server; the request was not sent, or changes nothing.
 
-    Cause: no server listens there, it is being restarted, or the network between is down.
-    Do: check the address and that ``penstock serve`` is running; call again later. The client goes on trying
-        to connect by itself.
+    Cause: no server listens there, it is being restarted, or the network is down.
+    Do: check the address and that ``penstock serve`` is running; call again later. The client keeps trying to
+        reconnect.
     """
 
     code = "SERVER_UNREACHABLE"

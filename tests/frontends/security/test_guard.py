@@ -131,7 +131,9 @@ def test_a_grant_on_one_topic_is_none_on_another(guard: Guard, name: str) -> Non
 
     getattr(operations, name)(*arguments(name, "orders")).close()
     for other in ("orders.eu", "invoices", "order"):
-        with pytest.raises(Forbidden, match=rf"user anna may not {verb(NEEDS[name])} topic {other}"):
+        with pytest.raises(
+            Forbidden, match=rf"user anna is not allowed to {verb(NEEDS[name])} topic {other}"
+        ):
             getattr(operations, name)(*arguments(name, other))
 
 
@@ -140,7 +142,7 @@ def test_a_grant_on_one_group_is_none_on_another(guard: Guard, name: str) -> Non
     operations = guard(Grant(role="admin", groups=["billing*"]))
 
     getattr(operations, name)(*arguments(name, group="billing-eu")).close()
-    with pytest.raises(Forbidden, match=r" (topic orders, )?group shipping: it needs the role"):
+    with pytest.raises(Forbidden, match=r" (topic orders, )?group shipping; it needs the "):
         getattr(operations, name)(*arguments(name, group="shipping"))
 
 
@@ -157,7 +159,7 @@ def test_an_admin_of_some_topics_administers_no_keys(guard: Guard) -> None:
     operations = guard(Grant(role="admin", topics=["orders*"]))
 
     for name in ("create_key", "keys", "revoke_key", "set_user", "users", "delete_user"):
-        with pytest.raises(Forbidden, match="the broker: it needs"):
+        with pytest.raises(Forbidden, match="the broker; it needs"):
             getattr(operations, name)(*arguments(name))
 
 

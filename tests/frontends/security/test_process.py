@@ -37,7 +37,7 @@ def test_the_first_key_is_printed_once_and_opens_the_door(tmp_path: Path) -> Non
     assert "[UNAUTHENTICATED]" in without.stderr
     assert made.stdout.startswith("pk_")
     assert allowed.returncode == 1
-    assert "(shop) may not administer the broker: it needs the role admin" in allowed.stderr
+    assert "(shop) is not allowed to administer the broker; it needs the admin role" in allowed.stderr
     assert key not in "".join(path.read_text() for path in (tmp_path / "data").glob("*.*"))
 
 

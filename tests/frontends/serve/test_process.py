@@ -240,7 +240,7 @@ def test_all_problems_of_the_configuration_are_told(tmp_path: Path) -> None:
 
     assert code == 1
     assert words.splitlines() == [
-        "penstock serve: the configuration cannot be used:",
+        "penstock serve: the configuration is invalid:",
         "  penstock.toml, line 2: there is no setting topic.retentoin; did you mean topic.retention?",
         "  PENSTOCK_LISTEN__TEXT: listen.text cannot be 'x': "
         "write HOST:PORT such as 127.0.0.1:7070 (0.0.0.0 is every interface), or 'off'",

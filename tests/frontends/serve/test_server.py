@@ -123,7 +123,7 @@ async def test_connections_are_counted_and_limited_over_all_listeners() -> None:
         await text[0].readline()
 
         assert (await server.broker.stats()).connections == 2
-        assert "2 connections is the limit" in await ask(server.addresses["text"], "PING")
+        assert "the limit is 2 connections" in await ask(server.addresses["text"], "PING")
         for _, writer in (native, text):
             writer.close()
 

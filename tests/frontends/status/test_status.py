@@ -192,4 +192,4 @@ async def test_one_connection_more_than_the_limit_is_told_so(door: Door) -> None
     answer = await door.ask(b"")
 
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"10 connections is the limit" in answer
+    assert b"the limit is 10 connections" in answer

@@ -99,7 +99,7 @@ async def test_one_connection_more_than_the_limit_is_told_so(opened: Any) -> Non
 
         third = await door.connect()
 
-        assert "2 connections is the limit" in await third.rest()
+        assert "the limit is 2 connections" in await third.rest()
         await first.ask("QUIT")
         await first.rest()
         fourth = await door.connect()
