@@ -7,7 +7,8 @@ import pytest
 
 from penstock.errors import InvalidBatch
 from penstock.model.ranges import OffsetRange
-from penstock.spark.records.arrow import KEPT_ROWS, TYPES, decode_rows
+from penstock.spark.records.arrow import KEPT_ROWS, decode_rows
+from penstock.spark.records.schema import ROW, row_columns
 from penstock.wire import columns
 from penstock.wire.compression import CODEC_NAMES
 from penstock.wire.records import (
@@ -110,15 +111,15 @@ def test_only_the_offsets_of_the_range_are_rows(codec: int, start: int, end: int
     assert [row[0] for row in rows(data, start, end)] == list(range(start, min(end, 40)))
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", ROW.names)
 def test_a_column_alone_is_as_among_all(name: str) -> None:
     data = batch_of(5, some(30), lane_attributes(1))
-    everything = list(decode_rows(data, OffsetRange("orders", 3, 0, OFFSET_MAX), TYPES))
+    everything = list(decode_rows(data, OffsetRange("orders", 3, 0, OFFSET_MAX), ROW.names))
 
     alone = list(decode_rows(data, OffsetRange("orders", 3, 0, OFFSET_MAX), [name]))
 
     assert [batch[name] for batch in alone] == [batch[name] for batch in everything]
-    assert alone[0].schema == pa.schema([(name, TYPES[name])])
+    assert alone[0].schema == row_columns(name)
 
 
 def test_topic_and_partition_are_the_same_in_every_row() -> None:

@@ -23,10 +23,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from penstock.spark.records.arrow import TYPES
+from penstock.spark.records.schema import ROW, row_columns
 
 # What a file holds: the date is in its path, the topic is the table's.
-ROWS: Final = pa.schema([(name, kind) for name, kind in TYPES.items() if name != "topic"])
+ROWS: Final = row_columns(*(name for name in ROW.names if name != "topic"))
 COLUMNS: Final = pa.schema([pa.field("date", pa.date32()), *ROWS])  # What the table has.
 
 _TIME_MS_MIN: Final = -62_135_596_800_000

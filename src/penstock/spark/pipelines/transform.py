@@ -32,7 +32,7 @@ sources; the last is there only if a source can have any.
 from contextlib import suppress
 from functools import reduce
 from inspect import signature
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -48,13 +48,12 @@ from penstock.spark.pipelines.update_sink import Updates
 from penstock.spark.reports import result_tables
 from penstock.spark.runtime.spark_connect import register
 from penstock.spark.runtime.user_functions import load_function, ship
+from penstock.spark.sink.columns import SINK_COLUMNS
 from penstock.spark.source.shared_batches import life_of
 from penstock.types import duration_ms
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-MESSAGE: Final = ("key", "headers", "partition", "timestamp", "delay", "priority", "ttl")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +224,6 @@ def outgoing(rows: DataFrame) -> DataFrame:
     """Rows as messages: without a value, all columns that a message does not have make one, as JSON."""
     if "value" in rows.columns:
         return rows
-    own = [name for name in rows.columns if name in MESSAGE]
-    others = [f"`{name}`" for name in rows.columns if name not in MESSAGE]
+    own = [name for name in rows.columns if name in SINK_COLUMNS]
+    others = [f"`{name}`" for name in rows.columns if name not in SINK_COLUMNS]
     return rows.select(*map(F.col, own), F.to_json(F.struct(*others)).alias("value"))

@@ -26,6 +26,7 @@ from penstock.model.info import GroupInfo, ScheduledMessage
 from penstock.model.message import StoredMessage
 from penstock.spark.lake.history import GAPS_TOPIC, RecordedGap
 from penstock.spark.queries import journal
+from penstock.spark.records.schema import ddl
 from penstock.spark.runtime import spark_connect
 from penstock.spark.runtime.connections import address_of, broker_at
 from penstock.spark.source.slices import arrow_schema
@@ -167,7 +168,7 @@ def _time(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-SCHEMAS: Final = {"groups": GROUPS, "schedules": SCHEDULES, "gaps": GAPS, "journal": journal.COLUMNS}
+SCHEMAS: Final = {"groups": GROUPS, "schedules": SCHEDULES, "gaps": GAPS, "journal": ddl(journal.SCHEMA)}
 _ROWS: Final[dict[str, Callable[[Broker], Iterator[dict[str, Any]]]]] = {
     "groups": group_rows,
     "schedules": schedule_rows,

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from penstock.delivery import events
 from penstock.errors import GroupNotFound, OffsetOutOfRange
 from penstock.model.ranges import OffsetRange
+from penstock.spark.records.schema import ddl
 from penstock.spark.runtime.connections import Address, address_of, broker_at
 from penstock.spark.runtime.spark_connect import register
 from penstock.wire.records import Record, decode_batch, read_header
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
 NAME: Final = "penstock_journal"
-COLUMNS: Final = (
-    "time timestamp, topic string, partition int, offset bigint, `group` string, event string, "
-    "start bigint, end bigint, attempt int, consumer string, why string, error_class string, "
-    "error string, fingerprint string, due timestamp, target string"
-)
 _TIME: Final = pa.timestamp("us", "UTC")
 SCHEMA: Final = pa.schema([
     ("time", _TIME), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
@@ -70,9 +66,9 @@ class JournalSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        return COLUMNS
+        return ddl(SCHEMA)
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is COLUMNS.
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is SCHEMA.
         ranges = msgspec.json.decode(self.options["ranges"], type=list[OffsetRange])
         return JournalReader(address_of(self.options), ranges)
 

@@ -28,6 +28,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from penstock.delivery import events
 from penstock.errors import InvalidBatch
 from penstock.model.ranges import OffsetRange
+from penstock.spark.records.schema import ddl
 from penstock.spark.runtime.connections import Address, address_of, broker_at
 from penstock.spark.runtime.spark_connect import register
 from penstock.wire.headers import EXPIRES_AT
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
 
 Sending = tuple[str, bytes | None, bytes | None, Headers]  # Topic, key, value, headers.
 
-COLUMNS: Final = (
-    "partition int, offset bigint, outcome string, attempts int, "
-    "error_class string, error string, outputs string"
-)  # fmt: skip
+SCHEMA: Final = pa.schema([
+    ("partition", pa.int32()), ("offset", pa.int64()), ("outcome", pa.string()), ("attempts", pa.int32()),
+    ("error_class", pa.string()), ("error", pa.string()), ("outputs", pa.string()),
+])  # fmt: skip
 FORMAT: Final = "penstock_outcomes"
 UNKNOWN: Final = 255  # In the place of how a message was settled.
 FAILURES: Final = (events.NACKED, events.TIMED_OUT, events.REJECTED)
@@ -107,21 +108,22 @@ class Outcomes:
         errors = [self.errors.get(offset, ("", "")) for offset in offsets]
         return pa.RecordBatch.from_pydict(
             {
-                "partition": pa.array([self.range.partition] * len(offsets), pa.int32()),
-                "offset": pa.array(offsets, pa.int64()),
-                "outcome": pa.array([events.HOW[self.how[offset - low]] for offset in offsets], pa.string()),
-                "attempts": pa.array([self.attempts[offset - low] for offset in offsets], pa.int32()),
-                "error_class": pa.array([error for error, _ in errors], pa.string()),
-                "error": pa.array([message for _, message in errors], pa.string()),
-                "outputs": pa.array([self.outputs.get(offset, "[]") for offset in offsets], pa.string()),
-            }
+                "partition": [self.range.partition] * len(offsets),
+                "offset": offsets,
+                "outcome": [events.HOW[self.how[offset - low]] for offset in offsets],
+                "attempts": [self.attempts[offset - low] for offset in offsets],
+                "error_class": [error for error, _ in errors],
+                "error": [message for _, message in errors],
+                "outputs": [self.outputs.get(offset, "[]") for offset in offsets],
+            },
+            schema=SCHEMA,
         )
 
 
 def read_outcomes(
     spark: "SparkSession", address: Address, topic: str, group: str, ranges: list[OffsetRange]
 ) -> "DataFrame":
-    """The outcomes of some offsets in a group, as rows of ``COLUMNS``; none for what is not settled."""
+    """The outcomes of some offsets in a group, as rows of ``SCHEMA``; none for what is not settled."""
     register(spark, OutcomeSource)
     told = msgspec.json.encode(ranges).decode()
     reader = spark.read.format(FORMAT).options(**address.options)
@@ -137,9 +139,9 @@ class OutcomeSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return COLUMNS
+        return ddl(SCHEMA)
 
-    def reader(self, schema: "StructType") -> "OutcomeReader":  # noqa: ARG002 - it is COLUMNS.
+    def reader(self, schema: "StructType") -> "OutcomeReader":  # noqa: ARG002 - it is SCHEMA.
         ranges = msgspec.json.decode(self.options["ranges"], type=list[OffsetRange])
         return OutcomeReader(address_of(self.options), self.options["topic"], self.options["group"], ranges)
 

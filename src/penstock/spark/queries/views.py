@@ -80,10 +80,6 @@ LETTER: Final = (
     ("first_failed", f"timestamp_millis(cast(cast(headers['{FIRST_FAILED_AT}'] as string) as bigint))"),
     ("last_failed", f"timestamp_millis(cast(cast(headers['{LAST_FAILED_AT}'] as string) as bigint))"),
 )
-MESSAGE: Final = (
-    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary, "
-    "headers map<string, binary>, lane int"
-)
 
 
 def tables(
@@ -199,11 +195,13 @@ class Tables:
         return reader.options(**self._address.options, of=of, topic=topic).load()
 
     def _dead_letters(self, topic: str) -> "DataFrame":
+        from penstock.spark.records.schema import ROW, ddl  # Only now: it loads PyArrow.
+
         with self._address.connect() as broker:
             settings = broker.describe_topic(topic).settings
             place = settings.dead_letter_topic or topic + DEAD_LETTER_SUFFIX
             there = place in broker.topics()
-        letters = self._messages(place) if there else self._spark.createDataFrame([], MESSAGE)
+        letters = self._messages(place) if there else self._spark.createDataFrame([], ddl(ROW))
         columns = [f"{text} as `{name}`" for name, text in LETTER]
         mine = letters.where(f"cast(headers['{SOURCE_TOPIC}'] as string) = '{topic}'")
         return mine.selectExpr(*(name for name in letters.columns if name != "headers"), *columns, "headers")

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidBatch
 from penstock.model.ranges import OffsetRange
+from penstock.spark.records.schema import ROW, row_columns
 from penstock.wire import columns as wire
 from penstock.wire.columns import Columns, Spans, decode_columns
 
@@ -32,22 +33,13 @@ BITS: Final = {
     "headers": wire.HEADERS,
     "lane": wire.LANE,
 }
-TYPES: Final[dict[str, pa.DataType]] = {
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "headers": pa.map_(pa.string(), pa.binary()),
-    "lane": pa.int32(),
-}
+TIMESTAMP: Final = ROW.field("timestamp").type
 
 
 def decode_rows(data: bytes, wanted_range: OffsetRange, names: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """The rows of fetched batches whose offsets are in a range, with the named columns in that order."""
     names = list(names)
-    schema = pa.schema([(name, TYPES[name]) for name in names])
+    schema = row_columns(*names)
     wanted = 0
     for name in names:
         wanted |= BITS.get(name, 0)
@@ -101,8 +93,8 @@ def _partitions(partition: int, size: int) -> pa.Array:
 def time_column(time_ms: int | None, count: int) -> pa.Array:
     """The same time, or null, in each of some rows."""
     if time_ms is None:
-        return pa.nulls(count, TYPES["timestamp"])
-    return _numbers(TYPES["timestamp"], array("q", [time_ms * 1000]) * count, count)
+        return pa.nulls(count, TIMESTAMP)
+    return _numbers(TIMESTAMP, array("q", [time_ms * 1000]) * count, count)
 
 
 def within(rows: pa.RecordBatch, from_ms: int | None, to_ms: int | None) -> pa.RecordBatch:
@@ -151,7 +143,7 @@ def _headers(columns: Columns) -> pa.Array:
 
 _MAKERS: Final[dict[str, Callable[[Columns], pa.Array]]] = {
     "offset": lambda columns: _numbers(pa.int64(), columns.offsets.getvalue(), columns.rows),
-    "timestamp": lambda columns: _numbers(TYPES["timestamp"], columns.timestamps.getvalue(), columns.rows),
+    "timestamp": lambda columns: _numbers(TIMESTAMP, columns.timestamps.getvalue(), columns.rows),
     "key": lambda columns: _blobs(columns.keys, columns.data),
     "value": lambda columns: _blobs(columns.values, columns.data),
     "headers": _headers,

@@ -22,10 +22,12 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, IntegerType, MapType, StringType, StructType, TimestampType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.model.ranges import OffsetRange
 from penstock.spark.records.arrow import within
+from penstock.spark.records.schema import row_columns
 from penstock.spark.runtime.connections import address_of
 from penstock.spark.runtime.jobs import run_tasks
 from penstock.spark.runtime.spark_connect import register
@@ -41,14 +43,7 @@ if TYPE_CHECKING:
     from penstock.api.broker import Broker
     from penstock.client.sync import RemoteBroker
 
-MESSAGE: Final = (
-    StructType()
-    .add("key", BinaryType())
-    .add("value", BinaryType())
-    .add("headers", MapType(StringType(), BinaryType()))
-    .add("lane", IntegerType())
-    .add("timestamp", TimestampType())
-)
+MESSAGE: Final = from_arrow_schema(row_columns("key", "value", "headers", "lane", "timestamp"))
 BROKERS: Final = tuple(name for _, name in BROKER_HEADERS)
 FORMAT: Final = "penstock_chunk"
 

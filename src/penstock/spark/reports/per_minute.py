@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
+from penstock.spark.records.schema import ddl, row_columns
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -27,7 +29,7 @@ SCHEMA: Final = pa.schema([
     ("ack_p50_ms", pa.int64()), ("ack_p90_ms", pa.int64()), ("ack_p99_ms", pa.int64()),
     ("ack_max_ms", pa.int64()), ("oldest_unacked_seconds", pa.float64()),
 ])  # fmt: skip
-MESSAGES: Final = "topic string, partition int, offset bigint, timestamp timestamp"
+MESSAGES: Final = ddl(row_columns("topic", "partition", "offset", "timestamp"))
 FLOORS: Final = "topic string, `group` string, timestamp timestamp"
 
 # Messages that a row of the journal speaks of; a commit may go back, and then settles nothing.

@@ -43,7 +43,7 @@ from penstock.wire.records import Headers
 BYTES: Final = (BinaryType, StringType)
 WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 SECONDS: Final = (*WHOLE, FloatType, DoubleType, DecimalType)
-TYPES: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+SINK_COLUMNS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
     "key": (BYTES, "binary or string"),
     "value": (BYTES, "binary or string"),
     "headers": ((MapType,), "map<string, binary> or map<string, string>"),
@@ -61,14 +61,14 @@ def check_columns(schema: StructType) -> None:
     if "value" not in schema.fieldNames():
         problems.append("there is no column value")
     if problems:
-        why = f"{'; '.join(problems)}. A topic takes {', '.join(TYPES)}"
+        why = f"{'; '.join(problems)}. A topic takes {', '.join(SINK_COLUMNS)}"
         raise InvalidValue(name="columns", value=", ".join(schema.fieldNames()), why=why)
 
 
 def _problem(name: str, kind: DataType) -> str | None:
-    if name not in TYPES:
+    if name not in SINK_COLUMNS:
         return f"drop {name}, or give it another name"
-    kinds, described = TYPES[name]
+    kinds, described = SINK_COLUMNS[name]
     fits = isinstance(kind, kinds)
     if isinstance(kind, MapType):
         fits = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, BYTES)

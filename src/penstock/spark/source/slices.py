@@ -26,7 +26,8 @@ from penstock.model.ranges import OffsetRange
 from penstock.spark.lake.history import History, report_gap
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
-from penstock.spark.records.arrow import TYPES, decode_rows, topic_column, within
+from penstock.spark.records.arrow import decode_rows, topic_column, within
+from penstock.spark.records.schema import ROW
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.source.metadata_columns import Extras
 from penstock.spark.source.options import EXTRA_COLUMNS, SourceOptions
@@ -106,7 +107,7 @@ class SliceReader:
 
     def _needed(self) -> list[str]:
         """The columns to decode: those that are wanted, and the offsets if others are made of them."""
-        needed = [name for name in self._names if name in TYPES]
+        needed = [name for name in self._names if name in ROW.names]
         if "offset" not in needed and any(name in EXTRA_COLUMNS for name in self._names):
             needed.append("offset")
         return needed

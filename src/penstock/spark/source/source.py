@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from penstock.errors import InvalidValue
+from penstock.spark.records.schema import PAYLOADS, ROW, spark_type
 from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.sink.sink import TopicStreamWriter, TopicWriter
 from penstock.spark.source.avro import avro_type
@@ -29,18 +30,7 @@ from penstock.spark.source.options import EXTRA_COLUMNS, STATE_COLUMNS, SourceOp
 from penstock.spark.source.reader import TableReader
 from penstock.spark.source.stream import StreamReader
 
-COLUMNS: Final = {
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "key": "binary",
-    "value": "binary",
-    "headers": "map<string,binary>",
-    "lane": "int",
-}
-TEXTS: Final = ("key", "value")  # These may be had as text, too.
-ALWAYS: Final = COLUMNS.keys() - TEXTS  # Never null; Spark, which is told so, need not look, row by row.
+COLUMNS: Final = {field.name: spark_type(field.type) for field in ROW}
 
 
 class PenstockSource(DataSource):
@@ -59,7 +49,7 @@ class PenstockSource(DataSource):
             COLUMNS | {"value": value_type(options)} | {name: EXTRA_COLUMNS[name] for name in options.columns}
         )
         return ", ".join(
-            f"`{name}` {kind} NOT NULL" if name in ALWAYS else f"`{name}` {kind}"
+            f"`{name}` {kind}" if name in PAYLOADS or name in EXTRA_COLUMNS else f"`{name}` {kind} NOT NULL"
             for name, kind in columns.items()
         )
 
@@ -126,6 +116,6 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
         if field.name == "value" and options.value_format in ("json", "avro"):
             _check_decodable(field.dataType)
             continue
-        if found != known[field.name] and (field.name not in TEXTS or found != "string"):
+        if found != known[field.name] and (field.name not in PAYLOADS or found != "string"):
             why = f"it is {known[field.name]}"
             raise InvalidValue(name=f"the type of {field.name}", value=found, why=why)
