@@ -20,7 +20,7 @@ CORE := tests/unit tests/property tests/client
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-interpreted test-compiled test-spark check static format format-check lint types \
-	imports unit compile coverage lock docs bench bench-peers bench-scaling soak clean
+	imports unit compile coverage lock generate docs bench bench-peers bench-scaling soak clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -83,6 +83,9 @@ coverage: $(READY)  ## the whole suite with branch coverage
 
 lock:            ## resolve the dependencies of pyproject.toml into requirements/; UPGRADE=--upgrade: the newest
 	@PYTHON=$(PYTHON) scripts/lock $(UPGRADE)
+
+generate: $(READY)  ## write the sources that follow from operations/spec.py
+	$(BIN)/python scripts/operations.py
 
 docs: $(READY)   ## write the generated pages again
 	$(BIN)/python scripts/errors_page.py

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
-from penstock.api.operations import Work
+from penstock.api.operations import Operations, Work
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
 from penstock.broker.drivers.driver import LoopDriver, Running
@@ -37,7 +37,7 @@ class EmbeddedAsyncBroker(AsyncBroker):
         await driver.open()
         return cls(core, driver)
 
-    def through(self, operations: LocalOperations) -> AsyncBroker:
+    def through(self, operations: Operations) -> AsyncBroker:
         """The same broker for somebody whose operations these are."""
         return AsyncBroker(operations, self._loop_driver)
 

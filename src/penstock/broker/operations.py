@@ -1,11 +1,13 @@
-"""The operations of a broker in this process: each one finds its service.
+"""The operations of a broker in this process: each one calls its service.
 
     LocalOperations ──> catalogue, publishing, groups, schedules, dead letters, tracing, access
     LocalConsumer   ──> queues, or streams
-    protocols.py    ──> what only front ends of other protocols ask for
+    protocols.py    ──> operations for front ends of other protocols
 
-There is no logic here.  Operations that wait are generators of steps; the others are
-wrapped as such, so that they run under the lock too.
+Every public method has an entry in ``operations/spec.py``; the operations that
+front ends call (``frontends/security/guarded.py``) are generated from that entry
+and from the signature here.  An operation that waits is a generator of steps; one
+that does not (``waits=False`` in its entry) is made one, to run under the lock.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
     ProtocolOperations ──> partitions, fetching, transactions, coordination, commits, group_configs
 
-They are not part of the Python API or of the native protocol.  Like ``operations.py``,
-they contain no logic.
+Programs and clients of Penstock cannot call them.  Each has an entry in
+``operations/spec.py``, which names the arguments that permissions depend on.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from tests.frontends.http.browser import Place
 
 from penstock.frontends.http.pages.openapi import codes, document
 from penstock.frontends.http.routes import ROUTES
-from penstock.frontends.security.guard import NEEDS
+from penstock.frontends.security.needs import NEEDS
 
 
 def references(value: Any) -> set[str]:

@@ -16,7 +16,6 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.operations import LocalOperations
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.http.consumers.long_polls import Disconnection, LongPoll
@@ -26,6 +25,7 @@ from penstock.frontends.http.monitoring.history import Watch
 from penstock.frontends.http.monitoring.reports import Reports
 from penstock.frontends.origins import Origins
 from penstock.frontends.security.gateway import AuthGateway
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class HttpCall:
     def __init__(self, shared: HttpShared, headers: Mapping[bytes, bytes]) -> None:
         self.shared = shared
         self.headers = headers  # By their names in small letters.
-        self.operations: LocalOperations  # Of whoever asks; not there before a login, where one is asked for.
+        self.operations: BrokerOperations  # Of the caller; not set before a login that is required.
         if not shared.gateway.required:
             self.operations = shared.gateway.operations(NOBODY)
         self.identity = NOBODY

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from penstock.api.operations import Work
-from penstock.broker.operations import LocalOperations
 from penstock.frontends.kafka.session import KafkaSession, KafkaShared
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.kafka.fields import Message
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class KafkaCall(Generic[RequestT_co]):
         self._connection = connection
 
     @property
-    def operations(self) -> LocalOperations:
+    def operations(self) -> BrokerOperations:
         """The broker's operations, as far as whoever asks may call them."""
         return self.session.operations
 

@@ -5,12 +5,12 @@ from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.drivers.at_once import now
-from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock
 from penstock.config.server import AUTO, KafkaSettings, LimitSettings, TopicDefaults, address
 from penstock.errors import Unauthenticated
 from penstock.frontends.kafka.shares import Shares
 from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import NOBODY, Identity
 from penstock.frontends.security.scram import ScramLogin
 
@@ -57,7 +57,7 @@ class KafkaSession:
         self.reached = ("", 0)  # The address at which the client has reached us.
         self.end: Callable[[], None] = _nothing  # Ends the connection.
         self.trust: Callable[[], None] = _nothing  # Lets it send large frames.
-        self._operations: LocalOperations | None = None
+        self._operations: BrokerOperations | None = None
         self._names: Mapping[bytes, str] | None = None
         self._admitted: AuthenticatedConnection | None = None
         if not shared.gateway.required:
@@ -77,7 +77,7 @@ class KafkaSession:
             self._admitted.leave()
 
     @property
-    def operations(self) -> LocalOperations:
+    def operations(self) -> BrokerOperations:
         """The broker's operations, as far as this client may call them."""
         if self._operations is None:
             raise Unauthenticated(why="this server asks for a login by SASL")

@@ -24,13 +24,13 @@ from typing import Any, Final
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.at_once import now
-from penstock.broker.operations import LocalOperations
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.queue.queues import NO_LEASE, Run
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
 from penstock.errors import Closed, Forbidden, GroupNotFound, Overloaded, TopicNotFound
 from penstock.frontends.kafka.starts import start_of
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.types import NAME_LENGTH_MAX
 from penstock.wire.kafka.codes import Code
 
@@ -123,7 +123,7 @@ class Sharer:
         self,
         broker: EmbeddedAsyncBroker,
         clock: Clock,
-        operations: LocalOperations,
+        operations: BrokerOperations,
         group: str,
         member: str,
     ) -> None:
@@ -244,7 +244,7 @@ class Shares:
         """The server ends: connections that are lost from now on are not the clients' doing."""
         self._stopping = True
 
-    def find(self, operations: LocalOperations, group: str, member: str) -> Sharer | None:
+    def find(self, operations: BrokerOperations, group: str, member: str) -> Sharer | None:
         """A member, for whoever opened it."""
         found = self._members.get((group, member))
         if found is not None and found.operations is not operations:
@@ -253,7 +253,7 @@ class Shares:
             )
         return found
 
-    def find_or_add(self, operations: LocalOperations, group: str, member: str) -> Sharer:
+    def find_or_add(self, operations: BrokerOperations, group: str, member: str) -> Sharer:
         """The same, and if there is none, a new one."""
         found = self.find(operations, group, member)
         if found is None:
@@ -301,7 +301,7 @@ class Shares:
     # Sessions.
 
     def open_session(
-        self, operations: LocalOperations, group: str, member: str, connection: object
+        self, operations: BrokerOperations, group: str, member: str, connection: object
     ) -> tuple[Sharer, ShareSession]:
         """A new one; the member's old one is over."""
         found = self.find_or_add(operations, group, member)
@@ -316,7 +316,7 @@ class Shares:
             self.remove(member)
 
     def turn(
-        self, operations: LocalOperations, group: str, member: str, connection: object, epoch: int
+        self, operations: BrokerOperations, group: str, member: str, connection: object, epoch: int
     ) -> tuple[Sharer, ShareSession] | Code:
         """The session that a request goes on with, or closes; or what is wrong."""
         found = self.find(operations, group, member)

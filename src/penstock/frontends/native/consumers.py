@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.driver import Running
-from penstock.broker.operations import LocalOperations
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.native import COUNT_MAX, UINT32_MAX
 
 TOKEN_BYTES: Final = 16  # Too many to guess.
@@ -104,7 +104,7 @@ class WireConsumer:
         self.token = secrets.token_bytes(TOKEN_BYTES)
         self.number = 0  # On the connection it is attached to.
         self.owner: Owner | None = None
-        self.operations: LocalOperations | None = None  # Through which it was opened: what its client may do.
+        self.operations: BrokerOperations | None = None  # With the permissions of its client.
         self._broker = broker
         self._credit = 0
         self._push: Wait | None = None
@@ -230,7 +230,7 @@ class ResumableConsumers:
     def add(self, consumer: WireConsumer) -> None:
         self._consumers[consumer.token] = consumer
 
-    def take(self, token: bytes, topic: str, group: str, operations: LocalOperations) -> WireConsumer | None:
+    def take(self, token: bytes, topic: str, group: str, operations: BrokerOperations) -> WireConsumer | None:
         """The consumer that a client resumes; None if it is gone, or belongs to another client."""
         consumer = self._consumers.get(token)
         if consumer is None or (consumer.topic, consumer.group) != (topic, group) or consumer.inner.closed:

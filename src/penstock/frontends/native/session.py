@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.operations import LocalOperations
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import Connection
 from penstock.frontends.native.consumers import ResumableConsumers, WireConsumer
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.frontends.security.identity import Identity
 from penstock.wire import native
 from penstock.wire.native_bodies import assigned_frame, consumer_closed_frame, error_frame
@@ -79,7 +79,7 @@ class NativeSession:
         self.connection = connection
         self.shared = shared
         self.broker = shared.broker
-        self.operations: LocalOperations  # Of whoever has logged in; not there before.
+        self.operations: BrokerOperations  # Of whoever has logged in; not there before.
         self.version = 0  # Of the protocol; 0 before the hello is answered.
         self.greeted = False  # There was a hello.
         self._admitted: AuthenticatedConnection | None = None

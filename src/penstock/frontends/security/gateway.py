@@ -16,17 +16,15 @@ are closed; a client that reconnects gets the permissions granted by then.
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.drivers.at_once import now
-from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import TopicOptions
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
-from penstock.frontends.security.guard import GuardedOperations
+from penstock.frontends.security.guarded import BrokerOperations, GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
 from penstock.frontends.security.logins import Logins, Then
 from penstock.frontends.security.scram import ScramLogin
@@ -34,7 +32,7 @@ from penstock.frontends.security.sessions import BrowserSessions
 from penstock.model.info import PIPELINES_TOPIC, Overview
 from penstock.model.message import StoredMessage
 
-Ended = Callable[[LocalOperations], None]
+Ended = Callable[[BrokerOperations], None]
 
 RETRY_S = 1  # A connection that is one too many may try again then.
 
@@ -114,12 +112,11 @@ class AuthGateway:
         """The name of the broker's directory, which every client of Kafka's is told."""
         return now(self._broker.operations.cluster_id())
 
-    def operations(self, identity: Identity) -> LocalOperations:
+    def operations(self, identity: Identity) -> BrokerOperations:
         """The broker's operations, as far as this identity may call them."""
         if not self.required:
             return self._broker.operations
-        # It finds every operation of theirs, by its table.
-        return cast("LocalOperations", self._guard(identity))
+        return self._guard(identity)
 
     def broker(self, identity: Identity) -> AsyncBroker:
         """The same with the names that a program uses."""
@@ -196,4 +193,4 @@ class AuthGateway:
             admitted.leave()
             admitted.end(why)
         for ended in self.ended:
-            ended(cast("LocalOperations", guard))
+            ended(guard)

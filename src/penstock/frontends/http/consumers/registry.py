@@ -19,16 +19,16 @@ from typing import Any, Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.operations import LocalOperations
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.config.broker import GroupOptions
 from penstock.errors import GroupKindMismatch, Overloaded
 from penstock.frontends.http.consumers.long_polls import Disconnection
+from penstock.frontends.security.guarded import BrokerOperations
 
 CONSUMERS_MAX: Final = 10_000
 IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.
 
-Key = tuple[LocalOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
+Key = tuple[BrokerOperations, str, str, int | None]  # Who, topic, group, visibility in milliseconds.
 
 
 class HttpConsumer:
@@ -57,7 +57,7 @@ class HttpConsumers:
         self._waits: set[Callable[[], None]] = set()
 
     async def find(
-        self, operations: LocalOperations, topic: str, group: str, visibility_ms: int | None
+        self, operations: BrokerOperations, topic: str, group: str, visibility_ms: int | None
     ) -> HttpConsumer:
         """The consumer for these, made if there is none."""
         key = operations, topic, group, visibility_ms
@@ -74,7 +74,7 @@ class HttpConsumers:
 
     async def open(
         self,
-        operations: LocalOperations,
+        operations: BrokerOperations,
         topic: str,
         group: str,
         visibility_ms: int | None,
@@ -128,7 +128,7 @@ class HttpConsumers:
             self._waits.discard(call_off)
             lost.discard(call_off)
 
-    def forget(self, operations: LocalOperations) -> None:
+    def forget(self, operations: BrokerOperations) -> None:
         """Whose they are may come no more: give back what their consumers hold."""
         for consumer in list(self._by_number.values()):
             if consumer.key[0] is operations:

@@ -16,11 +16,11 @@ import msgspec
 from penstock.api.operations import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.health.verdict import judge_pipeline
-from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import ARCHIVE_GROUP
 from penstock.errors import OffsetOutOfRange, PenstockError, TopicNotFound
 from penstock.frontends.security.gateway import AuthGateway
+from penstock.frontends.security.guarded import BrokerOperations
 from penstock.model.info import (
     PIPELINE_LIVE,
     PIPELINE_LOST,
@@ -59,7 +59,7 @@ class Reports:
         self._offset = 0
         self._runs: dict[str, PipelineRun] = {}
 
-    async def read(self, operations: LocalOperations) -> list[PipelineLine]:
+    async def read(self, operations: BrokerOperations) -> list[PipelineLine]:
         """All that is known, with what came since the last time, for whoever may read it."""
 
         def read(offset: int, limit: int) -> Work[list[StoredMessage]]:

@@ -1,0 +1,258 @@
+"""Write the sources that follow from ``src/penstock/operations/spec.py``: ``make generate``.
+
+``--check`` writes nothing and fails if a file is not what it would write;
+``tests/unit/test_generated.py`` does the same.  The text of signatures comes from
+the syntax tree of the specification and, for operations that only front ends
+call, of the broker's methods; ruff sorts the imports, removes those that are not
+used, and formats the result.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import penstock.operations.spec  # noqa: F401 - It declares them.
+from penstock.operations.entry import OPERATIONS, Operation
+
+ROOT: Final = Path(__file__).parents[1]
+SOURCES: Final = ROOT / "src" / "penstock"
+HEAD: Final = """\
+# Generated from operations/spec.py by `make generate`; change it there.
+"""
+
+
+class Argument(NamedTuple):
+    """One argument, as source text."""
+
+    name: str
+    kind: str
+    default: str | None = None
+    keyword_only: bool = False
+
+
+class Signature(NamedTuple):
+    """The arguments and the result of an operation, as source text."""
+
+    arguments: list[Argument]
+    result: str
+    docstring: str = ""
+
+    @property
+    def names(self) -> str:
+        return ", ".join(argument.name for argument in self.arguments)
+
+    @property
+    def plain(self) -> str:
+        """The arguments as operations take them: all of them, by position."""
+        return ", ".join(["self", *(f"{argument.name}: {argument.kind}" for argument in self.arguments)])
+
+
+# Reading sources.
+
+
+def tree_of(path: str) -> ast.Module:
+    return ast.parse((SOURCES / path).read_text())
+
+
+def imports_of(*trees: ast.Module) -> str:
+    """The import statements of modules; ruff removes what is not used."""
+    nodes = [node for tree in trees for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return "\n".join(ast.unparse(node) for node in nodes) + "\n"
+
+
+def methods_of(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    """The methods of a module's classes, by name."""
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return {node.name: node for each in classes for node in each.body if isinstance(node, ast.FunctionDef)}
+
+
+def signature_of(node: ast.FunctionDef) -> Signature:
+    positional = node.args.args[1:]
+    without = len(positional) - len(node.args.defaults)
+    arguments = [
+        argument(each, node.args.defaults[place - without] if place >= without else None)
+        for place, each in enumerate(positional)
+    ]
+    for each, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        arguments.append(argument(each, default)._replace(keyword_only=True))
+    if node.args.kwarg is not None:  # **options: Unpack[TopicOptions]
+        assert isinstance(node.args.kwarg.annotation, ast.Subscript)
+        arguments.append(Argument(node.args.kwarg.arg, ast.unparse(node.args.kwarg.annotation.slice), "{}"))
+    assert node.returns is not None, node.name
+    return Signature(arguments, ast.unparse(node.returns), ast.get_docstring(node) or "")
+
+
+def argument(node: ast.arg, default: ast.expr | None) -> Argument:
+    assert node.annotation is not None, node.arg
+    return Argument(node.arg, ast.unparse(node.annotation), None if default is None else ast.unparse(default))
+
+
+def service_signature(node: ast.FunctionDef) -> Signature:
+    """What a method of the broker returns to its caller."""
+    signature = signature_of(node)
+    decorated = [ast.unparse(each) for each in node.decorator_list]
+    return signature._replace(result=f"Steps[{signature.result}]") if "at_once" in decorated else signature
+
+
+SPEC: Final = tree_of("operations/spec.py")
+DECLARED: Final = {name: signature_of(node) for name, node in methods_of(SPEC).items() if name in OPERATIONS}
+SERVICES: Final = [tree_of("broker/operations.py"), tree_of("broker/protocols.py")]
+
+
+def services() -> dict[str, Signature]:
+    """The signatures of the broker's methods; the busiest are declared only where programs see them."""
+    found: dict[str, Signature] = {}
+    for name, node in methods_of(tree_of("api/operations.py")).items():
+        signature = signature_of(node)
+        found[name] = signature._replace(result=signature.result.replace("Work[", "Steps["))
+    for tree in SERVICES:
+        found |= {
+            name: service_signature(node) for name, node in methods_of(tree).items() if name in OPERATIONS
+        }
+    return found
+
+
+# Permissions.
+
+
+def needs() -> str:
+    lines = [need(each) for each in OPERATIONS.values()]
+    return f'''{HEAD}"""The permission that each operation needs."""
+
+from typing import Final
+
+from penstock.frontends.security.need import Need
+
+NEEDS: Final = {{
+{"".join(lines)}}}
+'''
+
+
+def need(of: Operation) -> str:
+    fields = [repr(of.action)]
+    fields += [f"{name}={value!r}" for name in ("topic", "group", "acl") if (value := getattr(of, name))]
+    fields += ["audited=True"] if of.audit else []
+    return f"    {of.name!r}: Need({', '.join(fields)}),\n"
+
+
+def guarded() -> str:
+    signatures = services()
+    methods = "\n".join(guarded_method(each, signatures[each.name]) for each in OPERATIONS.values())
+    return f'''{HEAD}"""The broker's operations as one identity may call them."""
+
+{imports_of(SPEC, tree_of("api/operations.py"), *SERVICES)}
+from penstock.api.operations import ConsumerOperations, ProducerOperations
+from penstock.broker.operations import LocalOperations
+from penstock.frontends.security.guard import Guard, filtered, topic_of
+from penstock.frontends.security.results import (
+    {", ".join(sorted({each.result_filter for each in OPERATIONS.values() if each.result_filter}))}
+)
+
+
+class GuardedOperations(Guard):
+    """Every operation of ``LocalOperations``, with the checks of its entry in ``operations/spec.py``."""
+
+{methods}
+
+BrokerOperations = LocalOperations | GuardedOperations  # What a front end calls.
+'''
+
+
+def guarded_method(of: Operation, signature: Signature) -> str:
+    signature = signature._replace(
+        arguments=[each for each in signature.arguments if each.name != "claim"], docstring=""
+    )
+    names = [each.name for each in signature.arguments]
+    for name in (of.topic, of.group, of.metered, of.transactional_id, of.dead_letter_topic_in, *of.audit):
+        assert name is None or name in names, f"{of.name} has no argument {name}"
+    steps = signature.result.startswith("Steps[")
+    assert steps or not of.waits, f"{of.name} waits, says spec.py, but returns {signature.result}"
+    lines = [f"def {of.name}({signature.plain}) -> {signature.result}:", *checked(of)]
+    if of.metered:
+        lines += ["    if self._limited:", f"        self._meter_{of.metered}({of.metered})"]
+    if of.dead_letter_topic_in:
+        lines.append(f"    self._check_dead_letter_topic({of.name!r}, {of.dead_letter_topic_in})")
+    given = signature.names + (f", self._claim({of.transactional_id})" if of.transactional_id else "")
+    lines += guarded_call(of, given, steps=steps)
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def checked(of: Operation) -> list[str]:
+    """The permission check; no call for a topic that was checked before, because it is on hot paths."""
+    topic = f"topic_of({of.topic})" if of.by_id else of.topic
+    if topic and not of.by_id and not of.group:
+        known = f"    if {topic} not in self._allowed[{of.name!r}]:"
+        return [known, f"        self._check_topic({of.name!r}, {topic})"]
+    places = ", ".join(str(each) for each in ([topic, of.group] if of.group else [topic] if topic else []))
+    return [f"    self._check({', '.join(filter(None, [repr(of.name), places]))})"]
+
+
+def guarded_call(of: Operation, given: str, *, steps: bool) -> list[str]:
+    """The call of the operation itself, inside what is done besides."""
+    operation = f"self._operations.{of.name}"
+    if of.audit and steps:
+        on = f"({', '.join(of.audit)},)"
+        call = f"self._audited({', '.join(filter(None, [repr(of.name), on, operation, given]))})"
+    else:
+        call = f"{operation}({given})"
+    if of.result_filter and steps:
+        call = f"filtered({of.result_filter}, self, {call})"
+    elif of.result_filter:
+        call = f"{of.result_filter}(self, {call})"
+    if of.audit and not steps:
+        return [f"    with self._auditing({of.name!r}, {', '.join(of.audit)}):", f"        return {call}"]
+    if of.creates_topic:
+        create = f"self._after_creating({of.topic}, {operation}, {given})"
+        if of.result_filter:
+            create = f"filtered({of.result_filter}, self, {create})"
+        create_first = [f"    if self._operations.is_creatable({of.topic}):", f"        return {create}"]
+        return [*create_first, f"    return {call}"]
+    return [f"    return {call}"]
+
+
+# Writing.
+
+
+def formatted(source: str) -> str:
+    """The source with its imports in order, as ruff formats it."""
+    for command in (["check", "--select", "F401,F811,I,UP", "--fix", "--quiet"], ["format"]):
+        ruff = [
+            sys.executable,
+            "-m",
+            "ruff",
+            *command,
+            "--stdin-filename",
+            str(SOURCES / "generated.py"),
+            "-",
+        ]
+        done = subprocess.run(ruff, input=source, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stderr}{done.stdout}"
+        source = done.stdout
+    return source
+
+
+def generated() -> dict[Path, str]:
+    """Every file that is written, with its text."""
+    sources = {
+        "frontends/security/needs.py": needs(),
+        "frontends/security/guarded.py": guarded(),
+    }
+    return {SOURCES / path: formatted(source) for path, source in sources.items()}
+
+
+def main() -> int:
+    check = "--check" in sys.argv[1:]
+    stale = [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        if check:
+            print(f"{path.relative_to(ROOT)} is not what `make generate` writes", file=sys.stderr)
+        else:
+            path.write_text(generated()[path])
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

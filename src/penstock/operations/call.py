@@ -1,0 +1,50 @@
+"""What a client must know of an operation that it calls by name: see ``calls.py``, which is generated.
+
+After a lost connection a client cannot know whether a request was executed.
+``Retry`` says whether it may send the request again:
+
+    READ_ONLY         yes: it changes nothing
+    IDEMPOTENT        yes: executing it twice is the same as once
+    done_when(error)  yes: the error means that the first request was executed
+    NOT_REPEATED      no: the caller gets ``OutcomeUnknown``
+"""
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from penstock.errors import PenstockError
+
+DEFAULT_GROUP: Final = "default"
+LIST_LIMIT: Final = 1000  # Entries that a listing returns unless asked for more.
+HOLD: Final = "7d"  # How long retention waits for a group whose deleted messages were restored.
+FETCH_BYTES: Final = 4 * 1024 * 1024  # Read and sent in about a millisecond, so that others do not wait long.
+PUBLISH_STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
+REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
+
+
+class Retry(NamedTuple):
+    """Whether an operation changes anything, and whether a client may repeat it."""
+
+    changes: bool
+    repeats: bool
+    done: frozenset[str] = frozenset()  # Error codes by which a repeat finds that it was executed before.
+
+
+READ_ONLY: Final = Retry(changes=False, repeats=True)
+IDEMPOTENT: Final = Retry(changes=True, repeats=True)
+NOT_REPEATED: Final = Retry(changes=True, repeats=False)
+
+
+def done_when(error: type[PenstockError]) -> Retry:
+    """A repeat that fails with this error was executed the first time."""
+    return Retry(changes=True, repeats=True, done=frozenset({error.code}))
+
+
+class Call(NamedTuple):
+    """An operation that is called by name."""
+
+    arguments: type[msgspec.Struct]
+    answer: Any  # The type of its result.
+    retry: Retry
+    wait_ms: int = 0  # How much longer than usual the server may take.

@@ -1,0 +1,73 @@
+"""The form of an entry in ``spec.py``: everything about an operation that is not its code.
+
+An operation that programs have is declared as a method with its arguments,
+result and docstring.  One that only front ends call is declared by its name:
+its arguments have types of the broker, which this layer does not know, so they
+are taken from its method in ``broker/``.  Arguments are always referred to by name.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from penstock.model.access import Action
+from penstock.model.access import Operation as AclOperation
+from penstock.operations.call import NOT_REPEATED, Retry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Exposure = Literal[
+    "call",  # Programs; clients call it by name.
+    "program",  # Programs; clients have a request of its own for it.
+    "front ends",  # Only the front ends of a server.
+]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation."""
+
+    name: str = ""
+    function: Callable[..., Any] | None = None  # Its declaration, where programs have it.
+    exposure: Exposure = "call"
+    waits: bool = True  # False: a plain method, which returns its result at once.
+    facade: bool = True  # False: its method in api/aio.py is written by hand.
+    client: bool = True  # False: its method in client/operations.py is written by hand.
+
+    # Permission.
+    action: Action
+    topic: str | None = None  # The argument that names the topic ...
+    group: str | None = None  # ... and the one that names the group.
+    by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
+    acl: AclOperation | None = None  # For ACLs: this operation instead of what the action means.
+    dead_letter_topic_in: str | None = None  # Topic options, whose dead letter topic is checked as well.
+    transactional_id: str | None = None  # The operation acts for this transactional id.
+
+    # What the guard does besides.
+    audit: tuple[str, ...] = ()  # It is written to the audit log, with these arguments.
+    metered: str | None = None  # The argument with the messages that count for the quota.
+    creates_topic: bool = False  # The topic is created if it is missing and the caller may create it.
+    result_filter: str | None = None  # In frontends/security/results.py: removes what the caller may not see.
+
+    # The client.
+    retry: Retry = NOT_REPEATED
+    wait_ms: int = 0
+
+
+OPERATIONS: Final[dict[str, Operation]] = {}
+
+
+def operation(action: Action, **fields: Any) -> Callable[[F], F]:
+    """Declare an operation that programs have, by a method with its signature and docstring."""
+
+    def declare(function: F) -> F:
+        name = function.__name__
+        OPERATIONS[name] = Operation(name=name, function=function, action=action, **fields)
+        return function
+
+    return declare
+
+
+def server_operation(name: str, action: Action, **fields: Any) -> None:
+    """Declare an operation whose signature is that of its method in ``broker/``."""
+    OPERATIONS[name] = Operation(name=name, action=action, **{"exposure": "front ends", **fields})

@@ -1,0 +1,398 @@
+"""Every operation of a broker: the one place that says what it is called, takes, returns and needs.
+
+    spec.py ── make generate ──┬──> frontends/security/needs.py    permissions
+                               └──> frontends/security/guarded.py  the broker's operations, with checks
+
+``entry.py`` explains the fields, CONTRIBUTING.md how to add an operation.  This
+module is read by ``scripts/operations.py`` and by tests, not by a running broker.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, Unpack
+
+from penstock.config.broker import GroupOptions, Start, TopicOptions
+from penstock.errors import GroupNotFound, IdentityNotFound, TopicExists, TopicNotFound
+from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
+from penstock.model.info import (
+    BrokerInfo,
+    Cancelled,
+    DeadLetter,
+    DeadLetterErrors,
+    DeliveryState,
+    Fetched,
+    GroupInfo,
+    Redrive,
+    Restore,
+    ScheduledMessage,
+    StagedPublish,
+    TopicInfo,
+)
+from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.model.trace import Trace
+from penstock.operations.call import (
+    FETCH_BYTES,
+    HOLD,
+    IDEMPOTENT,
+    LIST_LIMIT,
+    PUBLISH_STAGED_MS_MAX,
+    READ_ONLY,
+    REDRIVE_MS_MAX,
+    done_when,
+)
+from penstock.operations.entry import operation, server_operation
+from penstock.types import Duration, Instant
+
+
+class Topics(Protocol):
+    @operation(
+        "admin",
+        topic="name",
+        acl="create",
+        audit=("name",),
+        dead_letter_topic_in="options",
+        retry=done_when(TopicExists),
+        facade=False,
+    )
+    def create_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
+        """Create a topic; see ``TopicOptions`` for its settings."""
+
+    @operation("admin", topic="name", audit=("name",), dead_letter_topic_in="options", retry=IDEMPOTENT)
+    def alter_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
+        """Change settings of a topic.  Its number of partitions can only grow."""
+
+    @operation("admin", topic="name", acl="delete", audit=("name",), retry=done_when(TopicNotFound))
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its messages and groups."""
+
+    @operation("describe", result_filter="visible_topics", retry=READ_ONLY, waits=False)
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+
+    @operation("describe", topic="name", retry=READ_ONLY, waits=False)
+    def describe_topic(self, name: str) -> TopicInfo:
+        """Settings, sizes and counts of a topic."""
+
+
+class Publishing(Protocol):
+    @operation(
+        "publish",
+        topic="topic",
+        metered="messages",
+        creates_topic=True,
+        exposure="program",
+        client=False,
+    )
+    def publish_batch(self, topic: str, messages: Iterable[Message | bytes]) -> list[Receipt]:
+        """Publish many messages at once; one receipt each, in their order."""
+
+    @operation(
+        "publish", topic="topic", metered="batch", creates_topic=True, exposure="program", client=False
+    )
+    def append(self, topic: str, partition: int, batch: bytes) -> Receipt:
+        """Append an encoded record batch (RecordBatch v2) as it is; the offset is its first record's."""
+
+    @operation("publish", topic="topic", metered="batch", retry=IDEMPOTENT)
+    def stage(self, topic: str, batch: bytes) -> int:
+        """Store record batches for a topic without publishing them; returns the offset of the first one.
+
+        ``batch`` is made by ``wire/staged.py``.  What is not published within a day is deleted.
+        """
+
+    @operation("publish", topic="topic", retry=IDEMPOTENT, wait_ms=PUBLISH_STAGED_MS_MAX)
+    def publish_staged(
+        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
+    ) -> StagedPublish:
+        """Publish staged batches, all of them and once; offsets by token.
+
+        If the version is not above the application's last one, it was published before: nothing happens.
+        """
+
+    @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
+    def published_version(self, topic: str, application: str) -> int | None:
+        """The last version that an application published, or None."""
+
+
+server_operation(
+    "publish", "publish", topic="topic", metered="message", creates_topic=True, exposure="program"
+)
+server_operation("producer", "publish", result_filter="GuardedProducer", exposure="program", waits=False)
+
+
+class Groups(Protocol):
+    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
+    def create_group(self, topic: str, group: str, **options: Unpack[GroupOptions]) -> None:
+        """Create a group, or change its settings, without consuming."""
+
+    @operation("consume", topic="topic", group="group", acl="delete", retry=done_when(GroupNotFound))
+    def delete_group(self, topic: str, group: str) -> None:
+        """Delete a group and its position; its consumers are closed."""
+
+    @operation("describe", topic="topic", group="group", retry=READ_ONLY, waits=False)
+    def describe_group(self, topic: str, group: str) -> GroupInfo:
+        """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
+
+    @operation("describe", topic="topic", group="group", retry=READ_ONLY)
+    def delivery_states(
+        self, topic: str, group: str, partition: int, start: int, end: int
+    ) -> list[DeliveryState]:
+        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
+
+    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
+    def seek(
+        self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None
+    ) -> None:
+        """Move a group to "earliest", "latest", an offset or a time, on one partition or on all."""
+
+    @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
+    def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
+        """Commit offsets, by partition, of a reader that tracks its own position.
+
+        The group is a stream group without members, created at first use; its lag is reported as usual.
+        """
+
+    @operation("admin", topic="topic", audit=("topic",), retry=IDEMPOTENT, waits=False)
+    def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
+        """Prepare to restore what retention deleted, from ``start`` up to where the log begins.
+
+        Until it is finished, or nothing was received for ten minutes, retention leaves the partition alone.
+        """
+
+    # Not audited: the beginning and the end of a restore are.
+    @operation("admin", topic="topic", retry=IDEMPOTENT)
+    def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
+        """Hand over record batches with their old offsets, ascending; returns the offset after the last.
+
+        Offsets that no batch has are holes.  What was handed over before is not taken twice.
+        """
+
+    @operation("admin", topic="topic", group="group", audit=("topic", "group"))
+    def finish_restore(
+        self, topic: str, partition: int, restore: int, group: str, *, hold: Duration = HOLD
+    ) -> None:
+        """Put the messages back into the log, and move the group to the first of them.
+
+        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
+        """
+
+
+server_operation(
+    "consumer",
+    "consume",
+    topic="topic",
+    group="group",
+    creates_topic=True,
+    result_filter="guarded_consumer",
+    exposure="program",
+)
+
+
+class Reading(Protocol):
+    """Operations that change nothing."""
+
+    @operation("read", topic="topic", exposure="program", client=False)
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        max_bytes: int = FETCH_BYTES,
+        journal: bool = False,
+    ) -> Fetched:
+        """Record batches as they are in the log, from the one with ``offset`` on; none at the end.
+
+        At least one whole batch, and as many as fit into ``max_bytes``; with ``journal`` those of the
+        partition's journal, whose records are the events of ``penstock.delivery.events``.
+        """
+
+    @operation("describe", topic="topic", retry=READ_ONLY)
+    def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
+        """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
+
+    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    def read(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        offset: int | None = None,
+        from_time: Instant | None = None,
+        to_time: Instant | None = None,
+        limit: int = 100,
+    ) -> list[StoredMessage]:
+        """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
+
+    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
+        """The last ``count`` messages, the oldest of them first."""
+
+    @operation("read", topic="topic", by_id=True, retry=READ_ONLY, waits=False)
+    def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
+        """Everything that happened to a message, named by its place, its id or its schedule id."""
+
+
+class Schedules(Protocol):
+    @operation("publish", topic="topic", metered="message", creates_topic=True, facade=False, client=False)
+    def schedule(self, topic: str, message: Message, *, cron: str, timezone: str = "UTC") -> str:
+        """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
+
+    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
+        """Messages that are not due yet, in the order in which they were accepted."""
+
+    @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
+    def scheduled_count(self, topic: str) -> int:
+        """How many messages are not due yet."""
+
+    @operation("publish", topic="schedule_id", by_id=True)
+    def cancel(self, schedule_id: str) -> Cancelled:
+        """Cancel a scheduled message: "cancelled", or "delivered" or "unknown" if it cannot be."""
+
+    @operation("publish", topic="schedule_id", by_id=True, retry=IDEMPOTENT)
+    def reschedule(
+        self, schedule_id: str, *, delay: Duration | None = None, deliver_at: Instant | None = None
+    ) -> bool:
+        """Give a scheduled message another time; False if it was delivered or cancelled."""
+
+
+class DeadLetters(Protocol):
+    @operation("read", topic="topic", retry=READ_ONLY, waits=False)
+    def dead_letters(self, topic: str, limit: int = LIST_LIMIT) -> list[DeadLetter]:
+        """The dead letters of a topic that were not redriven yet."""
+
+    @operation("read", topic="topic", result_filter="readable_errors", retry=READ_ONLY)
+    def dead_letter_errors(self, topic: str | None = None) -> list[DeadLetterErrors]:
+        """Dead letters counted by error, the most frequent first; of one topic or of all."""
+
+    @operation("admin", topic="topic", group="group", audit=("topic", "group"), wait_ms=REDRIVE_MS_MAX)
+    def redrive(
+        self,
+        topic: str,
+        *,
+        limit: int = 1_000_000,
+        rate: float | None = None,
+        dry_run: bool = False,
+        error: str | None = None,
+        group: str | None = None,
+    ) -> Redrive:
+        """Send dead letters back to their topic: all, or those of one error or group.
+
+        ``error`` is a fingerprint, the class of an error, or the id of one message; ``rate`` is messages a
+        second; a dry run only counts.
+        """
+
+
+class Access(Protocol):
+    """Keys and users of a server with authentication."""
+
+    @operation("admin", audit=("name",))
+    def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
+        """Create an API key.  Its secret is in the result and is not stored anywhere."""
+
+    @operation("admin", acl="describe", retry=READ_ONLY, waits=False)
+    def keys(self) -> list[KeyInfo]:
+        """The API keys, the oldest first."""
+
+    @operation("admin", audit=("key_id",), retry=done_when(IdentityNotFound), waits=False)
+    def revoke_key(self, key_id: str) -> None:
+        """Revoke an API key, by its id; connections that use it are closed."""
+
+    @operation("admin", audit=("name",), retry=IDEMPOTENT)
+    def set_user(
+        self, name: str, password: str, grants: Sequence[Grant], *, quota: Quota | None = None
+    ) -> None:
+        """Create a user, or change the password and grants of one; its connections are closed."""
+
+    @operation("admin", acl="describe", retry=READ_ONLY, waits=False)
+    def users(self) -> list[UserInfo]:
+        """All users."""
+
+    @operation("admin", audit=("name",), retry=done_when(IdentityNotFound), waits=False)
+    def delete_user(self, name: str) -> None:
+        """Delete a user; its connections are closed."""
+
+
+class Server(Protocol):
+    @operation("describe", result_filter="visible_stats", retry=READ_ONLY, waits=False)
+    def stats(self) -> BrokerInfo:
+        """The broker at a glance: version, uptime, sizes, counts."""
+
+
+# Topics and records, for front ends.
+
+server_operation("auto_create_topic", "admin", topic="name", acl="create", audit=("name",))
+server_operation("metadata", "publish", topic="topic", creates_topic=True)
+server_operation("topic_names", "describe", waits=False)
+server_operation("cluster_id", "describe", waits=False)
+server_operation("layout", "describe", topic="topic", waits=False)
+server_operation("lanes", "describe", topic="topic", waits=False)
+server_operation("append_batches", "publish", topic="topic", metered="batches", creates_topic=True)
+server_operation("append_records", "publish", topic="topic", metered="batches")
+server_operation("read_records", "read", topic="topic", waits=False)
+server_operation("arrival", "read", topic="topic")
+server_operation("position", "describe", topic="topic", waits=False)
+server_operation("delete_records", "admin", topic="topic", acl="delete", audit=("topic",), waits=False)
+server_operation(
+    "batch_consumer",
+    "consume",
+    topic="topic",
+    group="group",
+    creates_topic=True,
+    result_filter="guarded_consumer",
+)
+server_operation("dead_letter", "read", topic="topic", waits=False)
+
+# Transactions.
+
+server_operation("new_producer_id", "publish", waits=False)
+server_operation("init_producer", "publish", transactional_id="known_as")
+server_operation("enlist", "publish", topic="topic", transactional_id="known_as")
+server_operation(
+    "append_in_transaction", "publish", topic="topic", metered="batches", transactional_id="known_as"
+)
+server_operation("enlist_group", "publish", transactional_id="known_as")
+server_operation("enlist_commits", "consume", topic="topic", group="group", transactional_id="known_as")
+server_operation("end_transaction", "publish", transactional_id="known_as")
+server_operation("end_epoch", "publish", transactional_id="known_as")
+server_operation("transaction", "describe", result_filter="visible_transaction", waits=False)
+server_operation("transactional_ids", "describe", result_filter="visible_transactional_ids")
+server_operation("active_producers", "read", topic="topic", waits=False)
+
+# Kafka's groups.
+
+server_operation("join_group", "consume", group="group")
+server_operation("sync_group", "consume", group="group")
+server_operation("heartbeat_group", "consume", group="group", waits=False)
+server_operation("leave_group", "consume", group="group", waits=False)
+server_operation("beat_group", "consume", group="group")
+server_operation("consumer_group", "describe", group="group", waits=False)
+server_operation("check_reader", "describe", group="group", waits=False)
+server_operation("commit_places", "consume", topic="topic", group="group")
+server_operation("places", "describe", topic="topic", group="group", waits=False)
+server_operation("unsettled_places", "describe", topic="topic", group="group", waits=False)
+server_operation("placed_topics", "describe", group="group", result_filter="visible_topics", waits=False)
+server_operation("queued_topics", "describe", group="group", result_filter="visible_topics", waits=False)
+server_operation("check_share_group", "consume", group="group", waits=False)
+server_operation("forget_places", "consume", topic="topic", group="group", acl="delete")
+server_operation("member_groups", "describe", result_filter="visible_groups", waits=False)
+server_operation("member_group", "describe", group="group", waits=False)
+server_operation("group_config", "describe", group="group", waits=False)
+server_operation("alter_group_config", "admin", group="group", audit=("group",))
+server_operation("configured_groups", "describe", result_filter="visible_group_names", waits=False)
+server_operation("check_delete_group", "consume", group="group", acl="delete", waits=False)
+
+# Users and ACLs as Kafka's clients administer them.
+
+server_operation("alter_user", "admin", audit=("name",), waits=False)
+server_operation("acls", "admin", acl="describe", waits=False)
+server_operation("create_acls", "admin", audit=("acls",), waits=False)
+server_operation("delete_acls", "admin", audit=("acls",), waits=False)
+server_operation("set_scram", "admin", audit=("name",), waits=False)
+server_operation("drop_scram", "admin", audit=("name",), waits=False)
+server_operation("scrams", "admin", acl="describe", waits=False)
+
+# Monitoring.
+
+server_operation("waiting", "describe", result_filter="visible_counts", waits=False)
+server_operation("overview", "describe", result_filter="visible_overview")
+server_operation("metrics", "describe", result_filter="visible_metrics")
