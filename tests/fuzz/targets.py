@@ -27,9 +27,10 @@ from penstock.log.index import decode_index, decode_index_head, decode_lanes
 from penstock.operations.calls import CALLS
 from penstock.schedule import entries
 from penstock.wire import native
+from penstock.wire.frames import LENGTH_BYTES, FrameSplitter
 from penstock.wire.headers import SCHEDULE_KIND
 from penstock.wire.kafka.codec import decode
-from penstock.wire.kafka.frames import FrameSplitter, message_begin, read_head
+from penstock.wire.kafka.frames import message_begin, read_head
 from penstock.wire.native_bodies import (
     AckAndPublish,
     Extend,
@@ -92,7 +93,7 @@ def _native_call(body: bytes) -> None:
 
 def native_frames(data: bytes) -> None:
     """What a client of the native protocol sends."""
-    for opcode, body in native.FrameSplitter(FRAME_BYTES_MAX).feed(data):
+    for opcode, body in FrameSplitter(native.HEADER_BYTES, FRAME_BYTES_MAX).feed(data):
         decoder = DECODERS.get(opcode)
         if decoder is not None and len(body) >= 4:
             attempt(decoder, body)
@@ -100,8 +101,8 @@ def native_frames(data: bytes) -> None:
 
 def kafka_requests(data: bytes) -> None:
     """What a client of Kafka's protocol sends; the head says in which version it is read."""
-    for frame in FrameSplitter(FRAME_BYTES_MAX).feed(data):
-        attempt(_kafka_request, bytes(frame))
+    for _, body in FrameSplitter(LENGTH_BYTES, FRAME_BYTES_MAX).feed(data):
+        attempt(_kafka_request, body)
 
 
 def _kafka_request(frame: bytes) -> None:

@@ -9,6 +9,7 @@ from tests.server.process import PATIENCE_S, Server
 from penstock.errors import PenstockError
 from penstock.operations.calls import arguments_of, decode_answer
 from penstock.wire import native
+from penstock.wire.frames import Frame, FrameSplitter
 from penstock.wire.native_bodies import (
     Hello,
     Metadata,
@@ -29,8 +30,8 @@ class Peer:
 
     def __init__(self, server: Server, *, hello: bool = True) -> None:
         self.socket = server.connect("native")
-        self._splitter = native.FrameSplitter()
-        self._frames: list[native.Frame] = []
+        self._splitter = FrameSplitter(native.HEADER_BYTES, native.FRAME_BYTES_MAX)
+        self._frames: list[Frame] = []
         self._correlation = 0
         if hello:
             self.ask(HELLO)
@@ -50,7 +51,7 @@ class Peer:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def frame(self) -> native.Frame:
+    def frame(self) -> Frame:
         """The next frame from the server."""
         while not self._frames:
             data = self.socket.recv(1 << 16)

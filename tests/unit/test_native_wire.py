@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from penstock.config.broker import TopicSettings
 from penstock.errors import FrameTooLarge, InvalidValue, PenstockError, ProtocolViolation
 from penstock.wire import native, native_bodies
-from penstock.wire.native import DeliveredBatch, FrameSplitter, Outcome
+from penstock.wire.frames import Frame, FrameSplitter
+from penstock.wire.native import DeliveredBatch, Outcome
 
 uint32 = st.integers(0, 2**32 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -31,7 +32,7 @@ outcomes = st.one_of(
 
 def body_of(frame: bytes, opcode: int) -> bytes:
     """The body of the one frame in these bytes."""
-    splitter = FrameSplitter()
+    splitter = FrameSplitter(native.HEADER_BYTES, native.FRAME_BYTES_MAX)
     frames = splitter.feed(frame)
     assert [found for found, _ in frames] == [opcode]
     assert splitter.buffered == 0
@@ -45,10 +46,10 @@ def body_of(frame: bytes, opcode: int) -> bytes:
     st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=8),
     st.lists(st.integers(1, 30), min_size=1),
 )
-def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[native.Frame], cuts: list[int]) -> None:
+def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[Frame], cuts: list[int]) -> None:
     stream = b"".join(native.plain_frame(opcode, body) for opcode, body in frames)
-    splitter = FrameSplitter()
-    found: list[native.Frame] = []
+    splitter = FrameSplitter(native.HEADER_BYTES, native.FRAME_BYTES_MAX)
+    found: list[Frame] = []
     at = turn = 0
 
     while at < len(stream):
@@ -62,7 +63,7 @@ def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[native.Frame],
 
 
 def test_a_frame_that_is_too_long_is_refused_before_its_body_comes() -> None:
-    splitter = FrameSplitter(100)
+    splitter = FrameSplitter(native.HEADER_BYTES, 100)
 
     frames = splitter.feed(native.plain_frame(1, b"good") + b"\x01\xff\xff\xff\xff" + b"x" * 50)
 
@@ -73,7 +74,7 @@ def test_a_frame_that_is_too_long_is_refused_before_its_body_comes() -> None:
 
 
 def test_a_frame_that_is_too_long_is_refused_whose_length_comes_in_two_pieces() -> None:
-    splitter = FrameSplitter(100)
+    splitter = FrameSplitter(native.HEADER_BYTES, 100)
 
     frames = splitter.feed(b"\x01\xff\xff") + splitter.feed(b"\xff\xff" + b"x" * 50)
 
@@ -83,7 +84,7 @@ def test_a_frame_that_is_too_long_is_refused_whose_length_comes_in_two_pieces() 
 
 
 def test_nothing_is_read_after_a_frame_that_is_too_long() -> None:
-    splitter = FrameSplitter(100)
+    splitter = FrameSplitter(native.HEADER_BYTES, 100)
     splitter.feed(b"\x01\xff\xff\xff\xff")
 
     frames = splitter.feed(native.plain_frame(1, b"good"))
@@ -93,13 +94,13 @@ def test_nothing_is_read_after_a_frame_that_is_too_long() -> None:
 
 
 def test_the_longest_frame_is_accepted() -> None:
-    splitter = FrameSplitter(4)
+    splitter = FrameSplitter(native.HEADER_BYTES, 4)
 
     assert splitter.feed(native.plain_frame(9, b"four")) == [(9, b"four")]
 
 
 def test_what_is_kept_of_a_frame_is_counted() -> None:
-    splitter = FrameSplitter()
+    splitter = FrameSplitter(native.HEADER_BYTES, native.FRAME_BYTES_MAX)
 
     splitter.feed(b"\x01\x00\x00\x00\x64" + b"x" * 20)
     splitter.feed(b"y" * 30)

@@ -2,14 +2,14 @@
 
     request(encode, then) ──> correlation 17 ──┐            ┌──> then(body, None)
     request(encode, then) ──> correlation 18 ──┼── socket ──┼──> then(b"", error)
-    send(frame)           ─────────────────────┘            └──> on_push: what nobody asked for
+    push(frame)           ─────────────────────┘            └──> on_push: what nobody asked for
 
 ``then`` is called exactly once for each request: with the answer, with the
 error it was refused with, or with ``ConnectionLost`` when the connection ends
 before.  No task and no future is made here; ``session.py`` has those.
 
 What is sent first in a turn of the event loop goes out at once, so that the
-server can begin; what else is sent in that turn goes out together.  A connection
+server can begin; the rest of that turn is sent together.  A connection
 on which nothing is heard for ``SILENCE_S`` is asked for a sign of life, and given
 up if none comes: a server that lost its power sends no FIN.
 """
@@ -18,10 +18,12 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from penstock.client.url import ServerAddress
 from penstock.errors import FrameTooLarge, PenstockError, ServerUnreachable
+from penstock.transport.framed import FramedConnection
+from penstock.wire.frames import FrameSplitter
 from penstock.wire.native import (
     ERROR,
     FRAME_BYTES_MAX,
@@ -30,13 +32,13 @@ from penstock.wire.native import (
     PING,
     UINT32_MAX,
     UNASKED,
-    FrameSplitter,
     correlation_of,
     frame,
 )
 from penstock.wire.native_bodies import decode_error_frame
 
 SILENCE_S = 10.0  # Then a ping; after as long again, the connection is taken for dead.  (Tests set it.)
+UNSENT_BYTES_MAX: Final = 1 << 20  # Beyond it, a write does not wait for the end of the turn.
 CLOSE_S: Final = 1.0  # For the server to take what was sent.
 CONNECT_S: Final = 5.0  # For one attempt: a host that does not answer at all is tried again.
 NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
@@ -51,27 +53,19 @@ class ConnectionLost(Exception):  # noqa: N818 - as the others are named; it nev
     """The connection is gone; whether what was asked was done, nobody knows."""
 
 
-class Connection(asyncio.Protocol):
-    """A stream of frames, both ways."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_push: Push, on_lost: Callable[["Connection", str], None]
-    ) -> None:
-        self._loop = loop
+class Connection(FramedConnection):
+    def __init__(self, on_push: Push, on_lost: Callable[["Connection", str], None]) -> None:
+        super().__init__(FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX), UNSENT_BYTES_MAX)
         self._on_push = on_push
         self._on_lost = on_lost
-        self._splitter = FrameSplitter()
-        self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, Then] = {}  # By correlation.
         self._correlation = UNASKED
-        self._out: list[bytes] = []
-        self._flushing = False  # Something was written in this turn of the loop; the rest goes at its end.
         self._why = HUNG_UP
         self._heard = True
         self._silent = True  # Nothing was ever heard.
         self._pinged = False
         self._timer: asyncio.TimerHandle | None = None
-        self._gone: asyncio.Future[None] = loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
         self.frame_bytes_max = FRAME_BYTES_MAX  # The server says when it is less.
         self.lost = False
         self.peer: tuple[str, int] | None = None  # The other end.
@@ -88,22 +82,13 @@ class Connection(asyncio.Protocol):
         if len(frame_bytes) > self.frame_bytes_max + HEADER_BYTES:
             raise FrameTooLarge(size_bytes=len(frame_bytes) - HEADER_BYTES, limit_bytes=self.frame_bytes_max)
         self._waiting[correlation] = then
-        self.send(frame_bytes)
-
-    def send(self, frame_bytes: bytes) -> None:
-        """Send a frame that is not answered; on a lost connection it is lost too."""
-        if self._flushing:
-            self._out.append(frame_bytes)
-            return
-        self._flushing = True
-        self._loop.call_soon(self._flush)
-        self._write(frame_bytes)
+        self.push(frame_bytes)
 
     async def close(self, why: str) -> None:
         """End the connection after what was sent, unless the server does not take it."""
         if self.lost or self._transport is None:
             return
-        self._flush()
+        self._flush(turn_ends=False)
         self._why = why
         self._transport.close()
         timer = self._loop.call_later(CLOSE_S, self._transport.abort)
@@ -115,20 +100,10 @@ class Connection(asyncio.Protocol):
             self._why = why
             self._transport.abort()
 
-    def _flush(self) -> None:
-        self._flushing = False
-        if self._out:
-            out, self._out = self._out, []
-            self._write(out[0] if len(out) == 1 else b"".join(out))
-
-    def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
-
     # For the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it.
+        super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self.peer = (peer[0], peer[1]) if peer else None
         self._timer = self._loop.call_later(SILENCE_S, self._listen)
@@ -139,23 +114,21 @@ class Connection(asyncio.Protocol):
         self._silent = False
         try:
             for opcode, body in self._splitter.feed(data):
-                self._take(opcode, body)
+                correlation = correlation_of(body) if opcode in (OK, ERROR) else UNASKED
+                if correlation == UNASKED:
+                    self._on_push(opcode, body)
+                    continue
+                then = self._waiting.pop(correlation, None)
+                if then is None:
+                    continue  # A publish that wanted no answer was refused.
+                if opcode == OK:
+                    then(body, None)
+                else:
+                    then(b"", decode_error_frame(body))
             if self._splitter.refusal is not None:
                 raise self._splitter.refusal
         except PenstockError as error:  # Bytes that are not our protocol's.
             self._abort(str(error))
-
-    def _take(self, opcode: int, body: bytes) -> None:
-        if opcode not in (OK, ERROR) or correlation_of(body) == UNASKED:
-            self._on_push(opcode, body)
-            return
-        then = self._waiting.pop(correlation_of(body), None)
-        if then is None:
-            return  # A publish that wanted no answer was refused.
-        if opcode == OK:
-            then(body, None)
-        else:
-            then(b"", decode_error_frame(body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everyone who waits, and then the session."""
@@ -214,7 +187,7 @@ async def connect(
     try:
         async with asyncio.timeout(CONNECT_S):
             _, connection = await loop.create_connection(
-                lambda: Connection(loop, on_push, on_lost), address.host, address.port, ssl=tls
+                lambda: Connection(on_push, on_lost), address.host, address.port, ssl=tls
             )
     except TimeoutError:
         why = f"no answer within {CONNECT_S:.0f} seconds"

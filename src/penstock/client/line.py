@@ -14,7 +14,16 @@ from typing import Final
 from penstock.client.connection import ConnectionLost, Encode, reason
 from penstock.client.session import ClientSession
 from penstock.errors import PenstockError
-from penstock.wire.native import ERROR, OK, UINT32_MAX, UNASKED, FrameSplitter, correlation_of
+from penstock.wire.frames import FrameSplitter
+from penstock.wire.native import (
+    ERROR,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    OK,
+    UINT32_MAX,
+    UNASKED,
+    correlation_of,
+)
 from penstock.wire.native_bodies import decode_error_frame
 
 CONNECT_S: Final = 1.0  # There is a connection to the same place already: it answers, or it does not matter.
@@ -27,7 +36,7 @@ class Line:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._splitter = FrameSplitter()
+        self._splitter = FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX)
         self._correlation = UNASKED
 
     @classmethod

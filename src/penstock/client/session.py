@@ -245,7 +245,7 @@ class ClientSession:
     def send(self, frame_bytes: bytes) -> None:
         """Send what is not answered, if there is a connection to send it on."""
         if self._connection is not None:
-            self._connection.send(frame_bytes)
+            self._connection.push(frame_bytes)
 
     async def pause(self, count: int, deadline: float) -> bool:
         """Wait before the next try, longer each time; False if the deadline comes first."""

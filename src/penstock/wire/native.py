@@ -4,8 +4,7 @@
     opcode | length (u32)  | correlation | the rest of the body ...
              └ of the body ┘ └── a Penstock body begins with it ──
 
-Both sides cut a stream into frames with ``FrameSplitter``, which looks at the
-length before it keeps a byte of the body.  Encoders return whole frames;
+Both sides split a stream into frames with ``frames.py``.  Encoders return whole frames;
 decoders take a body, correlation included, and raise ``ProtocolViolation`` for
 whatever does not fit: bytes from a network never cause any other error.
 
@@ -13,8 +12,7 @@ Everything here is fixed in size or counted (``struct``): publishing, receiving
 and acknowledging.  What is sent seldom is msgpack: ``native_bodies.py``.
 Record batches are bytes to this module.  All numbers are big-endian.
 
-Costs: a frame is one slice of what was read; a body is one or two unpacks, and
-one slice for each batch of records.
+Costs: a body is one or two unpacks, and one slice for each batch of records.
 
 ``docs/protocols/native.md`` has every frame byte by byte.
 """
@@ -23,7 +21,7 @@ from collections.abc import Callable, Iterable
 from struct import Struct, error
 from typing import Any, Final, Protocol, final
 
-from penstock.errors import FrameTooLarge, PenstockError, ProtocolViolation
+from penstock.errors import ProtocolViolation
 from penstock.types import mypyc_attr
 
 VERSION: Final = 1
@@ -80,12 +78,10 @@ REFUSED: Final = 2  # Its error follows.
 
 DURABILITIES: Final = ("fsync", "os", "memory")  # As the answer to a publish numbers them.
 
-Frame = tuple[int, bytes]  # Opcode and body.
 Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
 Position = tuple[int, int]  # Partition and offset.
 
 _FRAME: Final = Struct(">BI")
-_unpack_frame: Final[Callable[[bytes, int], tuple[int, int]]] = _FRAME.unpack_from
 _REPLY: Final = Struct(">BII")  # Opcode, length, correlation.
 _UINT32: Final = Struct(">I")
 _unpack_uint32: Final[Callable[[bytes, int], tuple[int]]] = _UINT32.unpack_from
@@ -212,86 +208,6 @@ class Outcome:
 
 
 # Frames.
-
-
-@final
-class FrameSplitter:
-    """Cuts what a connection reads into frames; a frame may come in any number of pieces.
-
-    A frame announced to be too long ends it: ``refusal`` says so, what came
-    before is returned, and nothing after it is kept.
-    """
-
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self.refusal: PenstockError | None = None
-        self.buffered = 0  # Bytes kept for a frame that is not complete.
-        self.limit = frame_bytes_max  # May be raised, once it is known who sends.
-        self._pieces: list[bytes] = []
-        self._size = 0  # Of the frame that the pieces begin; 0 while its header is not complete.
-
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete with these bytes."""
-        frames: list[Frame] = []
-        if self.refusal is None:
-            self._split(data, self._complete(data, frames) if self.buffered else 0, frames)
-        return frames
-
-    def _complete(self, data: bytes, frames: list[Frame]) -> int:
-        """Add to the frame that was begun before; returns where the next one begins, or the data's end."""
-        if not self._size:
-            if self.buffered + len(data) < HEADER_BYTES:
-                self._keep(data)
-                return len(data)
-            taken = HEADER_BYTES - self.buffered
-            self._keep(data[:taken])
-            self._pieces = [b"".join(self._pieces)]
-            self._size = self._frame_bytes(self._pieces[0], 0)
-            if self.refusal is not None:
-                return len(data)
-        else:
-            taken = 0
-        missing = self._size - self.buffered
-        if missing > len(data) - taken:
-            self._keep(data[taken:] if taken else data)
-            return len(data)
-        self._keep(data[taken : taken + missing])
-        first = self._pieces[0]
-        self._pieces[0] = first[HEADER_BYTES:]  # Here, because to cut the whole would copy it once more.
-        frames.append((first[0], b"".join(self._pieces)))
-        self._forget()
-        return taken + missing
-
-    def _split(self, data: bytes, at: int, frames: list[Frame]) -> None:
-        """Append the frames from a position on, and keep what is left over."""
-        end = len(data)
-        while end - at >= HEADER_BYTES and self.refusal is None:
-            size = self._frame_bytes(data, at)
-            if size > end - at:
-                self._size = size
-                break
-            if size:
-                frames.append((data[at], data[at + HEADER_BYTES : at + size]))
-                at += size
-        if at < end and self.refusal is None:
-            self._keep(data[at:] if at else data)
-
-    def _frame_bytes(self, data: bytes, at: int) -> int:
-        """The size of the frame at a position; 0 and a refusal if it is too long."""
-        length = _unpack_frame(data, at)[1]
-        if length > self.limit:
-            self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self.limit)
-            self._forget()
-            return 0
-        return HEADER_BYTES + length
-
-    def _keep(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self.buffered += len(piece)
-
-    def _forget(self) -> None:
-        self._pieces = []
-        self.buffered = 0
-        self._size = 0
 
 
 def frame(opcode: int, correlation: int, payload: bytes = b"") -> bytes:

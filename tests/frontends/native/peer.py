@@ -17,6 +17,7 @@ from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.operations.calls import arguments_of, decode_answer
 from penstock.wire import native
+from penstock.wire.frames import Frame
 from penstock.wire.native_bodies import (
     Hello,
     Metadata,
@@ -82,7 +83,7 @@ class Peer:
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.read()
 
-    async def frame(self) -> native.Frame:
+    async def frame(self) -> Frame:
         header = await self.read(native.HEADER_BYTES)
         return header[0], await self.read(int.from_bytes(header[1:], "big"))
 

@@ -65,10 +65,10 @@ def record_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     wrote: list[bytes] = []
     flush = Connection._flush
 
-    def recorded(connection: Connection) -> None:
+    def recorded(connection: Connection, turn_ends: bool = True) -> None:
         if connection._out:
             wrote.append(b"".join(connection._out))
-        flush(connection)
+        flush(connection, turn_ends)
 
     monkeypatch.setattr(Connection, "_flush", recorded)
     return wrote

@@ -367,7 +367,7 @@ async def test_nothing_is_done_behind_the_frame_for_which_a_connection_is_closed
 async def test_a_client_that_does_not_read_its_last_words_is_cut_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.frontends.native.connection.LINGER_MS", 2)
+    monkeypatch.setattr("penstock.frontends.framed.LINGER_MS", 2)
     async with serving(write_buffer_bytes_max=64 * 1024) as place:
         await place.broker.create_topic("orders", durability="memory")
         await place.broker.publish_batch("orders", [b"x" * 100_000] * 80)

@@ -167,7 +167,7 @@ async def test_a_stranger_sends_no_large_frames() -> None:
 
 
 async def test_a_stranger_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.frontends.native.server.HELLO_S", 0.05)
+    monkeypatch.setattr("penstock.frontends.framed.LOGIN_S", 0.05)
     async with secured() as place:
         peer = await place.peer()
 

@@ -77,7 +77,7 @@ def hello(session: NativeSession, correlation: int, body: bytes) -> None:
                 raise error or PenstockError(reason="no answer")
             if not session.connection.closed:
                 session.admit(identity)
-                session.answer(ok_frame(correlation, _welcome(session)))
+                session.connection.answer(ok_frame(correlation, _welcome(session)))
         except PenstockError as refusal:
             session.connection.end(error_frame(correlation, refusal))
 
@@ -98,7 +98,7 @@ def _welcome(session: NativeSession) -> Welcome:
 
 
 def ping(session: NativeSession, correlation: int, _: bytes) -> None:
-    session.answer(native.frame(native.OK, correlation))
+    session.connection.answer(native.frame(native.OK, correlation))
 
 
 # Publishing.
@@ -144,13 +144,13 @@ class _Published:
         if len(answers) == 1:
             one = answers[0]
             if isinstance(one, Receipt) and one.offset is not None:
-                session.answer(self._answer(one, one.offset))
+                session.connection.answer(self._answer(one, one.offset))
                 return
         elif self.acks == native.ACKS_NONE and not any(isinstance(each, PenstockError) for each in answers):
-            session.answer(b"")
+            session.connection.answer(b"")
             return
         outcomes = [_outcome(each) for each in answers]
-        session.answer(native.encode_published(self.correlation, outcomes, self.durability))
+        session.connection.answer(native.encode_published(self.correlation, outcomes, self.durability))
 
     def _answer(self, one: Receipt, offset: int) -> bytes:
         if self.acks == native.ACKS_NONE:
@@ -197,9 +197,9 @@ def publish_messages(session: NativeSession, correlation: int, body: bytes) -> N
         if error is not None:
             session.refuse(correlation, error)
         elif request.acks == native.ACKS_NONE:
-            session.answer(b"")
+            session.connection.answer(b"")
         else:
-            session.answer(ok_frame(correlation, [wire_receipt(receipt) for receipt in receipts]))
+            session.connection.answer(ok_frame(correlation, [wire_receipt(receipt) for receipt in receipts]))
 
     session.broker.start(session.operations.publish_batch(request.topic, messages), then)
 
@@ -265,7 +265,7 @@ def receive(session: NativeSession, correlation: int, body: bytes) -> None:
     number, max_messages, wait_ms = native.decode_receive(body)
     if max_messages == 0:
         session.consumer(number).call_off()
-        session.answer(native.encode_received(correlation, []))
+        session.connection.answer(native.encode_received(correlation, []))
         return
     then = session.then(correlation, native.encode_received)
     session.consumer(number).receive(max_messages, wait_ms, then)
@@ -275,7 +275,7 @@ def credit(session: NativeSession, _: int, body: bytes) -> None:
     """Push so many messages more; not answered."""
     number, added = native.decode_credit(body)
     consumer = session.consumer(number)
-    session.answer(b"")
+    session.connection.answer(b"")
     consumer.add_credit(added)
 
 
@@ -339,7 +339,7 @@ def fetch(session: NativeSession, correlation: int, body: bytes) -> None:
         session.connection.send(
             native.encode_fetched(correlation, found.start, found.end, found.next_offset, len(batches))
         )
-        session.answer(batches)
+        session.connection.answer(batches)
 
     limit = session.shared.frame_bytes_max
     work = session.operations.fetch(topic, partition, offset, min(max_bytes, limit), journal)

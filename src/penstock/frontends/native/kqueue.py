@@ -202,7 +202,7 @@ class KQueueSession:
 
     def _say(self, line: str) -> None:
         # Written before anything that is pushed: the client takes what it reads first for its answer.
-        self.connection.send_alone(f"{line}\n".encode())
+        self.connection.send_now(f"{line}\n".encode())
         self.connection.answer(b"")
 
     def _fail(self, error: BaseException) -> None:

@@ -1,7 +1,7 @@
 """One Penstock client on a connection: its consumers, and the way answers take.
 
     frame ──> correlation ──> commands[opcode](session, correlation, body)
-                                   └── broker.start(work, then) ──> session.answer / session.refuse
+                                   └── broker.start(work, then) ──> connection.answer / session.refuse
 
 A session finds the command and turns errors into answers; what a command does
 is in ``commands.py``.  An error of the tree is told as it is.  Anything else is a
@@ -152,10 +152,6 @@ class NativeSession:
         self.connection.end(self.refusal(why))
 
     # Answers.
-
-    def answer(self, data: bytes) -> None:
-        """The answer to one request."""
-        self.connection.answer(data)
 
     def refuse(self, correlation: int, error: BaseException) -> None:
         """The answer to a request that failed."""

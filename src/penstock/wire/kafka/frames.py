@@ -11,17 +11,15 @@ from collections.abc import Callable, Sequence
 from struct import Struct, error
 from typing import Final, final
 
-from penstock.errors import FrameTooLarge, PenstockError, ProtocolViolation
+from penstock.errors import ProtocolViolation
 from penstock.wire.kafka.codec import Buffer
 from penstock.wire.kafka.lengths import passed_over
 
-LENGTH_BYTES: Final = 4
 API_VERSIONS: Final = 18
 
 HEAD_BYTES: Final = 10
 
 # The types say that numbers come out, so that compiled code holds them in machine words.
-_unpack_length: Final[Callable[[bytes, int], tuple[int]]] = Struct(">i").unpack_from
 # Key, version, correlation, length of the client id.
 _unpack_head: Final[Callable[[memoryview], tuple[int, int, int, int]]] = Struct(">hhih").unpack_from
 _pack_response: Final = Struct(">ii").pack
@@ -75,56 +73,3 @@ def response_frame(key: int, correlation: int, flexible: bool, parts: Sequence[B
     if flexible and key != API_VERSIONS:
         return [_pack_tagged_response(size + 5, correlation, 0), *parts]
     return [_pack_response(size + 4, correlation), *parts]
-
-
-class FrameSplitter:
-    """Cuts what a connection reads into frames; a frame may come in any number of pieces.
-
-    A frame that is announced to be too long ends it: ``refusal`` says so, and nothing after it is kept.
-    """
-
-    def __init__(self, frame_bytes_max: int) -> None:
-        self.refusal: PenstockError | None = None
-        self.buffered = 0  # Bytes kept for a frame that is not complete.
-        self.limit = frame_bytes_max  # May be raised, once it is known who sends.
-        self._pieces: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[memoryview]:
-        """The frames that are complete with these bytes."""
-        if self.refusal is not None:
-            return []
-        if self._pieces:
-            self._pieces.append(data)
-            self.buffered += len(data)
-            if self.buffered < self._wanted():
-                return []
-            data = b"".join(self._pieces)
-            self._pieces = []
-            self.buffered = 0
-        return self._split(data)
-
-    def _wanted(self) -> int:
-        """How long what was begun must be; the first piece has the length of its frame, or is shorter."""
-        first = self._pieces[0]
-        if len(first) < LENGTH_BYTES:
-            return LENGTH_BYTES
-        return LENGTH_BYTES + int.from_bytes(first[:LENGTH_BYTES], "big")
-
-    def _split(self, data: bytes) -> list[memoryview]:
-        frames: list[memoryview] = []
-        view = memoryview(data)
-        at, end = 0, len(data)
-        while end - at >= LENGTH_BYTES:
-            (length,) = _unpack_length(data, at)
-            if not 0 <= length <= self.limit:
-                self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self.limit)
-                return frames
-            if length > end - at - LENGTH_BYTES:
-                break
-            at += LENGTH_BYTES
-            frames.append(view[at : at + length])
-            at += length
-        if at < end:
-            self._pieces = [data[at:]]
-            self.buffered = end - at
-        return frames

@@ -1,0 +1,1 @@
+"""What the client and the front ends share to exchange frames over asyncio."""
