@@ -1,14 +1,14 @@
-"""Not writing a message twice: by the caller's id, and by producer sequence.
+"""Deduplication of messages: by the caller's id, and by producer sequence numbers.
 
-``DedupWindow`` remembers the ids of messages for a while and says where the
-first one went.  ``ProducerTable`` checks the numbers that an idempotent
-producer puts on its batches, per partition, by Kafka's rules:
+``DedupWindow`` remembers the ids of messages for a while, with the offset of the first
+one.  ``ProducerTable`` checks the sequence numbers of idempotent producers, per
+partition, by Kafka's rules:
 
       producer 7, epoch 0      last batches: 40-44 at offset 100, 45-49 at 117
                                next sequence: 50
 
       50, 5 records   -> NEW
-      45, 5 records   -> DUPLICATE, at 117        (a retry after a lost answer, if the records are the same)
+      45, 5 records   -> DUPLICATE, at 117        (a retry after a lost response, if the records are the same)
       10, 5 records   -> SequenceReused           (older than the batches kept: no client retries that)
       52, 5 records   -> SequenceOutOfOrder       (50 and 51 are missing)
       epoch -1        -> ProducerFenced           (a newer epoch has written)
@@ -22,8 +22,8 @@ Invariants:
         ``ids_max`` made it go early (counted in ``forgotten_early``)
     D2  a sequence number is accepted once per epoch
 
-Whether a duplicate is one is for the caller to say, who has the bytes of both (``wire/repeats.py``): clients
-exist that use the numbers of an aborted batch again.
+The caller, which has the bytes of both, verifies a duplicate (``wire/repeats.py``): some clients reuse the
+numbers of an aborted batch.
 
 Cost: DedupWindow is O(1) a call, also in the worst case: forgetting is spread
 over the calls.  An id costs its text (49 bytes + 1 for each ASCII character)

@@ -1,8 +1,8 @@
 """Queue semantics over one partition, for one group: range leases.
 
-The log is append-only and knows nothing of consumers.  This module adds the
-other half of a queue: who holds which offsets, until when, and what happens
-when they do not answer.  An offset below ``high`` is always in one state:
+The log is append-only and knows nothing of consumers.  This module adds the other
+half of a queue: which consumer holds which offsets, until when, and what happens when
+it does not answer.  An offset below ``high`` is always in exactly one state:
 
                       lease                     settle
       FRESH  -----------------> LEASED ------------------------> DONE
@@ -13,20 +13,19 @@ when they do not answer.  An offset below ``high`` is always in one state:
                                WAITING        EXHAUSTED ----------'
                           (retry queue, parked)   ^  give_back, attempt > attempts_max
 
-It works on ranges.  A lease is one contiguous range of one lane with one
-attempt number and one deadline, so that 100 messages cost one object, and the
-usual answer, all of it at once, costs one dictionary look-up.  Only a partial
-answer gives the lease a bit mask.  What is done is an ``OffsetSet``: in order,
-it is one number (the floor); out of order, one bit an offset.
+It works on ranges.  A lease is one contiguous range of one lane with one attempt
+number and one deadline, so that 100 messages cost one object, and the usual
+acknowledgement of all of them costs one dictionary look-up.  Only a partial
+acknowledgement gives the lease a bit mask.  Offsets that are DONE are an ``OffsetSet``:
+one number (the floor) if settled in order, one bit per offset otherwise.
 
-There is a cursor for each lane.  The cursor of the normal lane passes over the
-ranges that ``LaneIndex`` lists for the others.  Retries that are due go before
-fresh offsets, by due time.  Fresh offsets come from the highest lane that has
-any (strict), or from the lanes in proportion to their weights (see
-``_charge``), which leaves no lane without its share.
+There is a cursor for each lane.  The cursor of the normal lane skips the ranges that
+``LaneIndex`` lists for the others.  Due retries go before fresh offsets, by due time.
+Fresh offsets come from the highest lane that has any (strict), or from the lanes in
+proportion to their weights (see ``_charge``), so that no lane starves.
 
-It is a plain state machine.  It does no I/O and reads no clock: time arrives
-as ``now_ms``.  Every change is also a call that can be journaled and replayed:
+It is a plain state machine.  It does no I/O and reads no clock: time is passed in as
+``now_ms``.  Every change is also a call that can be journaled and replayed:
 ``lease`` replays as ``restore_lease``, the others as themselves, and the same
 calls give the same ``snapshot``.
 
@@ -39,13 +38,13 @@ Invariants:
     E4  an offset of lane L is FRESH exactly if it is not DONE and not below the
         cursor of L
 
-Cost: lease and a whole answer are O(1) in ranges (a heap push each); a part
-answer is O(size of the lease / 64); a retry is O(log retries).  ``seek``,
+Cost: a lease and a full acknowledgement are O(1) in ranges (a heap push each); a partial
+one is O(size of the lease / 64); a retry is O(log retries).  ``seek``,
 ``skip_to`` and a ``settle_free`` below the cursors are linear in the leases
-and retries.  Memory is about 3 bytes a message in leases of 100.
+and retries.  Memory is about 3 bytes per message in leases of 100.
 
-It leaves out when to expire (the caller asks ``expired`` and journals), how
-long to wait before a retry (``backoff``), order by key (``ordering``), and
+Not handled here: when leases expire (the caller polls ``expired`` and journals), how
+long to wait before a retry (``config/backoff.py``), order by key (``ordering.py``), and
 the messages themselves.
 """
 

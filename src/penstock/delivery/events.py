@@ -1,18 +1,18 @@
-"""Delivery decisions as values: what the journal keeps, and replays.
+"""Delivery decisions as events, which the journal stores and replays.
 
 Every event is about one group and a range of offsets of one partition; its
 time is the timestamp of the journal record that carries it.  Replaying the
 events in order through the same engine gives the same state, so recovery and
 trace need nothing else:
 
-    GroupSet GroupDeleted             a group appears, changes, goes
-    Leased Extended                   who holds what, until when
-    Settled                           acked, dead-lettered, expired or skipped: done for ever
+    GroupSet GroupDeleted             a group is created, changed, deleted
+    Leased Extended                   which consumer holds which offsets, until when
+    Settled                           acked, dead-lettered, expired or skipped: never delivered again
     GivenBack                         nacked, timed out, released: will be delivered again
-    Sought Committed Lost Forgotten   the group's place was moved, by hand, by commit, by retention; is gone
+    Sought Committed Lost Forgotten   the group's position: moved by a seek, a commit, retention; deleted
     Held                              retention waits for the group
-    Outbox                            messages that must be published because of this: redone after a crash
-    Redriven                          a dead letter of this partition's message went back to its topic
+    Outbox                            messages that must be published with this decision: redone after a crash
+    Redriven                          a dead letter of this partition's message was sent back to its topic
 
 They are stored as MessagePack arrays ``[tag, field, ...]`` (docs/format/journal.md).
 A new field goes to the end and has a default, so that old journals stay readable.

@@ -7,9 +7,8 @@ chunks of 1,024, kept in a dict from chunk number to a Python int:
      ----------------- ^ ---------------------------------------->
                      floor    chunk 7: 0b...0110     chunk 8: 0b...1
 
-The pattern it serves is a group's settled messages: almost all of them are
-settled in order, and then nothing but ``floor`` changes; the few that are not
-cost one bit each, not a dict entry each.
+It holds a group's settled messages: almost all of them are settled in order, and then
+only ``floor`` changes; the few others cost one bit each, not a dict entry each.
 
 Invariants:
 
@@ -22,7 +21,7 @@ Cost: ``add`` at the floor is O(1) while nothing is above it, otherwise every
 call is O(chunks touched).  Memory is one bit for each offset between the
 floor and the highest member, about two in practice (dict entry, int header).
 
-It leaves out removal: what is settled stays settled.  A seek makes a new set.
+Removal is not supported: settled offsets stay settled.  A seek creates a new set.
 """
 
 from typing import Final

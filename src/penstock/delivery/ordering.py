@@ -1,33 +1,33 @@
 """Order by key in a queue group: one message of a key at a time.
 
-An ordered queue group may hand out many messages at once, but never two with
-equal keys.  A key is *held* by the message that is out; those behind it wait
-in line, and the other keys do not notice:
+An ordered queue group may have many messages in flight, but never two with equal keys.
+A key is *held* by the message in flight; later messages with the key wait in a queue,
+and other keys are not affected:
 
-      key      held by     in line
+      key      held by     waiting
       red      17          21, 40
       blue     18
       green    19          20
 
-    admit(21, red)   -> False: 17 is out, 21 waits
-    done(17)         -> 21: it holds red now, and may go
+    admit(21, red)   -> False: 17 is in flight, 21 waits
+    done(17)         -> 21: it holds red now, and may be delivered
 
-A message that is nacked or whose lease ended still holds its key, until it is
-settled (acked, dead-lettered, expired or skipped).  So a poison message stops
-its own key and nothing else.
+A message that is nacked or whose lease expired still holds its key until it is
+settled (acked, dead-lettered, expired or skipped).  So a poison message blocks only
+its own key.
 
 Invariants:
 
     K1  a key is held by at most one offset, and if any waits, by exactly one
-    K2  the line of a key rises, because the caller admits its offsets in rising order
-    K3  ``waiting`` is the number of offsets in line that are not settled
+    K2  the queue of a key rises, because the caller admits its offsets in rising order
+    K3  ``waiting`` is the number of waiting offsets that are not settled
 
-Cost: every call is O(1), amortised, except ``behind``, which is linear in the
-line; a key that is held costs itself and about 170 bytes, an offset in line
-130.  The caller bounds both by what it leases.
+Cost: every call is amortised O(1), except ``behind``, which is linear in the queue; a
+held key costs its own size and about 170 bytes, a waiting offset 130.  The caller
+bounds both by what it leases.
 
-It leaves out where the waiting messages are kept, and hashing keys to a bounded
-number of lines: two keys never share one.
+Keys are not hashed to a bounded number of queues: two keys never share one.  Where the
+waiting messages are kept is up to the caller.
 """
 
 from collections import deque

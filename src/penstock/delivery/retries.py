@@ -1,21 +1,21 @@
-"""Offsets that wait to be delivered again: until a time, or until they are called.
+"""Offsets that wait to be delivered again: until a time, or until they are requested.
 
       heap      (due 5000, [40, 60), attempt 2)  (due 7000, [7, 8), attempt 3)  ...
       parked    {91: 1, 95: 1}                   offset to attempt
 
 Ranges wait in a heap, earliest first; at the same time, lowest offset first.
-An offset that waits for something else than time is *parked*: no time makes
-it due, and whoever parked it takes it by name.  An ordered group does that
-with a message whose key is busy.
+An offset that does not wait for a time is *parked*: it never becomes due, and the caller
+that parked it takes it explicitly.  An ordered group does that with a message whose key
+is held.
 
 Invariants:
 
     R1  no offset is in two entries
     R2  ``count`` is the number of offsets that wait
 
-Cost: to put and to take the first are O(log entries) a range; to take a parked
-offset is O(1); to take, to find or to forget anything else is linear.  A range in the
-heap costs about 200 bytes, a parked offset 100.
+Cost: adding a range and taking the first one are O(log entries); taking a parked offset
+is O(1); taking, finding or removing anything else is linear.  A range in the heap costs
+about 200 bytes, a parked offset 100.
 """
 
 from collections import deque

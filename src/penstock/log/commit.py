@@ -1,25 +1,24 @@
-"""Group commit: many appends, one sync, over all logs of a broker.
+"""Group commit: one sync for many appends, over all logs of a broker.
 
-A sync takes as long for a hundred batches as for one, so whoever needs
-durability waits for a round, and a round syncs every log that has something
-to sync:
+A sync takes as long for a hundred batches as for one, so callers that need
+durability wait for a round, and a round syncs every log with unsynced bytes:
 
-    mark(log)      it has bytes that are not durable
-    wait(log, n)   a thread: the first one leads, that is, runs the round itself, in place, which saves
-                   two thread switches; those who come meanwhile queue up
-    kick()         an event loop, which must not block: the disk thread queues up on its behalf,
-                   and the listeners hear of each round
-    sync_here()    an event loop that has seen the disk be quick, and has little to sync
+    mark(log)      the log has unsynced bytes
+    wait(log, n)   for threads: the first one leads, that is, runs the round itself, which saves
+                   two thread switches; those that arrive meanwhile queue up
+    kick()         for an event loop, which must not block: the disk thread queues up on its behalf,
+                   and listeners are called after each round
+    sync_here()    for an event loop that has measured short syncs, and has little to sync
 
         A  [== leads: syncs A ==]                      [== leads ...
         B      append, queue     [== leads: syncs B, C, D ==]
         C          append, queue ............................] returns
         D              append, queue ........................] returns
 
-At the end of a round those whose bytes it covered return, and the first of
-the others leads the next; everyone else sleeps on.  One round runs at a time.
-A mark that comes during a round is for the next.  A log whose sync fails is
-``failed``, which its waiters raise; other logs go on.
+At the end of a round the callers whose bytes it covered return, and the first of the
+others leads the next round; the rest keep waiting.  One round runs at a time.  A mark
+made during a round is for the next one.  A log whose sync fails is ``failed``, which
+its waiters raise; other logs are not affected.
 
 A round is bounded.  While thousands of logs are marked (a group on every partition
 of a large topic), it syncs those that were marked last, so that a publish to another
@@ -28,8 +27,8 @@ log gets its turn.
 
 The disk thread starts with the first kick and ends with ``close``.
 
-How long syncs take, and how many wait for the same one, is noted for the
-metrics, at some tenths of a microsecond for each sync.
+The duration of each sync, and the number of callers that share it, are recorded for
+the metrics, which costs some tenths of a microsecond per sync.
 """
 
 import threading

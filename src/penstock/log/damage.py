@@ -8,8 +8,8 @@ offsets in between are absent, like records that compaction has removed.
     offsets     0-9      10-14    15-19    20-29    30-31
                                   DamagedRange(first_offset=15, end_offset=20)
 
-``DamageMap`` holds the ranges that were found since the log was opened, so that
-nobody tries to read the same bytes twice, and so that they can be reported.
+``DamageMap`` holds the ranges found since the log was opened, so that the same bytes
+are not read twice, and so that they can be reported.
 """
 
 from bisect import bisect_right

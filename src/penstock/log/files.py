@@ -1,13 +1,13 @@
 """The only module that opens, writes, syncs, renames or locks a file.
 
-Everything above it speaks to two small protocols:
+All other code uses two small protocols:
 
-    Files     a place with directories: open, list, rename, remove, sync, lock
+    Files     a file system: open, list, rename, remove, sync, lock
     File      one open file that grows at its end
 
-and there are two of each here: ``SystemFiles`` (the machine's disk) and
-``MemoryFiles`` (a dict; what ``penstock.open()`` without a directory uses).
-``penstock.testing`` adds two that misbehave on purpose.
+with two implementations here: ``SystemFiles`` (the machine's disk) and
+``MemoryFiles`` (a dict; used by ``penstock.open()`` without a directory).
+``penstock.testing`` adds two that fail on purpose.
 
 Promises that recovery relies on:
 
@@ -15,27 +15,26 @@ Promises that recovery relies on:
         the file is cut back, so ``size`` is always the end of the last whole
         append.  (After a crash the tail may be torn; recovery cuts it.)
     F2  what was appended before a ``sync`` that returned is on the disk
-    F3  a file that was created, renamed or removed is so for good only after
+    F3  creating, renaming or removing a file is durable only after
         ``sync_directory`` of its directory
     F4  ``write_file`` replaces a small file as a whole or not at all
-    F5  ``reserve`` changes nothing that is read or appended here.  Closing
-        the file gives back what was not used; after a crash it is there, as
-        zeros at the end
+    F5  ``reserve`` has no effect on what is read or appended here.  Closing the
+        file releases unused space; after a crash it remains, as zeros at the end
 
 Errors: a full disk is ``DiskFull`` (nothing was written; try again later),
 any other failure of the operating system is ``StorageFailed``.
 
-Descriptors: ``SystemFiles`` has at most ``open_max`` files open.  Beyond that the one that was not used for
-the longest time is closed and, when it is used again, opened again by its path; whoever holds the ``File``
-does not notice.  So a broker may have more logs than the system lets it have open files.
+Descriptors: ``SystemFiles`` has at most ``open_max`` files open.  Beyond that the least recently used one
+is closed, and reopened by its path when it is used again, invisibly to the holder of the ``File``.  So a
+broker may have more logs than the operating system allows open files.
 
-    F6  a file that is open does not change its name, nor does a directory above it, as long as it is used
+    F6  neither an open file nor a directory above it is renamed while the file is in use
 
-Cost: one system call a method, two where room is given back; ``append`` of one
-part adds about 0.3 us of Python to its ``pwrite``.  A sync behind an append that
-stays within reserved room takes two thirds of one that makes the file longer;
-if it begins a block, room that was zeroed makes it one half.
-Left out: memory maps, direct I/O (measured, not worth their trouble), Windows.
+Cost: one system call per method, two where space is released; ``append`` of one part
+adds about 0.3 us of Python to its ``pwrite``.  A sync after an append within reserved
+space takes two thirds of the time of one that makes the file longer; at the start of a
+block, half of the time if the space was zeroed.
+Not supported: memory maps and direct I/O (measured, not worth the effort), Windows.
 """
 
 import errno

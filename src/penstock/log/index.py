@@ -1,6 +1,6 @@
-"""Where in a segment an offset or a time is, and how that is kept beside it.
+"""The sparse index of a segment: finds offsets and times, and is stored beside it.
 
-The index is sparse: one entry for about every ``index_bytes`` of the segment.
+There is one entry for about every ``index_bytes`` of the segment.
 
     entry      offset     of the first record of a batch
                position   of that batch in the segment, in bytes
@@ -11,15 +11,15 @@ The index is sparse: one entry for about every ``index_bytes`` of the segment.
 
 One list serves both, because ``before`` never falls along a log, whatever the times of the records.
 
-Stored (``.index``) it says how long its segment was.  That makes it the mark
-of a clean end as well: a segment that is exactly as long as a valid index
-says needs no scan when it is opened.  The lanes (``.lanes``) are stored
-likewise, if the segment has records outside the normal lane.  Both files
-are checksummed and derived: if one is missing, torn or damaged, the segment
-is scanned and both are made again.  So they are written without a sync.
+The stored form (``.index``) contains the length of its segment.  So it also marks a
+clean shutdown: a segment that is exactly as long as a valid index says needs no scan
+when it is opened.  The lanes (``.lanes``) are stored in the same way if the segment has
+records outside the normal lane.  Both files are checksummed and derived: if one is
+missing, torn or damaged, the segment is scanned and both are rebuilt.  So they are
+written without a sync.
 
 Cost: 24 bytes an entry, that is 1.5 MB for a segment of 256 MiB; a look-up is
-a binary search in a C array.  ``docs/format/log.md`` has the bytes.
+a binary search in a C array.  ``docs/format/log.md`` describes the format.
 """
 
 import sys

@@ -7,34 +7,34 @@
                                     readers <-|-------|-> not yet durable
                                               transactions that are open
 
-Data, journal and schedule are all logs.  A batch is opaque here: it is given
-its base offset, written behind the last one, and its header says how many
-offsets it takes, how new it is and which lane it is in.
+Data, journal and schedule are all logs.  A batch is opaque here: it gets its base
+offset and is written after the last one; its header has the number of offsets, the
+highest timestamp and the lane.
 
 Invariants:
 
     L1  start <= high <= safe <= end, and each of them only rises, with two exceptions: ``cut`` takes the
         end back, and ``adopt`` the start, when deleted segments are restored
-    L2  batches lie without a gap, also across segments: each begins at the offset where the last one ended
-    L3  ``last_timestamp`` and those of the segments are the highest so far: batches may come with any times
+    L2  batches are contiguous, even across segments: each begins at the offset where the last one ended
+    L3  ``last_timestamp`` and those of the segments are the highest so far: batches may have any timestamps
     L4  everything below ``safe`` is as durable as ``config.durability`` promises
     L5  when a segment exists, all segments before it are complete and synced
 
-A failed append changes nothing: the file is cut back and the state is set
-only after the write.  A failed sync stops the log for good (``failed``): the
-kernel may have dropped the pages, so a second sync that succeeds proves nothing.
+A failed append changes nothing: the file is truncated and the state is updated only
+after the write.  A failed sync stops the log permanently (``failed``): the kernel may
+have dropped the pages, so a second sync that succeeds proves nothing.
 
-Threads: one thread at a time appends, reads and changes (the caller holds a
-lock); ``sync`` may run in another thread meanwhile.  It takes ``written`` and
-``end`` before it asks for the file, and both are set after the write, so what
-it declares durable was in the file, or in an older one that a roll has synced.
-``high`` is worked out from two numbers that each have one writer, and a
-transaction is open before its first batch counts, so no reader is too quick.
+Threads: one thread at a time appends, reads and changes (the caller holds a lock);
+``sync`` may run in another thread meanwhile.  It reads ``written`` and ``end`` before
+it requests the file, and both are set after the write, so what it declares durable was
+in the file, or in an older one that was synced when the log rolled.  ``high`` is
+computed from two numbers that each have one writer, and a transaction is open before
+its first batch counts, so no reader sees a batch too early.
 
-A log that never had a batch has neither a file nor a directory: it costs memory alone.
+A log that never had a batch has neither a file nor a directory: it costs only memory.
 
-With durability ``fsync`` the file is made longer ahead of its batches, as a list
-is: a sync is slower by half if it must write down a new length.
+With durability ``fsync`` the file is preallocated ahead of its batches: a sync takes
+half as long again if it must also write a new length.
 
 Cost: ``append`` adds about 1.5 us of Python to the write.
 """

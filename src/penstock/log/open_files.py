@@ -1,7 +1,7 @@
-"""Which files have a descriptor, where there may be fewer of them than files.
+"""Which files have a descriptor, if there may be fewer descriptors than files.
 
-``SystemFiles`` asks for room before it opens a file, and a ``SystemFile`` before it is opened again; somebody
-else's descriptor is taken away for it.  How that is done without harm is told in ``SystemFile``.
+``SystemFiles`` requests a slot before it opens a file, and a ``SystemFile`` before it is reopened; the
+descriptor of another file is closed for it.  ``SystemFile`` explains why that is safe.
 """
 
 import errno

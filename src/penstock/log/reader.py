@@ -4,19 +4,18 @@ A position is found in one of three ways, the cheapest first:
 
     window    the last few chunks that were read and decoded: a reader that takes one record at a time
               from a batch of a hundred decodes it once, and the next batch is already in the chunk
-    hint      where the batch after the last raw read begins: fetching goes on without a look-up
+    hint      where the batch after the last raw read begins: a fetch continues without a look-up
     index     a binary search, then along the headers of at most ``index_bytes`` and a batch
 
-Everything read is checked: records against the checksum of their batch, the
-place of every batch by the chain of offsets (see ``log/scan.py``).  Bytes that do
-not fit are surveyed once (``survey.py``) and remembered (``damage``): their offsets
-are absent from then on, and everything around them is read as usual.  Batches that
-are passed on as they are have their checksums checked the first time, unless this process wrote
-them.
+Everything read is checked: records against the checksum of their batch, the position
+of every batch by the chain of offsets (see ``log/scan.py``).  Bytes that do not fit are
+examined once (``survey.py``) and remembered (``damage``): their offsets are absent from
+then on, and everything around them is read as usual.  Batches that are returned
+undecoded have their checksums verified the first time, unless this process wrote them.
 
 Bounds: ``WINDOWS_MAX`` chunks of ``CHUNK_BYTES``, or of a batch up to ``LARGE_BYTES``,
-and one of those may be larger; and their records; ``HINTS_MAX`` hints; ``OPEN_MAX`` sealed segments
-with an open file and a loaded index.  None of it grows with the backlog.
+one of which may be larger, with their records; ``HINTS_MAX`` hints; ``OPEN_MAX`` sealed
+segments with an open file and a loaded index.  Nothing grows with the backlog.
 
 Not thread-safe: the caller holds the lock under which it also appends.
 """

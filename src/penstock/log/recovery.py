@@ -1,31 +1,30 @@
-"""Opening the directory of a log after a clean end or any other.
+"""Opens the directory of a log after a clean shutdown or a crash.
 
 For every segment, the oldest first:
 
     its index is valid and says where its batches end    trusted
-    otherwise                                            scanned, checksums and all; index made again
+    otherwise                                            scanned with checksums; index rebuilt
 
-In a log that was not closed only the last segment is scanned.  If that one
-does not end with a whole, valid batch, it is cut exactly behind the last one:
-what follows was never acknowledged, since a sync covers all that is before
-it.  Zeros at the end are room that was reserved and not used.  Without a power cut
-such an end is rare: it may be damage, so its bytes are kept (see below).
+In a log that was not closed only the last segment is scanned.  If it does not end with
+a complete, valid batch, it is cut exactly after the last one: what follows was never
+acknowledged, because a sync covers everything before it.  Zeros at the end are reserved
+space that was not used.  Without a power cut such an end is rare and may be damage, so
+its bytes are kept (see below).
 
-Valid batches behind an invalid one mean one of two things.  If the machine lost
-power, later bytes may have reached the disk before earlier ones: then the log
-is cut, since none of these batches was acknowledged, and the bytes are kept beside
-it (``.cut-<position>``).  If it did not (``Files.intact``), or if these bytes were there when
-the log was closed, something else has damaged the file: then only
-the damaged bytes are left out.  Offsets that the log had when it was closed are never given again: if
-their batches are gone, an empty one takes their place.
+Valid batches after an invalid one mean one of two things.  If the machine lost power,
+later bytes may have reached the disk before earlier ones: then the log is cut, because
+none of these batches was acknowledged, and the bytes are kept beside it
+(``.cut-<position>``).  If it did not (``Files.intact``), or if these bytes existed when
+the log was closed, the file was damaged otherwise: then only the damaged bytes are left
+out.  Offsets that the log had when it was closed are never reused: if their batches are
+gone, an empty batch takes their place.
 
-A sealed segment is never cut, but for such zeros.  Damage in it is reported
-here, its offsets are absent for readers, and it does not touch what lies before
-and behind it.
+A sealed segment is never cut, except for such zeros.  Damage in it is reported, its
+offsets are absent for readers, and everything before and after it is unaffected.
 
-What else a crash can leave: temporary files, indexes without a segment,
-segments that were joined to the one before and a restoration that was not
-finished (removed), an empty last segment (used).  The report says what was found.
+A crash can also leave temporary files, indexes without a segment, segments that were
+merged into the previous one, an unfinished restoration (all removed), and an empty last
+segment (used).  The report lists what was found.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Rewriting sealed segments with fewer records.
+"""Rewrites sealed segments with fewer records.
 
-The chain of offsets stays whole: a batch that loses some records keeps its
+The chain of offsets stays complete: a batch that loses some records keeps its
 range of offsets, and a run of batches that lose all of theirs is replaced by
 one empty batch over the same range.
 
@@ -12,18 +12,17 @@ An empty batch keeps the lane and the newest timestamp of what it replaces.
 Batches of idempotent producers are emptied but not merged: their sequence
 numbers tell duplicates after a restart.  Control batches stay as they are.
 
-Neighbours that together fit into one segment become one, so that a log that
-is compacted for years does not end as thousands of nearly empty files.
+Neighbouring segments that fit into one are merged, so that a log that is compacted
+for years does not consist of thousands of nearly empty files.
 
 Crash-safe: the new segment is complete and synced under a temporary name
-before it takes the first old one's place by a rename.  The old index is gone
-for good before that, so it can never be taken for the new segment's.  The
-other old segments are removed after that; one that a crash leaves lies wholly
-within the new one, and the next open removes it.
+before a rename replaces the first old one.  The old index is durably removed before
+that, so it can never be taken for the new segment's.  The other old segments are
+removed afterwards; one that a crash leaves lies completely within the new one, and the
+next open removes it.
 
-Cost: one pass; a single segment that loses nothing is not written.  Work is
-cut into steps of about ``STEP_BYTES`` so that the caller can let others have
-the lock in between.
+Cost: one pass; a single segment that loses nothing is not written.  The work is split
+into steps of about ``STEP_BYTES`` so that the caller can release the lock in between.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,13 +1,13 @@
-"""Walking along the batches in raw bytes of a segment.
+"""Iterates over the batches in the raw bytes of a segment.
 
 A segment is a chain: each batch begins at the offset where the one before it
 ended, and the first begins at the offset in the file's name.  The checksum of
-a batch does not cover its base offset (a broker sets that without summing
-again), so the chain is what protects it: every walk here checks it.
+a batch does not cover its base offset (a broker sets it without a new checksum), so
+the chain protects it: every function here checks it.
 
     skip_to     along the headers to the batch that holds an offset
-    skip_plain  along the headers to a batch that somebody must look at
-    whole       how far whole batches reach
+    skip_plain  along the headers to a batch that needs inspection
+    whole       how far complete batches reach
     reach       the same from their headers alone
     decode      batches to records, checksums checked
     check_chain checksums of whole batches

@@ -5,10 +5,10 @@
     00000000000000000000.lanes    ranges outside the normal lane, if there are any
 
 The number is the offset of the first record.  The last segment of a log is
-its active one: its index is in memory and grows.  The others are sealed:
-their files are opened and their indexes loaded when someone reads them, and
-given back after a while (see ``Log``), so a log of a thousand segments costs
-a thousand small objects, not a thousand open files.  A log that never had a
+its active one: its index is in memory and grows.  The others are sealed: their files
+are opened and their indexes loaded on the first read, and released after a while (see
+``Log``), so a log of a thousand segments costs a thousand small objects, not a thousand
+open files.  A log that never had a
 batch has no file at all.
 """
 

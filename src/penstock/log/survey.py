@@ -1,9 +1,8 @@
-"""Finding out how far damage reaches, when a reader of a segment has met some.
+"""Determines the extent of damage that a reader of a segment has found.
 
-Walking along headers is fast and trusts lengths, so a reader may notice damage
-far behind the place where it is.  A survey starts at an index entry before
-it, whose position is known to be the beginning of a batch, and checks every
-batch from there on:
+Skipping along headers is fast and trusts lengths, so a reader may notice damage far
+after the place where it is.  A survey starts at an index entry before it, whose
+position is known to be the beginning of a batch, and checks every batch from there on:
 
     entry                                       next entry
       v                                           v
@@ -13,8 +12,8 @@ batch from there on:
 It ends at the first index entry behind the damage.  So it reads about
 twice ``index_bytes`` and two batches, however long the segment is.
 
-A batch inside the damaged bytes may be part of a message.  So a valid batch only
-counts if it is also followed by what its offsets announce: the next batch, the next
+Bytes that look like a batch inside the damaged range may be part of a message.  So a
+valid batch only counts if what follows matches its offsets: the next batch, the next
 index entry, or the end of the segment.
 """
 

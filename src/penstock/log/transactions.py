@@ -1,16 +1,16 @@
 """The transactions of one log: which are open, and what was aborted.
 
-A transaction is the batches that one producer marks as transactional, up to a
-marker: a control batch that says whether they count.
+A transaction consists of the batches that one producer marks as transactional, up to
+a marker: a control batch that commits or aborts them.
 
     offset      10   11   12   13   14   15   16
     batch       a    b    a    A!   -    b    B     a, b: producers    A!: a aborts    B: b commits
     open        a    a,b  a,b  b    b    b
     unstable    10   10   10   11   11   11   none: all is decided
 
-Readers see what lies below the first batch of any open transaction (``Log.high``),
-and of that neither markers nor what was aborted.  Both are absent for them, like
-records that compaction has removed: a gap in the offsets.
+Readers see what is below the first batch of any open transaction (``Log.high``),
+without markers and aborted records.  Both are absent for them, like records that
+compaction has removed: a gap in the offsets.
 
 Invariants:
 
@@ -19,8 +19,8 @@ Invariants:
 
 Cost: a log without transactions has four empty arrays.  An abort takes 32 bytes
 until retention has deleted its messages, a commit nothing; a look-up is a binary search and
-as many steps as transactions were open at a time.  What is here is kept by the
-partition's digest, and can be had from the batches again.
+as many steps as transactions were open at a time.  The state is part of the partition's
+producer snapshot, and can be rebuilt from the batches.
 """
 
 from array import array

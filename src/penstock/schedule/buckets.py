@@ -1,17 +1,17 @@
-"""What is due later: a bucket an hour, on disk, so that ten million far-off entries cost little memory.
+"""Entries due later: one bucket per hour, on disk, so that ten million of them cost little memory.
 
     now          near_until_ms
      |                |  14:00   |  15:00   | ...   | next May, 3:00 |
      | in memory ---->|  bucket  |  bucket  |       | bucket         |
      |  (near.py)     |  ^^^^^^ the first one is read back when its hour gets near, in portions
 
-A bucket is a file of pairs (due time, entry number), 8 bytes each, in no order,
-with the last few pairs in memory.  Files are derived data: they are made from
-the schedule's log at every open, not synced, and gone after the process.
+A bucket is a file of pairs (due time, entry number), 8 bytes each, unordered, with the
+last few pairs in memory.  Files are derived data: they are created from the schedule's
+log at every open, not synced, and deleted with the process.
 
-A pair that cannot be written stays in memory.  A file that cannot be read back,
-or not as it was written (its checksum is in memory), is not believed: its hour
-is listed in ``damaged``, and the schedule finds its entries in the log again.
+A pair that cannot be written stays in memory.  A file that cannot be read back, or whose
+checksum (kept in memory) does not match, is not used: its hour is listed in
+``damaged``, and the schedule reads its entries from the log again.
 
 Costs: ``add`` 1 us, with a file append for every 64 pairs of a bucket; memory
 at most 1 KB a bucket and so at most 10 MB for every hour of a year.

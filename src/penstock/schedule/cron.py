@@ -1,21 +1,21 @@
 """Recurring times: a cron expression and a time zone give the next occurrence.
 
 The expression is parsed by the ``cronsim`` library: five fields (minute, hour,
-day of month, month, day of week), or six with seconds first.  What is decided
-here is what happens when clocks are changed:
+day of month, month, day of week), or six with seconds first.  This module decides what
+happens at daylight-saving changes:
 
-    times of day     neither the minute nor the hour field begins with ``*`` (``30 2 * * *``): the wall
-                     clock rules.  A time that exists twice comes once, the first time; a time that
-                     does not exist comes once, at the first minute that does.
-    intervals        all others (``*/15 * * * *``, ``0 * * * *``): the time that passes rules.  They go on
-                     through the repeated hour, and there is nothing to make up for in the skipped one.
+    times of day     neither the minute nor the hour field begins with ``*`` (``30 2 * * *``): follow the
+                     wall clock.  A time that exists twice occurs once, the first time; a time that does
+                     not exist occurs once, at the first minute that does.
+    intervals        all others (``*/15 * * * *``, ``0 * * * *``): follow elapsed time.  They continue
+                     through the repeated hour, and nothing is made up for in the skipped one.
 
-cronsim has the same rule, but for five fields only, and may name the first of
-two equal wall times when the second one is just passing; an occurrence here is
-always later than the time it is asked about.
+cronsim has the same rule, but for five fields only, and may return the first of two
+equal wall times while the second one is passing; an occurrence here is always later
+than the given time.
 
 Cost: a few hundred microseconds; ten milliseconds for an expression that never
-comes, because cronsim gives up after 50 years of it.
+occurs, because cronsim gives up after 50 years.
 """
 
 from collections.abc import Iterator

@@ -1,19 +1,19 @@
-"""What is in a schedule's log: entries, and what became of them.
+"""The records of a schedule's log: entries, and their state changes.
 
-Every record says in its first header, ``x-schedule``, which version of this
-format it has and what it is:
+The first header of every record, ``x-schedule``, has the version of this format and
+the kind of the record:
 
-    ENTRY        a message and its due time; the record's offset is the entry's number, its name for good
-    FIRED        entries that went into the data log: number, data offset, and the next due time
+    ENTRY        a message and its due time; the record's offset is the entry's permanent number
+    FIRED        entries that were appended to the data log: number, data offset, and the next due time
                  of a recurring one (-1: it is done)
-    CANCELLED    entries that were taken back: number
-    MOVED        entries with another due time: number, due time
-    CHECKPOINT   what is known of the data log: up to which offset every scheduled record there is
-                 accounted for.  What FIRED before it said about that offset and later ones is void.
+    CANCELLED    entries that were cancelled: number
+    MOVED        entries that were rescheduled: number, due time
+    CHECKPOINT   the offset of the data log up to which every scheduled record is accounted for.  Earlier
+                 FIRED records about that offset and later ones are void.
 
-An ENTRY keeps the message's key, value and headers as its own; the facts of
-the schedule are in the first header.  The others have no key, and their value
-is big-endian 64-bit numbers.  ``docs/format/schedule.md`` has it byte by byte.
+An ENTRY keeps the message's key, value and headers; the data of the schedule is in the
+first header.  The others have no key, and their value consists of big-endian 64-bit
+numbers.  ``docs/format/schedule.md`` describes the format byte by byte.
 """
 
 from collections.abc import Sequence

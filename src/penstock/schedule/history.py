@@ -1,11 +1,11 @@
-"""What became of one entry of a schedule, told from its log.
+"""The history of one entry of a schedule, from its log.
 
     ENTRY 5, due 10:00   ...   MOVED 5 to 11:00   ...   FIRED 5 as offset 7
-          came                   moved                    fired
+          added                  moved                    fired
 
-The log is read from the entry on, 6 to 10 us a record; nothing extra is kept.
-What cleaning has removed is not told: of an entry that still waits, that it
-was moved or has fired before; of any other, everything.
+The log is read from the entry on, 6 to 10 us per record; nothing extra is kept.
+Cleaning removes history: of a waiting entry, that it was moved or has fired before; of
+any other entry, everything.
 """
 
 from collections.abc import Iterator

@@ -1,14 +1,14 @@
-"""What is due soon: a wheel of seconds in memory, and a heap for the one that is running out.
+"""Entries due soon: a timing wheel of seconds in memory, and a heap for the current second.
 
     second ... 12:00:07   12:00:08   12:00:09 ...
                [3 9 5]    [8]        [2 2 7]          slots: not in order, 8 bytes an entry
                   |
-                  v  when it has come
+                  v  when its time has come
                3 5 9                                  ready: a heap, in order, 50 bytes an entry
 
-An item is a due time and an entry's number.  It is never searched for: an
-entry that was cancelled or moved leaves its item behind, and ``is_current`` says
-so when the item's time has come.  So the same item may be there twice.
+An item is a due time and an entry's number.  Items are never searched for: a cancelled
+or moved entry leaves its item behind, and ``is_current`` rejects it when its time has
+come.  So the same item may occur twice.
 
 In a slot an item is one 64-bit number, milliseconds of the second above 53
 bits of entry number.  The lowest is kept in front, which makes ``next_ms`` O(1).

@@ -1,19 +1,19 @@
-"""A set of numbers that live close together for a while: bits in chunks.
+"""A set of numbers that are mostly close together: bits in chunks.
 
-The schedule remembers which of its entries wait, and nothing else about each.
-Numbers rise as entries come, and most entries leave in about that order, so
-the members are dense in a window that moves on, with a few old ones behind:
+The schedule remembers which of its entries are waiting, and nothing else about each.
+Numbers rise as entries are added, and most entries leave in about that order, so the
+members are dense in a moving window, with a few old ones behind:
 
       .  .  member  .  .  .  .  .  member member  .  member member member
      ------------------------------------------------------------------->
      chunk 0: 0b100       (no chunk 1)      chunk 2: 0b1110110...
 
-A chunk that becomes empty is forgotten.  So memory follows the members, not
-the numbers that have ever been: about two bits for each of a dense million,
-and about 200 bytes for a member that is alone in its chunk.
+Empty chunks are removed.  So memory depends on the members, not on all numbers ever
+used: about two bits for each of a dense million, and about 200 bytes for a member that
+is alone in its chunk.
 
-This is the other way round from ``delivery.offsets.OffsetSet``, which keeps what
-is settled above a floor: one entry a year ahead would hold that floor down.
+``delivery/offsets.py`` does the opposite and keeps settled offsets above a floor: one
+entry that is due in a year would hold that floor down.
 
 Costs: ``add``, ``remove`` and ``in`` are O(1); ``first`` is O(chunks).
 """

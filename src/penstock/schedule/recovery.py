@@ -1,7 +1,7 @@
-"""What a schedule's log says when it is opened, and whether the data log agrees.
+"""Opens a schedule: replays its log and reconciles it with the data log.
 
-An entry moves into the data log in two steps, which become durable at about
-the same time but in any order:
+An entry moves to the data log in two steps, which become durable at about the same
+time but in any order:
 
     1  its message is appended to the data log, with the entry's number in a header
     2  FIRED (number, data offset) is appended to the schedule's log
@@ -11,14 +11,13 @@ A crash may keep either one without the other.  So opening compares:
     FIRED, but the data log is shorter     the message is lost: FIRED is void, the entry waits again
     message there, but no FIRED            found by its header: the entry has fired, and FIRED is written
 
-The second needs no reading of the whole data log.  Steps come in order and a
-log keeps a prefix of what was appended, so everything below the last offset
-that a FIRED or CHECKPOINT has named (``accounted``) is accounted for; above it
-only headers of batches are read, and records of those flagged SCHEDULED.
+The second does not read the whole data log.  Steps happen in order and a log keeps a
+prefix of what was appended, so everything below the last offset named by a FIRED or
+CHECKPOINT (``accounted``) is accounted for; above it only batch headers are read, and
+the records of batches flagged SCHEDULED.
 
-A void FIRED is void for ever: the data log will grow over the offset that it
-names.  Therefore a CHECKPOINT is written behind it, and synced before any new
-message can be.
+A void FIRED stays void: the data log will grow over the offset that it names.  So a
+CHECKPOINT is written after it, and synced before any new message can be.
 
 Replay takes one pass: data offsets of FIRED rise from one CHECKPOINT to the next,
 so those that a CHECKPOINT makes void are on top of a stack.

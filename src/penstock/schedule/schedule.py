@@ -5,33 +5,33 @@
               |  |  '--- cancel ---> cancelled                 |
               |  '------ reschedule, or recurring -------------'
 
-Everything is in a log of its own (``entries.py``), and an entry's offset there is
-its number, its name for good.  In memory are only the numbers that wait and the
-due times that are near (``timetable.py``); both come from the log at open
-(``recovery.py``, which also makes sure that a crash delivers once).
+Everything is in a log of its own (``entries.py``), and an entry's offset there is its
+permanent number.  Memory holds only the numbers of waiting entries and near due times
+(``timetable.py``); both are read from the log at open (``recovery.py``, which also makes
+sure that an entry is delivered once after a crash).
 
-How the broker moves what is due, under one lock and without a pause between:
+The broker moves due entries under one lock, without waiting in between:
 
     due = schedule.take_due(now_ms, limit)
     offset = data_log.append(<a batch flagged SCHEDULED, each record with x-schedule-id>)
     schedule.fired([(entry.number, offset + index) ...], now_ms)
 
-If the append fails nothing has happened: ``put_back``, or the next ``take_due``,
-returns the entries to the timetable.  Both logs then join the same group commit.
+If the append fails nothing has changed: ``put_back``, or the next ``take_due``, returns
+the entries to the timetable.  Both logs then join the same group commit.
 
-Time is wall time and may jump.  Forward: what is due by then is due.  Back: an
-entry that has fired stays fired, and the others wait for their time to come
-again.  Occurrences of a recurring entry that were missed fire once.
+Time is wall time and may jump.  Forward: entries become due early.  Back: an entry
+that has fired stays fired, and the others wait again.  Missed occurrences of a
+recurring entry fire once.
 
-Cleaning (``maintain``): when most of the log is dead, the records that no waiting
-entry needs are removed.  What cannot be derived from the entries that stay is
-written once more first, and the data log is synced, because an entry may only be
-forgotten when its message cannot be lost any more.
+Cleaning (``maintain``): when most of the log is dead, records that no waiting entry
+needs are removed.  State that cannot be derived from the remaining entries is written
+again first, and the data log is synced, because an entry may only be forgotten when its
+message can no longer be lost.
 
 Costs, with the codec compiled: ``add`` one append, 12 us in all; taking and firing
 an entry 20 us, or 50 us if its record lies far from the others' (times of a round
 are shared by up to 1,000 entries); opening reads the whole log, 6 to 10 us an
-entry; memory as said in ``timetable.py``, 13 MB for a million due within the hour.
+entry; for memory see ``timetable.py``: 13 MB for a million due within the hour.
 """
 
 from collections.abc import Iterator

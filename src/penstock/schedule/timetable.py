@@ -1,15 +1,15 @@
-"""Which entries wait, and what is due next: the schedule's memory.
+"""The in-memory state of a schedule: which entries wait, and what is due next.
 
-    live         the numbers of entries that wait: a bit each
-    cancelled    numbers of entries that were taken back, so that a second cancel hears the same
-    moved        the due time of entries whose record says another (rescheduled, recurring)
+    live         the numbers of waiting entries: a bit each
+    cancelled    numbers of cancelled entries, so that a second cancel gets the same answer
+    moved        the due time of entries whose record has another one (rescheduled, recurring)
     near, far    due times with numbers, in memory and on disk
 
-Near and far are never searched.  An item there is *current* if its entry is
-live and has that due time; if not, it is dropped when it comes up.  An entry
-that waits always has a current item.
+Near and far are never searched.  An item there is *current* if its entry is live and
+has that due time; otherwise it is dropped when it comes up.  A waiting entry always has
+a current item.
 
-Cost of an entry that waits: about 9 bytes of memory if it is due within two
+Cost of a waiting entry: about 9 bytes of memory if it is due within two
 hours, a fraction of a byte if it is due later (and 16 bytes on disk); about
 100 bytes more if it was moved.
 """

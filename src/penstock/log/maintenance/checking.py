@@ -1,15 +1,15 @@
-"""Looking at every byte of a log's directory, and repairing it; for when no broker has it open.
+"""Checks every byte of a log's directory, and repairs it, while no broker has it open.
 
     examine    what is damaged in which file            reads everything, writes nothing
     repair     a log without the damage                 the damaged bytes are kept beside it
 
-Checking goes further than opening a log: all checksums are summed, and all records decoded.
+Checking does more than opening a log: it verifies all checksums and decodes all records.
 
-Repairing writes each segment that is damaged anew.  Valid batches are copied as they are.  In the place of
-damaged ones there is an empty batch over the same offsets, as compaction leaves it, and the bytes themselves
-are moved to ``<base>.damaged-<position>``.  A batch of which only the base offset is wrong, which no checksum
-covers, gets it back: the chain says what it was.  Derived files that are damaged are removed, and made again
-by the next open.  As in ``rewrite.py``, a crash leaves each segment as it was or as it was to be.
+Repairing rewrites each damaged segment.  Valid batches are copied unchanged.  Damaged ones are replaced by
+an empty batch over the same offsets, as compaction leaves it, and their bytes are moved to
+``<base>.damaged-<position>``.  A batch whose base offset alone is wrong, which no checksum covers, gets the
+offset that the chain of batches implies.  Damaged derived files are removed and rebuilt by the next open.  As
+in ``log/rewrite.py``, a crash leaves each segment in its old or its new form.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,30 +1,29 @@
-"""Log compaction: of every key only the last value stays.
+"""Log compaction: keeps only the last value of every key.
 
     offset   0     1     2     3     4     5
     key      a     b     a     -     b     a
     value    1     1     2     x     none  3
     stays                      x     none  3        then, after ``tombstone_ms``:   x  3
 
-A record without a value is a tombstone: it stays for a while, so that slow
-readers see the deletion, and then goes too.  Records without a key stay.
-Offsets never change; what is removed is a gap.
+A record without a value is a tombstone: it is kept for a while, so that slow
+readers see the deletion, and then removed too.  Records without a key are kept.
+Offsets never change; removed records leave gaps.
 
-A pass first maps every key of the part not yet cleaned to its last offset,
-then rewrites the sealed segments, the oldest first, without what the map
-supersedes.  Only sealed segments count, because only they are durable: a
-value must not go because of a newer one that a crash may still take.  That
-order also makes tombstones safe: when one goes, all older values of its key
-have gone before, in this pass or an earlier one.
+A pass first maps every key of the part not yet compacted to its last offset, then
+rewrites the sealed segments, the oldest first, without superseded records.  Only
+sealed segments are considered, because only they are durable: a value must not be
+removed because of a newer one that a crash may still lose.  That order also makes
+tombstones safe: when one is removed, all older values of its key have been removed
+before, in this pass or an earlier one.
 
-When: if at least half of the bytes are new since the last pass (so each byte
-is rewritten about once for every byte published, at most); if there is
-anything new and the last pass was ``tombstone_ms`` ago; or when a tombstone
-that a pass has left is overdue.  What a transaction has aborted counts for
-nothing, and what one may yet abort is left alone.  The first pass after opening a log takes all
-of it for new.
+A pass runs if at least half of the bytes are new since the last pass (so each byte is
+rewritten at most about once for every byte published); if there is anything new and the
+last pass was ``tombstone_ms`` ago; or when a remaining tombstone is overdue.  Aborted
+records of transactions are ignored, and records of open transactions are not touched.
+The first pass after opening a log treats all of it as new.
 
-Bounds: the map holds ``KEYS_MAX`` keys; if there are more, the pass ends at
-the record where it is full, and the next one goes on from there.
+Bounds: the map holds ``KEYS_MAX`` keys; if there are more, the pass ends where the map
+is full, and the next one continues from there.
 """
 
 from collections.abc import Generator

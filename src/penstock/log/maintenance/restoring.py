@@ -1,4 +1,4 @@
-"""Putting back what retention deleted: segments below a log's start, with their old offsets.
+"""Restores what retention deleted: segments below a log's start, with their old offsets.
 
     restoring/  [ 40 .. 79 ][ 80 .. 99 ]            a log of its own, in a folder of the log's directory
                           |         |
@@ -6,19 +6,17 @@
     the log     . . . . . . . . . . [ 100 .. 199 ][ 200 .. active ]
                                     start
 
-Batches are added to the side folder in rising order.  When they reach up to
-the log's start, the segments are moved over, the newest first, and each move
-is one rename: after a crash at any point the log has no gap, and begins at its
-old start, at the wanted one, or in between.  What is left in the side folder
-is removed by the next open.  From then on they are segments like any others;
-who keeps retention from deleting them again is the broker's business.
+Batches are added to the side directory in rising order.  When they reach the log's
+start, the segments are moved over, the newest first, each with one rename: after a
+crash at any point the log has no gap, and begins at its old start, at the requested one,
+or in between.  The next open removes what is left in the side directory.  Restored
+segments are like any others; the broker keeps retention from deleting them again.
 
-Batches come with the offsets and times they had.  An offset that none of them
-has is a hole, as compaction leaves them: it is spanned by an empty batch.  A
-batch that was added before is ignored, so that an answer which got lost does no
-harm.
+Batches keep their offsets and timestamps.  Missing offsets are holes, as compaction
+leaves them, and covered by an empty batch.  A batch that was added before is ignored, so
+that a repeated request does no harm.
 
-Cost: what appending costs.  Nothing is decoded; checksums are checked.
+Cost: that of appending.  Nothing is decoded; checksums are verified.
 """
 
 from collections.abc import Iterator

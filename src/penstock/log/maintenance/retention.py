@@ -1,4 +1,4 @@
-"""Which records are old enough, or too many, to keep: decisions only.
+"""Decides which records retention may delete, by age and by size.
 
     segments   [ 0 .. 99 ][ 100 .. 199 ][ 200 .. 299 ][ 300 .. active ]
     time          too old     too old        young         young          -> 200
