@@ -37,12 +37,12 @@ class ProducerSteps:
             topic = yield from self._core.missing.create(name, message.partition)
         wall_ms = state.clock.wall_ms()
         item = self._core.publishing.prepare(topic, message, wall_ms)
-        target = (name, item.partition.number)
+        target = (name, item.partition)
         sequence = self._sequences.get(target, 0)
         builder = BatchBuilder()
         builder.add(item.key, item.value, item.headers)
         attributes = item.attributes | self._codec
         batch = builder.build(wall_ms, wall_ms, attributes, self.producer_id, self.epoch, sequence)
-        receipt = yield from self._core.publishing.append(name, item.partition.number, bytes(batch))
+        receipt = yield from self._core.publishing.append(name, item.partition, bytes(batch))
         self._sequences[target] = (sequence + 1) % SEQUENCES
         return receipt

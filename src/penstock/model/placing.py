@@ -5,13 +5,14 @@ what it encodes itself, before it sends.  So both refuse the same things with
 the same words, and equal keys meet in one partition wherever they come from.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.config.broker import Compression
-from penstock.errors import EmptyMessage, InvalidValue, MessageTooLarge, PartitionNotFound
+from penstock.errors import DelayOutOfRange, EmptyMessage, InvalidValue, MessageTooLarge, PartitionNotFound
 from penstock.model.message import Message, RawHeaders
-from penstock.types import lane_number
+from penstock.types import DURATION_MS_MAX, Duration, Instant, instant_ms, lane_number, signed_duration_ms
 from penstock.wire.murmur import partition_of
 from penstock.wire.records import lane_attributes
 
@@ -22,16 +23,18 @@ ANYWHERE: Final = -1  # In place of a partition: the message leaves it to whoeve
 
 
 class Placed:
-    """A message, checked, in the form it is stored in."""
+    """A message, checked, in the form it is stored in, and not yet written."""
 
-    __slots__ = ("attributes", "headers", "key", "partition", "value")
+    __slots__ = ("attributes", "dedup_id", "due_ms", "headers", "key", "partition", "value")
 
     def __init__(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         self.partition = partition
         self.key = key
         self.value = value
         self.headers: RawHeaders = NO_HEADERS
-        self.attributes = 0  # Its lane.
+        self.attributes = 0  # Its lane; in the broker also which system headers it has.
+        self.due_ms = -1  # When it is to be delivered, in the broker; -1: at once.
+        self.dedup_id: str | None = None
 
 
 def placed(topic: str, message: Message, partitions: int) -> Placed:
@@ -61,6 +64,24 @@ def place(topic: str, partition: Any, key: bytes | None, partitions: int) -> int
     if partitions == 1:
         return 0
     return ANYWHERE if key is None else partition_of(key, partitions)
+
+
+def due_ms(delay: Duration | None, deliver_at: Instant | None, now_ms: int, delay_max_ms: int) -> int:
+    """When a message is due; both ways of saying it at once is an error."""
+    if delay is not None and deliver_at is not None:
+        raise InvalidValue(name="deliver_at", value=deliver_at, why="give delay or deliver_at, not both")
+    if deliver_at is not None:
+        due = instant_ms("deliver_at", deliver_at)
+        if due - now_ms > delay_max_ms:
+            raise DelayOutOfRange(delay_ms=due - now_ms, limit_ms=delay_max_ms)
+        return max(due, now_ms)  # A time that has passed is due now.
+    if delay is None:
+        raise InvalidValue(name="delay", value=delay, why="give delay or deliver_at")
+    wanted_ms = signed_duration_ms("delay", delay)
+    if not 0 <= wanted_ms <= delay_max_ms:
+        bounded = max(min(wanted_ms, DURATION_MS_MAX), -DURATION_MS_MAX)
+        raise DelayOutOfRange(delay_ms=math.floor(bounded), limit_ms=delay_max_ms)
+    return now_ms + round(wanted_ms)
 
 
 def stored_bytes(key: bytes | None, value: bytes | None, headers: RawHeaders) -> int:

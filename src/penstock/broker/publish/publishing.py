@@ -27,7 +27,6 @@ from typing import Any, Final
 
 from penstock.broker.health.rates import SAMPLE_MS
 from penstock.broker.publish.append_order import Standing, forget_empty, lines_of
-from penstock.broker.publish.delivery_time import due_ms as due_ms
 from penstock.broker.publish.header_options import Wish, part_id, wishes_of
 from penstock.broker.publish.incoming import (
     Look,
@@ -56,8 +55,8 @@ from penstock.errors import (
 )
 from penstock.groups.transactions import check_write
 from penstock.log.log import Log
-from penstock.model.message import Message, RawHeaders, Receipt, bare_values, receipts_from
-from penstock.model.placing import ANYWHERE, CODECS, NO_HEADERS, check_size, dedup_bytes, placed
+from penstock.model.message import Message, Receipt, bare_values, receipts_from
+from penstock.model.placing import ANYWHERE, CODECS, Placed, check_size, dedup_bytes, due_ms, placed
 from penstock.schedule.schedule import Schedule
 from penstock.types import duration_ms
 from penstock.wire.headers import DEDUP_ID, EXPIRES_AT
@@ -83,21 +82,6 @@ from penstock.wire.validation import Limits
 # What a batch says about headers that only the broker adds: nobody else may say it.
 OURS: Final = SCHEDULED | EXPIRES | DEDUP | REDRIVEN
 OUTBOX_RETRY_MS: Final = 1000
-
-
-class Prepared:
-    """One message, checked and placed, not yet written."""
-
-    __slots__ = ("attributes", "dedup_id", "due_ms", "headers", "key", "partition", "value")
-
-    def __init__(self, partition: Partition, key: bytes | None, value: bytes | None) -> None:
-        self.partition = partition
-        self.key = key
-        self.value = value
-        self.headers: RawHeaders = NO_HEADERS
-        self.attributes = 0
-        self.due_ms = -1
-        self.dedup_id: str | None = None
 
 
 class Appended(Receipt):
@@ -154,8 +138,8 @@ class Publishing:
         anywhere = self._any_partition(topic)
         values = bare_values(batch, topic.settings.message_bytes_max)
         if values and not topic.settings.compact:
-            receipts = self._append_values(topic, anywhere, values, now_ms)
-            yield from self._partition_durable(anywhere)
+            receipts = self._append_values(topic, topic.partitions[anywhere], values, now_ms)
+            yield from self._partition_durable(topic.partitions[anywhere])
             return receipts
         prepared = [
             self._prepare(
@@ -165,8 +149,8 @@ class Publishing:
         ]
         receipts = self._write(topic, prepared, now_ms)
         if topic.settings.durability == "fsync":
-            for partition in {item.partition.number: item.partition for item in prepared}.values():
-                yield from self._partition_durable(partition)
+            for number in {item.partition: None for item in prepared}:
+                yield from self._partition_durable(topic.partitions[number])
         return receipts
 
     def append(self, name: Any, number: Any, data: Any) -> Steps[Receipt]:
@@ -342,7 +326,7 @@ class Publishing:
             why = "messages of a transaction are not delayed, sorted or dropped"
             raise InvalidValue(name="headers", value="x-...", why=why)
         topic, now_ms = partition.topic, self._state.clock.wall_ms()
-        prepared: list[Prepared] = []
+        prepared: list[Placed] = []
         for message, own in wishes:
             item = self.prepare(topic, message, now_ms)
             item.headers = [*own, *item.headers]
@@ -364,47 +348,45 @@ class Publishing:
 
     # Preparing.
 
-    def prepare(self, topic: Topic, message: Message, now_ms: int) -> Prepared:
+    def prepare(self, topic: Topic, message: Message, now_ms: int) -> Placed:
         """Check and place one message without writing it."""
         return self._prepare(topic, message, now_ms, self._any_partition(topic))
 
-    def _any_partition(self, topic: Topic) -> Partition:
+    def _any_partition(self, topic: Topic) -> int:
         """Where messages without a key of this call go; the next call goes to the next one."""
         topic.turn += 1
-        return topic.partitions[topic.turn % len(topic.partitions)]
+        return topic.turn % len(topic.partitions)
 
-    def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: Partition) -> Prepared:
+    def _prepare(self, topic: Topic, message: Message, now_ms: int, anywhere: int) -> Placed:
         item = placed(topic.name, message, len(topic.partitions))
         if item.key is None and topic.settings.compact:
             raise KeyMissing(topic=topic.name)
-        partition = anywhere if item.partition == ANYWHERE else topic.partitions[item.partition]
-        prepared = Prepared(partition, item.key, item.value)
-        prepared.headers = item.headers
-        prepared.attributes = item.attributes
+        if item.partition == ANYWHERE:
+            item.partition = anywhere
         if message.delay is not None or message.deliver_at is not None:
-            prepared.due_ms = due_ms(topic, message.delay, message.deliver_at, now_ms)
+            item.due_ms = due_ms(message.delay, message.deliver_at, now_ms, topic.settings.delay_max_ms)
         if message.ttl is not None or message.dedup_id is not None:
-            self._add_system_headers(prepared, message, max(now_ms, prepared.due_ms))
-        check_size(prepared.key, prepared.value, prepared.headers, topic.settings.message_bytes_max)
-        return prepared
+            self._add_system_headers(item, message, max(now_ms, item.due_ms))
+        check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
+        return item
 
-    def _add_system_headers(self, prepared: Prepared, message: Message, visible_ms: int) -> None:
-        headers = list(prepared.headers)
+    def _add_system_headers(self, item: Placed, message: Message, visible_ms: int) -> None:
+        headers = list(item.headers)
         if message.ttl is not None:
             # The time to live begins when the message can be seen.
             expires_ms = visible_ms + duration_ms("ttl", message.ttl)
             headers.append((EXPIRES_AT, str(expires_ms).encode()))
-            prepared.attributes |= EXPIRES
+            item.attributes |= EXPIRES
         if message.dedup_id is not None:
             headers.append((DEDUP_ID, dedup_bytes(message.dedup_id)))
-            prepared.attributes |= DEDUP
-            prepared.dedup_id = message.dedup_id
-        prepared.headers = headers
+            item.attributes |= DEDUP
+            item.dedup_id = message.dedup_id
+        item.headers = headers
 
     # Writing.
 
     def _write(
-        self, topic: Topic, prepared: list[Prepared], now_ms: int, told: Header | None = None
+        self, topic: Topic, prepared: list[Placed], now_ms: int, told: Header | None = None
     ) -> list[Receipt]:
         """Write what is new, one record batch for each partition and lane; answer in the given order.
 
@@ -421,11 +403,9 @@ class Publishing:
             if item.due_ms >= 0:
                 receipts[index] = self._schedule(topic, item, now_ms)
             else:
-                batches.setdefault((item.partition.number, item.attributes & ~(EXPIRES | DEDUP)), []).append(
-                    index
-                )
+                batches.setdefault((item.partition, item.attributes & ~(EXPIRES | DEDUP)), []).append(index)
         if told is not None:
-            self._before_the_last(prepared, told, batches, now_ms)
+            self._before_the_last(topic, prepared, told, batches, now_ms)
         left = len(batches)
         for (number, _), indexes in batches.items():
             partition = topic.partitions[number]
@@ -441,10 +421,11 @@ class Publishing:
         ]
 
     def _before_the_last(
-        self, prepared: list[Prepared], told: Header, batches: dict[tuple[int, int], list[int]], now_ms: int
-    ) -> None:
+        self, topic: Topic, prepared: list[Placed], told: Header,
+        batches: dict[tuple[int, int], list[int]], now_ms: int,
+    ) -> None:  # fmt: skip
         """The numbers come to the disk after the schedule; without records, if none goes to the log."""
-        partition = prepared[0].partition
+        partition = topic.partitions[prepared[0].partition]
         delayed = any(item.due_ms >= 0 for item in prepared)
         if delayed and partition.schedule is not None and partition.topic.settings.durability == "fsync":
             # At once: who waits for it would let the producer's next batch in between.
@@ -461,8 +442,8 @@ class Publishing:
         topic.duplicates += 1
         return Receipt(twin.topic, twin.partition, twin.offset, twin.timestamp, twin.schedule_id, True)
 
-    def _append_one(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
-        partition = item.partition
+    def _append_one(self, topic: Topic, item: Placed, now_ms: int) -> Receipt:
+        partition = topic.partitions[item.partition]
         log = partition.log
         timestamp = max(log.last_timestamp, now_ms)
         builder = BatchBuilder()
@@ -485,7 +466,7 @@ class Publishing:
         return receipts_from(topic.name, partition.number, offset, timestamp, len(values))
 
     def _append_many(
-        self, partition: Partition, items: list[Prepared], now_ms: int, told: Header | None = None
+        self, partition: Partition, items: list[Placed], now_ms: int, told: Header | None = None
     ) -> tuple[int, int]:
         topic, log = partition.topic, partition.log
         timestamp = max(now_ms, log.last_timestamp)
@@ -564,8 +545,8 @@ class Publishing:
             topic.sample_ms = timestamp + SAMPLE_MS
             topic.meter.sample(self._state.clock.steady_ms(), (topic.published,))
 
-    def _schedule(self, topic: Topic, item: Prepared, now_ms: int) -> Receipt:
-        partition = item.partition
+    def _schedule(self, topic: Topic, item: Placed, now_ms: int) -> Receipt:
+        partition = topic.partitions[item.partition]
         schedule = open_schedule(self._state, partition)
         check_schedule_room(partition, schedule)
         number = schedule.add(item.due_ms, item.key, item.value, item.headers, item.attributes, now_ms)
@@ -695,14 +676,14 @@ def _numbers(told: Header, span: int) -> tuple[int, int, int]:
     return told.producer_id, told.producer_epoch, (told.base_sequence + told.count - span) % SEQUENCES
 
 
-def _name_parts(prepared: list[Prepared], told: Header) -> None:
+def _name_parts(prepared: list[Placed], told: Header) -> None:
     """Give the messages of a batch that is written in parts ids, if they have none."""
     lanes = {item.attributes & ~(EXPIRES | DEDUP) for item in prepared}
     if len(lanes) == 1 and all(item.due_ms < 0 for item in prepared):
         return  # It is one batch, with its numbers: there whole, or not at all.
     for index, item in enumerate(prepared):
         if item.dedup_id is None:
-            item.dedup_id = part_id(told, item.partition.number, index)
+            item.dedup_id = part_id(told, item.partition, index)
             item.headers = [*item.headers, (DEDUP_ID, item.dedup_id.encode())]
             item.attributes |= DEDUP
 

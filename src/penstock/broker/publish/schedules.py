@@ -8,7 +8,6 @@ into the log, and lists, cancels and reschedules entries by their id,
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.broker.publish.delivery_time import due_ms
 from penstock.broker.publish.publishing import (
     Publishing,
     check_schedule_room,
@@ -22,6 +21,7 @@ from penstock.broker.topic.missing import MissingTopics
 from penstock.errors import InvalidValue, PenstockError
 from penstock.model.info import Cancelled, ScheduledMessage
 from penstock.model.message import Message, StoredMessage, last_header, own_headers
+from penstock.model.placing import due_ms
 from penstock.schedule import cron
 from penstock.schedule.schedule import Due, Schedule
 from penstock.types import LANE_NAMES, Duration, Instant, whole_number
@@ -110,7 +110,7 @@ class Schedules:
             if known is not None:
                 yield from self._durable(known[0])
                 return schedule_id(name, known[0].number, known[1])
-        partition = prepared.partition
+        partition = topic.partitions[prepared.partition]
         schedule = open_schedule(self._state, partition)
         check_schedule_room(partition, schedule)
         number = schedule.add(
@@ -199,7 +199,7 @@ class Schedules:
         """Give an entry another time; False if it is not waiting any more."""
         partition, number = self._find(identity)
         wall_ms = self._state.clock.wall_ms()
-        due = due_ms(partition.topic, delay, deliver_at, wall_ms)
+        due = due_ms(delay, deliver_at, wall_ms, partition.topic.settings.delay_max_ms)
         if partition.schedule is None or not partition.schedule.reschedule(number, due, wall_ms):
             return False
         yield from self._written(partition, partition.schedule)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
-from penstock.broker.publish.publishing import Prepared, Publishing
+from penstock.broker.publish.publishing import Publishing
 from penstock.broker.state import Failure, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
@@ -30,7 +30,7 @@ from penstock.delivery import events
 from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError, TopicExists
 from penstock.model.info import DeadLetter, Redrive
 from penstock.model.message import Message, RawHeaders, StoredMessage, own_headers
-from penstock.model.placing import stored_bytes
+from penstock.model.placing import Placed, stored_bytes
 from penstock.types import whole_number
 from penstock.wire.headers import (
     ATTEMPTS,
@@ -145,7 +145,7 @@ class DeadLetters:
 
     def _letter(
         self, partition: Partition, cursor: GroupCursor, target: Topic, record: Record
-    ) -> tuple[Topic, Prepared]:
+    ) -> tuple[Topic, Placed]:
         failure = cursor.failures.get(record.offset) or Failure(self._state.clock.wall_ms(), events.TIMED_OUT)
         error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
         reason = events.WHY[failure.why]
@@ -165,9 +165,7 @@ class DeadLetters:
         }
         own = own_headers(record.headers, record.attributes)
         headers: RawHeaders = [*own, *((name, value.encode()) for name, value in added.items())]
-        letter = Prepared(
-            target.partitions[partition.number % len(target.partitions)], record.key, record.value
-        )
+        letter = Placed(partition.number % len(target.partitions), record.key, record.value)
         letter.headers = headers
         letter.attributes = record.attributes & LANE_MASK  # It keeps its lane; its time to live is over.
         return target, letter
@@ -194,7 +192,7 @@ class DeadLetters:
 
     def _write(
         self, partition: Partition, group: int, settled: list[events.AnyEvent],
-        items: list[tuple[Topic, Prepared]], start: int, end: int, note: str,
+        items: list[tuple[Topic, Placed]], start: int, end: int, note: str,
     ) -> None:  # fmt: skip
         outputs = self._outputs(partition, items)
         decisions = [*settled, events.Outbox(group, outputs, note, start, end)] if outputs else settled
@@ -207,7 +205,7 @@ class DeadLetters:
             partition.outbox_targets.add(target)
             partition.outbox_sequences[target] = partition.outbox_sequences.get(target, 0) + 1
 
-    def _outputs(self, partition: Partition, items: list[tuple[Topic, Prepared]]) -> list[events.Output]:
+    def _outputs(self, partition: Partition, items: list[tuple[Topic, Placed]]) -> list[events.Output]:
         """One batch for each message, numbered in line for its target."""
         if items and partition.producer_id < 0:
             partition.producer_id = self._catalogue.new_producer_id()
@@ -215,7 +213,7 @@ class DeadLetters:
         wall_ms = self._state.clock.wall_ms()
         outputs = []
         for topic, item in items:
-            target = (topic.name, item.partition.number)
+            target = (topic.name, item.partition)
             sequence = sequences.get(target, 0)
             sequences[target] = sequence + 1
             builder = BatchBuilder()
@@ -342,7 +340,7 @@ class DeadLetters:
             return False
         _, source_partition, source_offset = letter.source.rsplit(":", 2)
         home = source.partitions[int(source_partition) % len(source.partitions)]
-        item = Prepared(home, message.key, None if message.is_tombstone else message.value)
+        item = Placed(home.number, message.key, None if message.is_tombstone else message.value)
         own = _without(message.raw_headers, DEAD_LETTER_HEADERS)
         # What an earlier redrive has added; letters that are older have the group, too.
         own = _without(_without(own, (REDRIVEN_FROM, REDRIVE_GROUP)), (REDRIVEN_FROM,))
