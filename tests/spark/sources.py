@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from penstock.spark.source.reader import TableReader
-from penstock.spark.source.slices import Task
+from penstock.spark.source.slices import ReadTask
 from penstock.spark.source.source import PenstockSource
 
 TYPES = {
@@ -47,7 +47,7 @@ class Table:
         """What the tasks read: lake or log, partition, from, to."""
         found = []
         for each in self.plan():
-            assert isinstance(each, Task)
+            assert isinstance(each, ReadTask)
             for work in each.slices:
                 span = work.range
                 found.append(("lake" if work.files else "log", span.partition, span.start, span.end))

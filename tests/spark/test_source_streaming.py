@@ -13,7 +13,7 @@ import penstock
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.spark.runtime import connections
-from penstock.spark.source.slices import Task
+from penstock.spark.source.slices import ReadTask
 from penstock.spark.source.source import PenstockSource
 from penstock.spark.source.stream import StreamReader
 
@@ -90,7 +90,7 @@ def test_a_few_records_are_one_task_however_many_partitions_they_are_in(
     [task] = reader.partitions(reader.initialOffset(), end)
     cautious = stream(servers, topic="few", partition_records=4)
 
-    assert isinstance(task, Task)
+    assert isinstance(task, ReadTask)
     assert [each.range.partition for each in task.slices] == list(range(8))
     assert len(read(reader, reader.initialOffset(), end)) == 16
     assert len(cautious.partitions(reader.initialOffset(), end)) == 4

@@ -1,7 +1,8 @@
-"""A topic as a table: one read, from where to where is settled when it is planned."""
+"""A topic as a table: reads it once, over a range that is fixed when the query is planned."""
 
+import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -13,10 +14,13 @@ from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.filters import Bounds, narrowed
 from penstock.spark.source.options import STREAM_COLUMNS, SourceOptions
 from penstock.spark.source.scan import Scan
-from penstock.spark.source.slices import SliceReader, Task
+from penstock.spark.source.slices import ReadTask, SliceReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+PUSHDOWN_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class TableReader(DataSourceReader):
@@ -30,40 +34,38 @@ class TableReader(DataSourceReader):
         self._options = options
         self._bounds = Bounds()
         self._slices = SliceReader(options, schema)
-        self.pushFilters = _Pushing(self)  # type: ignore[method-assign]
-
-    def narrow(self, conditions: list[Any]) -> Iterable[Any]:
-        """Note the conditions that leave offsets out; returns those that Spark must still test."""
-        for condition in conditions:
-            bounds = narrowed(self._bounds, condition)
-            if bounds is None:
-                yield condition
-            else:
-                self._bounds = bounds
 
     @hide_traceback
     def partitions(self) -> list[InputPartition]:
-        """The tasks; one with nothing to do if there are none, for Spark wants some."""
+        """The tasks; Spark needs at least one, so an empty one if there is nothing to read."""
         scan = Scan(self._options, broker_at(self._options.address))
         start = scan.starting(self._options.starting or "earliest")
-        return [*scan.tasks(ranges_between(start, scan.ending()), self._bounds)] or [Task([])]
+        return [*scan.tasks(ranges_between(start, scan.ending()), self._bounds)] or [ReadTask([])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a task."""
         return self._slices.read_task(partition)
 
 
-class _Pushing:
-    """``pushFilters`` that looks as if it were not overridden.
+class FilteringTableReader(TableReader):
+    """A reader to which Spark pushes the conditions of a query."""
 
-    A session has this off unless told otherwise, and then refuses every reader with a method of its own,
-    instead of not calling it.  Ours shall work in any session.
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name.
+        """Apply the conditions that select offsets; returns those that Spark must still test."""
+        for condition in filters:
+            bounds = narrowed(self._bounds, condition)
+            if bounds is None:
+                yield condition
+            else:
+                self._bounds = bounds
+
+
+def table_reader(options: SourceOptions, schema: StructType) -> TableReader:
+    """The reader for this process.
+
+    A session with filter pushdown disabled, which is Spark's default, refuses every reader that overrides
+    ``pushFilters``.  Pushdown has a worker process of its own, so only that one gets such a reader.
     """
-
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __init__(self, reader: TableReader) -> None:
-        self._reader = reader
-
-    def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        return self._reader.narrow(filters)
+    program = getattr(sys.modules["__main__"], "__spec__", None)
+    pushdown = program is not None and program.name == PUSHDOWN_WORKER
+    return (FilteringTableReader if pushdown else TableReader)(options, schema)

@@ -13,7 +13,7 @@ from penstock.spark.lake.history import History, report_gap
 from penstock.spark.records.planning import Reached, split, together
 from penstock.spark.source.filters import Bounds
 from penstock.spark.source.options import Place, SourceOptions
-from penstock.spark.source.slices import Slice, Task
+from penstock.spark.source.slices import ReadTask, Slice
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
@@ -82,10 +82,10 @@ class Scan:
         earliest = self._earliest(topic) if any(begins[each] <= starts[each] for each in starts) else starts
         return {each: begins[each] if begins[each] > starts[each] else earliest[each] for each in starts}
 
-    def tasks(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[Task]:
+    def tasks(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[ReadTask]:
         """Who reads the spans: small slices together, since a task costs more than they do."""
         records = min(self.options.partition_records, TOGETHER_RECORDS)
-        return [Task(each) for each in together(self.slices(spans, bounds), records)]
+        return [ReadTask(each) for each in together(self.slices(spans, bounds), records)]
 
     def slices(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[Slice]:
         """Where the spans are, in pieces for a task; of them what the bounds leave."""

@@ -67,7 +67,7 @@ class Slice:
         return len(self.range)
 
 
-class Task(InputPartition):
+class ReadTask(InputPartition):
     """One task's work: a slice, or several small ones.
 
     None is for a table without rows: Spark wants some task.
@@ -87,7 +87,7 @@ class SliceReader:
 
     def read_task(self, task: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, slice after slice."""
-        assert isinstance(task, Task)
+        assert isinstance(task, ReadTask)
         for work in task.slices:
             yield from self.read(work)
 
