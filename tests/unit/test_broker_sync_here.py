@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers import driver
+from penstock.broker.drivers import loop
 from penstock.log.files import SystemFile
 from penstock.model.message import Message
 
@@ -36,7 +36,7 @@ async def publish(broker: EmbeddedAsyncBroker, count: int) -> None:
 async def test_a_quick_disk_is_synced_on_the_loop(
     tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "stopwatch_ns", lambda: 0)  # However busy the machine's disk is.
+    monkeypatch.setattr(loop, "stopwatch_ns", lambda: 0)  # However busy the machine's disk is.
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders")
         syncs.clear()  # That waits for the disk in a thread.
@@ -48,9 +48,9 @@ async def test_a_quick_disk_is_synced_on_the_loop(
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> "SlowDisk":
-    monkeypatch.setattr(driver, "PAUSE_S_MIN", 60.0)  # For longer than a test.
+    monkeypatch.setattr(loop, "PAUSE_S_MIN", 60.0)  # For longer than a test.
     slow = SlowDisk()
-    monkeypatch.setattr(driver, "stopwatch_ns", slow.stopwatch_ns)
+    monkeypatch.setattr(loop, "stopwatch_ns", slow.stopwatch_ns)
     return slow
 
 
@@ -97,7 +97,7 @@ async def test_a_sync_that_is_slow_by_chance_changes_nothing(
 async def test_much_at_once_is_for_the_disk_thread(
     tmp_path: Path, syncs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "HERE_NS", 60_000_000_000)
+    monkeypatch.setattr(loop, "HERE_NS", 60_000_000_000)
     async with await EmbeddedAsyncBroker.open(str(tmp_path)) as broker:
         await broker.create_topic("orders", partitions=4)
         syncs.clear()

@@ -5,13 +5,13 @@ would cost more than the request (docs/decisions/0012-one-facade.md).
 """
 
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.operations import Operations, Work
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
-from penstock.broker.drivers.driver import LoopDriver, Running
+from penstock.broker.drivers.loop import LoopDriver
 from penstock.broker.embedded import make_core
 from penstock.broker.operations import LocalOperations
 from penstock.config.broker import BrokerConfig
@@ -28,6 +28,9 @@ class EmbeddedAsyncBroker(AsyncBroker):
         super().__init__(self.operations, driver)
         self._core = core
         self._loop_driver = driver
+        self.start = (
+            driver.start
+        )  # By name, without a call between: every request of a front end begins here.
 
     @classmethod
     async def open(cls, directory: str | None = None, *, config: BrokerConfig | None = None) -> Self:
@@ -56,7 +59,3 @@ class EmbeddedAsyncBroker(AsyncBroker):
     async def run(self, work: Work[T]) -> T:
         """Run an operation to its end, for a door that awaits it."""
         return await self._loop_driver.run(work)
-
-    def start(self, work: Work[Any], then: Callable[[Any, BaseException | None], None]) -> Running:
-        """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
-        return self._loop_driver.start(work, then)

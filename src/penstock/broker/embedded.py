@@ -12,7 +12,7 @@ from typing import Self
 
 from penstock.api.broker import Broker
 from penstock.broker.core import Core
-from penstock.broker.drivers.driver import ThreadDriver
+from penstock.broker.drivers.threads import ThreadDriver
 from penstock.broker.operations import LocalOperations
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import MEMORY, BrokerConfig

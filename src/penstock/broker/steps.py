@@ -8,7 +8,7 @@ the broker's one lock and never waits; each ``yield`` says what it waits for:
     GiveWay      nothing: others may have the lock, in the middle of long work
     Aside        something slow that needs no lock is worked out
 
-A driver (``drivers/driver.py``) runs the generator, and does the waiting in its own
+A driver (``drivers/``) runs the generator, and does the waiting in its own
 way: by blocking a thread, by awaiting a future, or by moving a virtual clock.
 A caller may give up at any ``yield``; work that must be finished whatever the
 caller does is not in the caller's steps but in ``State.jobs``.

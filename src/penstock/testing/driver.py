@@ -1,14 +1,16 @@
 """Drivers in virtual time: a wait moves the clock to the next thing that is due.
 
-The broker, its steps and its locks are the real ones (``broker/drivers/driver.py``);
-only the waiting is replaced, and there is no thread that keeps time.
+The broker, its steps, their interpreter and its locks are the real ones (``broker/drivers``);
+only waiting for a time is replaced, and there is no thread that keeps time.
 """
 
 import asyncio
+import threading
 
 from penstock.broker.core import Core
-from penstock.broker.drivers.driver import Alarm, DiskWaiter, LoopDriver, ThreadDriver, ThreadWaiter
-from penstock.broker.steps import Arrival, Durable, Step, Waiter
+from penstock.broker.drivers.loop import Alarm, LoopDriver, LoopOperation
+from penstock.broker.drivers.threads import ThreadDriver
+from penstock.broker.steps import Durable, Waiter
 from penstock.errors import PenstockError
 from penstock.testing.clock import ManualClock
 
@@ -28,13 +30,9 @@ class VirtualDriver(ThreadDriver):
         self._state.commit.listeners.append(self._after_sync)
         self._run_jobs()
 
-    def _wait(self, wanted: Step, waiter: "ThreadWaiter | None") -> None:
-        if not isinstance(wanted, Arrival):
-            super()._wait(wanted, waiter)
-            return
-        assert waiter is not None
-        while not waiter.event.is_set() and self._clock.steady_ms() < wanted.until_ms:
-            self._step_to(wanted.until_ms)
+    def _until(self, event: threading.Event, until_ms: int) -> None:
+        while not event.is_set() and self._clock.steady_ms() < until_ms:
+            self._step_to(until_ms)
 
     def advance(self, duration_ms: int) -> None:
         """Move the clock forward and do, in order, everything that becomes due on the way."""
@@ -84,14 +82,14 @@ class VirtualLoopDriver(LoopDriver):
         self._state.commit.listeners.append(self._state.hear)
         await self._run_jobs()
 
-    def when_durable(self, wanted: Durable, waiter: DiskWaiter) -> None:
+    def when_durable(self, wanted: Durable, operation: LoopOperation) -> None:
         """In place: a disk thread would have its own time."""
         failed: BaseException | None = None
         try:
             self._state.commit.wait(wanted.log, wanted.written)
         except PenstockError as error:
             failed = error
-        waiter.durable(failed)
+        operation.resume(failed)
 
     def alarm(self, until_ms: int, waiter: Waiter) -> Alarm:
         """Wake ``waiter`` when the test has moved the clock that far."""

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.drivers.driver import Running
+from penstock.broker.drivers.loop import Running
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.native import COUNT_MAX, UINT32_MAX
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers.driver import Running
+from penstock.broker.drivers.loop import Running
 from penstock.broker.operations import LocalConsumer
 from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.broker.drivers.at_once import now
-from penstock.broker.drivers.driver import Running
+from penstock.broker.drivers.loop import Running
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.queue.queues import NO_LEASE
 from penstock.errors import PenstockError

@@ -1,0 +1,446 @@
+"""Operations on an asyncio event loop: callbacks continue them, or the tasks that await them do.
+
+A front end starts an operation without a task (``Running``); a program awaits it (``Awaited``).  The disk
+thread syncs, one round for all operations that wait; on a quick disk the loop does it itself.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
+
+from penstock.broker.core import Core
+from penstock.broker.drivers.interpreter import Driver, Operation
+from penstock.broker.steps import Arrival, Aside, Durable, Place, Step, Steps, Waiter
+from penstock.clock import stopwatch_ns
+from penstock.errors import Closed, PenstockError
+
+T = TypeVar("T")
+Then = Callable[[Any, BaseException | None], None]
+
+logger = logging.getLogger("penstock")
+
+# A sync on the loop itself: on a quick disk it takes less than two thread switches would; on a slow one
+# the loop stands still for one sync a second.
+HERE_LOGS_MAX: Final = 2  # A log and a journal.
+HERE_BYTES_MAX: Final = 256 * 1024  # More takes longer, and the loop has better to do.
+HERE_NS: Final = 1_000_000  # What a sync may take on the average; what quick ones save, a slow one may use.
+LATE_NS_MAX: Final = 20_000_000  # If syncs have taken so much more, the disk is slow, and not by chance.
+PAUSE_S_MIN: Final = 0.01  # Then the disk thread has the work for this long ...
+PAUSE_S_MAX: Final = 1.0  # ... and for twice as long if the next one is slow again, up to this.
+
+
+class Alarm(Protocol):
+    """The end of a wait, which may be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class LoopOperation(Operation):
+    """An operation on an event loop: what it waits for calls ``resume`` or ``wake``."""
+
+    __slots__ = ("_driver", "_timer", "_topic", "_woken")
+
+    _driver: "LoopDriver"
+    _topic: Place | None  # Where it waits for something to happen.
+    _timer: Alarm | None  # What ends that wait.
+    _woken: bool  # It goes on in a later turn of the loop.
+
+    def wait(self, wanted: Step) -> None:
+        if isinstance(wanted, Durable):
+            self._driver.when_durable(wanted, self)
+        elif isinstance(wanted, Arrival):
+            self._topic = wanted.topic
+            wanted.topic.waiters[self] = None
+            self._timer = self._driver.alarm(wanted.until_ms, self)
+        elif isinstance(wanted, Aside):
+            self._driver.work_out(wanted, self)
+        else:
+            self._woken = True
+            self.give_way()
+
+    def give_way(self) -> None:
+        """Go on in the next turn of the loop."""
+        raise NotImplementedError
+
+    def resume(self, failed: BaseException | None) -> None:
+        """What it waited for is on disk, or worked out; or never will be."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Something happened where it waits, or the wait is over."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._stop_waiting()
+        super().close()
+
+    def _stop_waiting(self) -> None:
+        if self._topic is not None:
+            self._topic.waiters.pop(self, None)
+            self._topic = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Running(LoopOperation):
+    """An operation without a task: callbacks continue it, and it ends by calling ``then``."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, driver: "LoopDriver", steps: Steps[Any], then: Then) -> None:
+        self._steps = steps
+        self.ended = False
+        self._driver = driver
+        self._topic = None
+        self._timer = None
+        self._woken = False
+        self._then = then
+
+    def give_way(self) -> None:
+        self._driver.soon(self.go_on)
+
+    def wake(self) -> None:
+        """Go on soon, not in the middle of what woke it."""
+        if self._topic is not None:
+            self._stop_waiting()
+            self._woken = True
+            self._driver.woken(self)
+
+    def go_on(self) -> None:
+        """Look at what has happened."""
+        self._woken = False
+        if not self.ended:
+            self.advance()
+
+    def resume(self, failed: BaseException | None) -> None:
+        if self.ended:
+            return  # The caller gave up; its record stays written.
+        if failed is None:
+            self.advance()
+        else:
+            self.refuse(failed)
+
+    def refuse(self, error: BaseException) -> None:
+        """End it with an error; it gives back what it holds."""
+        self._steps.close()
+        self.end(None, error)
+
+    def end(self, result: Any, error: BaseException | None) -> None:
+        self.ended = True
+        self._driver.answer(self._then, result, error)
+
+    def cancel(self) -> None:
+        """Give up: ``then`` is not called any more; what was written stays written."""
+        if not self.ended:
+            self.close()
+            self._driver.answer(_nobody, None, None)
+
+    def call_off(self) -> bool:
+        """Give up if it only waits for an event or for its turn; False: it is on its way to ``then``.
+
+        Unlike ``cancel`` it never throws away what the operation has taken.
+        """
+        if self._topic is None and not self._woken:
+            return False
+        self.cancel()
+        return True
+
+
+def _nobody(result: Any, error: BaseException | None) -> None:
+    """Nobody waits for the answer of an operation that was cancelled."""
+
+
+class Awaited(LoopOperation):
+    """An operation whose task runs each step: one that is cancelled takes nothing it does not return."""
+
+    __slots__ = ("_failed", "_future", "_resumed")
+
+    def __init__(self, driver: "LoopDriver", steps: Steps[Any]) -> None:
+        self._steps = steps
+        self.ended = False
+        self._driver = driver
+        self._topic = None
+        self._timer = None
+        self._woken = False
+        self._resumed = False  # The wait is over ...
+        self._failed: BaseException | None = None  # ... because of this error.
+        self._future: asyncio.Future[None] | None = None  # What the task awaits.
+
+    async def run(self) -> Any:
+        """Run the operation to its end in the calling task."""
+        self.advance()
+        while not self.ended:
+            try:
+                if self._woken:
+                    self._woken = False
+                    await asyncio.sleep(0)
+                elif not self._resumed:
+                    self._future = self._driver.new_future()
+                    await self._future
+            except BaseException:
+                self.close()  # The task was cancelled.
+                raise
+            self._resumed = False
+            if self._failed is None:
+                self.advance()
+            else:
+                self._steps.close()  # It gives back what it holds.
+                self.end(None, self._failed)
+                self._failed = None
+        if self.error is not None:
+            self.raise_error()
+        return self.result
+
+    def give_way(self) -> None:
+        """Its task sees that it was woken."""
+
+    def wake(self) -> None:
+        if self._topic is not None:
+            self._stop_waiting()
+            self.resume(None)
+
+    def resume(self, failed: BaseException | None) -> None:
+        self._failed = failed
+        self._resumed = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+
+class LoopDriver(Driver):
+    """Runs steps on the event loop it was opened on."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self._durable: list[tuple[Durable, LoopOperation]] = []
+        self._woken: deque[Running] = deque()
+        self._kick_coming = False
+        self._thread_until = 0.0  # On the loop's clock: until then the disk counts as slow ...
+        self._pause_s = PAUSE_S_MIN  # ... and for so long if it is slow again.
+        self._late_ns = 0  # What syncs have taken of late beyond what they may.
+        self._tasks: set[asyncio.Task[None]] = set()  # The driver's own; awaited by close.
+        self.on_work: Callable[[], None] | None = None  # Called once, by the next operation that begins.
+        self._idle = asyncio.Event()
+        self._ring = asyncio.Event()
+
+    async def open(self) -> None:
+        """Recover the broker and start keeping time."""
+        self._loop = asyncio.get_running_loop()
+        self._core.open()
+        self._state.commit.listeners.append(self._after_sync)
+        self._state.alarms.on_earlier = self._ring.set
+        await self._run_jobs()
+        self._own(self._keep_time())
+
+    # Operations.
+
+    def start(self, steps: Steps[Any], then: Then) -> Running:
+        """Begin an operation; ``then(result, error)`` is called once when it ends, at once if it can."""
+        running = Running(self, steps, then)
+        if self.on_work is not None:
+            self._work_begins()
+        self._active += 1
+        if self._closing or self._state.closed:
+            running.refuse(Closed(what="broker"))
+        else:
+            running.advance()
+        return running
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run an operation to its end, waiting where it waits.
+
+        The steps run in the caller's task: one that is cancelled has taken nothing that it does not return.
+        """
+        self._check_open()
+        if self.on_work is not None:
+            self._work_begins()
+        self._active += 1
+        failed: BaseException | None = None
+        try:
+            result: T = await Awaited(self, steps).run()
+        except BaseException as error:  # noqa: BLE001 - it is raised below: compiled code must not wait here.
+            failed = error
+        try:
+            if self._state.jobs:
+                await asyncio.shield(self._own(self._run_jobs()))
+        finally:
+            self._active -= 1
+            if self._closing and not self._active:
+                self._idle.set()
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                failed = None  # Else the error would hold this frame, and the frame the error.
+        return result
+
+    def _work_begins(self) -> None:
+        function, self.on_work = self.on_work, None
+        if function is not None:
+            function()
+
+    def answer(self, then: Then, result: Any, error: BaseException | None, jobs_done: bool = False) -> None:
+        """An operation has ended; it is answered when the jobs it caused are done, too."""
+        if self._state.jobs and not jobs_done:
+            jobs = self._own(self._run_jobs())
+            jobs.add_done_callback(lambda _: self.answer(then, result, error, True))
+            return
+        self._active -= 1
+        if self._closing and not self._active:
+            self._idle.set()
+        then(result, error)
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Waiting.
+
+    def new_future(self) -> "asyncio.Future[None]":
+        return self._loop.create_future()
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call it in the next turn of the loop."""
+        self._loop.call_soon(function)
+
+    def woken(self, running: Running) -> None:
+        """Let it go on in the next turn of the loop, or in this one when a sync ends."""
+        self._woken.append(running)
+        self._loop.call_soon(self._run_woken)
+
+    def _run_woken(self) -> None:
+        for _ in range(len(self._woken)):
+            self._woken.popleft().go_on()
+
+    def alarm(self, until_ms: int, waiter: Waiter) -> Alarm:
+        """Wake ``waiter`` at that time of the steady clock, unless it is called off."""
+        wait_ms = max(until_ms - self._state.clock.steady_ms(), 0)
+        return self._loop.call_later(wait_ms / 1000, waiter.wake)
+
+    def when_durable(self, wanted: Durable, operation: LoopOperation) -> None:
+        """Let the operation go on when the log has put everything written so far on disk."""
+        if wanted.log.failed is not None:
+            operation.resume(wanted.log.failed)
+            return
+        self._durable.append((wanted, operation))
+        self._state.commit.mark(wanted.log)  # Whoever wrote may have left that to whoever waits.
+        if not self._kick_coming:
+            self._kick_coming = True
+            self._loop.call_soon(self._kick)
+
+    def work_out(self, wanted: Aside, operation: LoopOperation) -> None:
+        """Call the function in a thread, and let the operation go on with its result."""
+
+        def ended(future: "asyncio.Future[Any]") -> None:
+            if future.cancelled():
+                operation.resume(Closed(what="broker"))
+                return
+            failed = future.exception()
+            wanted.result = future.result() if failed is None else None
+            operation.resume(failed)
+
+        self._loop.run_in_executor(None, wanted.function).add_done_callback(ended)
+
+    def _kick(self) -> None:
+        """At the end of a turn of the loop, so that all who wrote in it share one sync.
+
+        A kick by the first of them would have the disk thread start before the others have written.
+        """
+        self._kick_coming = False
+        if not self._sync_here():
+            self._state.commit.kick()
+
+    def _sync_here(self) -> bool:
+        """Sync in place if there is little to do and the disk is quick; after slow syncs, not for a while.
+
+        While it lasts, nothing is read; what arrives meanwhile shares the next sync.
+        """
+        if self._loop.time() < self._thread_until:
+            return False
+        began_ns = stopwatch_ns()  # The loop's own clock may know whole milliseconds only.
+        if not self._state.commit.sync_here(HERE_LOGS_MAX, HERE_BYTES_MAX):
+            return False
+        self._late_ns = max(self._late_ns + stopwatch_ns() - began_ns - HERE_NS, 0)
+        if not self._late_ns:
+            self._pause_s = PAUSE_S_MIN
+        elif self._late_ns > LATE_NS_MAX:
+            self._late_ns = LATE_NS_MAX  # One quick sync shows that it is over.
+            self._thread_until = self._loop.time() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        self._heard()
+        return True
+
+    def _after_sync(self) -> None:
+        """Called by the disk thread."""
+        self._loop.call_soon_threadsafe(self._heard)
+
+    def _heard(self) -> None:
+        self._state.hear()
+        if self._woken:  # Before the writers: whoever waits for a message has waited for longer.
+            self._run_woken()
+        waiting, self._durable = self._durable, []
+        still: list[tuple[Durable, LoopOperation]] = []
+        for wanted, operation in waiting:
+            if wanted.log.durable >= wanted.written:
+                operation.resume(None)
+            elif wanted.log.failed is not None:
+                operation.resume(wanted.log.failed)
+            else:
+                still.append((wanted, operation))
+        if len(waiting) > len(still):
+            self._state.commit.answered.note(len(waiting) - len(still))
+        if still:
+            self._durable = still + self._durable
+            self._state.commit.kick()
+
+    # Jobs and time.
+
+    async def _run_jobs(self) -> None:
+        while self._state.jobs:
+            job = self._state.jobs.popleft()
+            try:
+                await Awaited(self, job).run()
+            except PenstockError as error:
+                self._core.storage.retry_later(error)
+
+    async def _keep_time(self) -> None:
+        while not self._closing:
+            due_ms = self._state.alarms.next_ms()
+            wait_ms = due_ms - self._state.clock.steady_ms()
+            self._ring.clear()
+            if due_ms < 0 or wait_ms > 0:
+                timer = self._loop.call_later(wait_ms / 1000, self._ring.set) if due_ms >= 0 else None
+                await self._ring.wait()
+                if timer is not None:
+                    timer.cancel()
+                continue
+            await self._tick()
+
+    async def _tick(self) -> None:
+        try:
+            await Awaited(self, self._core.tick()).run()
+            await self._run_jobs()
+        except PenstockError as error:
+            self._core.storage.retry_later(error)
+
+    async def close(self, timeout_ms: int | None) -> None:
+        """Let running calls finish, up to the deadline; then release, write down, close."""
+        if self._closing:
+            return
+        limit_s = (self._state.config.close_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self._closing = True
+        self._state.closed = True
+        self._state.wake_all()
+        if self._active:
+            try:
+                await asyncio.wait_for(self._idle.wait(), limit_s)
+            except TimeoutError:
+                logger.warning("closing with %d calls unfinished", self._active)
+        self._ring.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=limit_s)
+        self._core.close()
