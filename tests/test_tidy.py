@@ -95,6 +95,7 @@ def source_problems(name: str, text: str) -> Iterator[str]:
     for node in ast.walk(tree):
         yield from call_problems(name, node)
         yield from length_problems(node)
+        yield from hidden_imports(node)
         if name != HEADER_OWNER:
             yield from layout_problems(node)
         if name.partition("/")[0] in LAYERS_WITHOUT_IO:
@@ -126,6 +127,17 @@ def length_problems(node: ast.AST) -> Iterator[str]:
         lines = (node.end_lineno or node.lineno) - node.lineno + 1
         if lines > FUNCTION_LINES_MAX:
             yield f"{node.lineno}: {node.name} has {lines} lines, more than {FUNCTION_LINES_MAX}"
+
+
+def hidden_imports(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=function, args=[ast.Constant(value=str(module)), *_]) if ast.unparse(
+            function
+        ).endswith("import_module"):
+            if module.partition(".")[0] == "penstock":
+                yield f"{node.lineno}: import {module} where it is needed, with the reason beside it"
+        case _:
+            pass
 
 
 def layout_problems(node: ast.AST) -> Iterator[str]:
@@ -212,6 +224,7 @@ LONG_FUNCTION = '"""."""\ndef f():\n' + "    x = 1\n" * FUNCTION_LINES_MAX
         ("log/log.py", '"""."""\n_PRODUCER_AT: Final = 43', "accessors"),
         ("log/log.py", '"""."""\nsize = int.from_bytes(data[8:12])', "accessors"),
         ("log/log.py", '"""."""\nCOUNT = slice(57, 61)', "accessors"),
+        ("aio.py", '"""."""\nimport_module("penstock.broker.aio")', "where it is needed"),
         ("delivery/engine.py", '"""."""\nasync def f(): ...', "state machine"),
         ("groups/membership.py", '"""."""\nimport os.path', "without I/O"),
         ("wire/records.py", '"""."""\nfrom asyncio import Queue', "without I/O"),
@@ -237,6 +250,7 @@ def test_a_long_file_is_a_warning() -> None:
         ("broker/embedded.py", '"""."""\nfiles.open("x")'),
         ("broker/embedded.py", '"""."""\nimport asyncio\nasync def f(): ...'),
         ("config/backoff.py", '"""."""\nrandom.Random(7)'),
+        ("cli/commands.py", '"""."""\nimport_module(f"penstock.cli.{name}")'),
     ],
 )
 def test_what_is_allowed_passes(name: str, text: str) -> None:

@@ -78,7 +78,9 @@ _PLACES = {name: module for module, names in _NAMES.items() for name in names.sp
 
 def _load(name: str) -> Any:
     if name == "open":
-        value: Any = import_module("penstock.broker.embedded").EmbeddedBroker.open
+        from penstock.broker.embedded import EmbeddedBroker
+
+        value: Any = EmbeddedBroker.open
     elif name in _PLACES:
         value = getattr(import_module(f"penstock.{_PLACES[name]}"), name)
     elif name in _MODULES:

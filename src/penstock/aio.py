@@ -4,7 +4,6 @@ async with penstock.aio.open("data") as broker: ...
 async with penstock.aio.connect("penstock://127.0.0.1:7070") as broker: ...
 """
 
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -39,9 +38,9 @@ class open:  # noqa: A001, N801 - penstock.aio.open("data") is how a user says i
 
     async def start(self) -> AsyncBroker:
         """Open the broker; the caller closes it."""
-        embedded = import_module("penstock.broker.aio").EmbeddedAsyncBroker
-        broker: AsyncBroker = await embedded.open(self._directory, config=self._config)
-        return broker
+        from penstock.broker.aio import EmbeddedAsyncBroker  # Only now: a client does not load the broker.
+
+        return await EmbeddedAsyncBroker.open(self._directory, config=self._config)
 
     async def __aenter__(self) -> AsyncBroker:
         self._broker = await self.start()
@@ -75,15 +74,18 @@ class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
         password: str | None = None,
         ca: str | None = None,
     ) -> None:
-        settings = import_module("penstock.client.client").Settings
-        login = import_module("penstock.client.login").Login(key, user, password, ca)
-        self._settings = settings(url, request_timeout, linger, client_id, login)
+        from penstock.client.client import Settings  # Only now: an embedded broker does not load the client.
+        from penstock.client.login import Login
+
+        login = Login(key, user, password, ca)
+        self._settings = Settings(url, request_timeout, linger, client_id, login)
         self._broker: RemoteAsyncBroker | None = None
 
     async def start(self) -> "RemoteAsyncBroker":
         """Connect; the caller closes the broker."""
-        broker: RemoteAsyncBroker = await import_module("penstock.client.aio").connect(self._settings)
-        return broker
+        from penstock.client.aio import connect
+
+        return await connect(self._settings)
 
     async def __aenter__(self) -> "RemoteAsyncBroker":
         self._broker = await self.start()

@@ -26,7 +26,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack
 
 from penstock.config.broker import GroupOptions
@@ -253,7 +252,8 @@ class App:
         asyncio.get_running_loop().call_later(seconds + OVERTIME_S, _give_up)
 
     async def _connect(self) -> "AsyncBroker":
-        connect = import_module("penstock.aio").connect
+        from penstock.aio import connect  # Only now: declaring functions needs no client.
+
         pauses, throttle = Pauses(), LogThrottle(SAY_AGAIN_MS)
         while True:
             try:

@@ -6,7 +6,6 @@ follows is one like any other.
 """
 
 from datetime import datetime
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,12 @@ def bring_back(
     """Move the group to a time, to a snapshot or to the oldest message, in the lake or the log."""
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
         raise ExtraMissing(what="what reads the lake", extra="spark")
+    from penstock.spark.replay import snapshots  # Only now: what they need is an extra.
+    from penstock.spark.restoring import restore
+
     where: dict[str, Any] = {"from_time": from_time}
     if snapshot is not None:
-        named = import_module("penstock.spark.replay.snapshots").get(broker, snapshot)
-        where = {"offsets": named.offsets(topic)}
-    restore = import_module("penstock.spark.restoring").restore
+        where = {"offsets": snapshots.get(broker, snapshot).offsets(topic)}
     with Progress("from the lake") as progress:
         done = restore(broker, topic, group, advance=progress.advance, **where)
     for each in done:
