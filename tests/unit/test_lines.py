@@ -58,7 +58,7 @@ async def given_up() -> tuple[list[int | None], dict[int, Any]]:
     first.cancel()
     told = offsets(await second)
     await asyncio.gather(first, return_exceptions=True)
-    left = dict(broker._core.state.topics["orders"].lines)
+    left = dict(broker._core.state.topics["orders"].appends)
     await broker.close()
     return told, left
 
@@ -103,4 +103,4 @@ def test_a_disk_that_fails_while_somebody_stands_in_line_leaves_nobody_there() -
     with pytest.raises(StorageFailed):
         run(broker, "append_in_transaction", "orders", batches, True, "p")
 
-    assert broker._core.state.topics["orders"].lines == {}
+    assert broker._core.state.topics["orders"].appends == {}

@@ -11,15 +11,14 @@ from functools import partial
 from typing import Final
 
 from penstock.broker.state import State
-from penstock.broker.steps import Arrival, Steps, aside
+from penstock.broker.steps import Steps, aside
+from penstock.broker.turns import Turn
 from penstock.clock import Clock
-from penstock.errors import Closed, Overloaded
+from penstock.errors import Overloaded
 from penstock.groups.patterns import Tried, try_all
-from penstock.groups.rebalance import PendingResult
 
 MATCH_MS_MAX: Final = 5000  # A usual pattern matches a million names in that time.
 WAITING_MAX: Final = 1000  # Pieces of work.
-LOOK_MS: Final = 3600_000  # Whoever waits looks again after this, though nobody has woken it.
 TOO_LONG: Final = f"matching the pattern takes longer than {MATCH_MS_MAX} ms; use a simpler one"
 
 
@@ -38,32 +37,16 @@ class Deadline:
 class Matching:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._turns: deque[PendingResult[bool]] = deque()  # The first one's is now.
+        self._queue: deque[Turn] = deque()
 
     def match(self, work: Mapping[str, Iterable[str]]) -> Steps[Tried | None]:
         """Match the names of each pattern; None if that takes too long."""
-        if len(self._turns) >= WAITING_MAX:
+        if len(self._queue) >= WAITING_MAX:
             raise Overloaded(what="patterns that wait to be matched", limit=WAITING_MAX)
-        turn: PendingResult[bool] = PendingResult()
-        deadline: Deadline | None = None
-        self._turns.append(turn)
-        try:
-            yield from self._wait(turn)
+        with Turn(self._state, [self._queue]) as turn:
+            yield from turn.wait()
             deadline = Deadline(self._state.clock, self._state.clock.steady_ms() + MATCH_MS_MAX)
-            return (yield from aside(partial(try_all, work, deadline.is_over)))
-        finally:
-            if deadline is not None:
+            try:
+                return (yield from aside(partial(try_all, work, deadline.is_over)))
+            finally:
                 deadline.abandoned = True
-            self._turns.remove(turn)
-            if self._turns:
-                self._turns[0].give(True)
-
-    def _wait(self, turn: PendingResult[bool]) -> Steps[None]:
-        self._state.awaited.add(turn)
-        try:
-            while self._turns[0] is not turn:
-                if self._state.closed:
-                    raise Closed(what="broker")
-                yield Arrival(turn, self._state.clock.steady_ms() + LOOK_MS)
-        finally:
-            self._state.awaited.discard(turn)

@@ -23,6 +23,7 @@ from penstock.broker.journal.intents import Intents
 from penstock.broker.journal.journal import Journal
 from penstock.broker.journal.ledger import Ledger
 from penstock.broker.steps import Steps, Waiter
+from penstock.broker.turns import Turn
 from penstock.clock import Clock
 from penstock.config.backoff import Backoff
 from penstock.config.broker import BrokerConfig, GroupSettings, TopicSettings
@@ -43,7 +44,6 @@ from penstock.groups.commits import Commit
 from penstock.groups.configs import GroupConfig
 from penstock.groups.consumers import ConsumerGroup
 from penstock.groups.coordinator import Coordinator
-from penstock.groups.rebalance import PendingResult
 from penstock.log.commit import GroupCommit
 from penstock.log.files import Files, MemoryFiles
 from penstock.log.log import Log
@@ -220,16 +220,6 @@ class Group:
             self.sample_ms = self.meter.sample(now_ms, self.counts())
 
 
-class Line:
-    """Requests that wait to append to one partition, the first of them first (``lines.py``)."""
-
-    __slots__ = ("standing", "waiters")
-
-    def __init__(self) -> None:
-        self.standing: deque[object] = deque()
-        self.waiters: dict[Waiter, None] = {}
-
-
 class Topic:
     """A named log in partitions."""
 
@@ -246,7 +236,10 @@ class Topic:
         self.intents_error: PenstockError | None = None  # They cannot be read: nothing is staged here.
         self.dedup = DedupWindow(settings.dedup_window_ms, dedup_ids_max)
         self.waiters: dict[Waiter, None] = {}  # Whoever has waited longest is first, and looks first.
-        self.lines: dict[int, Line] = {}  # By partition, while somebody stands there.
+        self.appends: dict[
+            int, deque[Turn]
+        ] = {}  # By partition, while an append waits there (append_order.py).
+        self.changes: deque[Turn] = deque()  # Of its partitions or groups, in many steps: one at a time.
         self.limits = Limits(settings.message_bytes_max, keyed=settings.compact)  # Of its records.
         self.turn = 0  # Messages without a key go round the partitions.
         self.published = 0
@@ -254,7 +247,6 @@ class Topic:
         self.meter = Meter()
         self.sample_ms = 0  # As a group's, but by the timestamps of its records.
         self.deleted = False
-        self.changing = False  # Its partitions or groups are being changed; see changing.py.
         self.id = b""  # Sixteen bytes: a topic of the same name that is made later has others.
         self.version = 0  # Another one after each change of its settings, and never one it had before.
 
@@ -357,10 +349,10 @@ class State:
         self.topics: dict[str, Topic] = {}
         self.offline: dict[str, TopicDamaged] = {}  # Topics that are there, and cannot be opened.
         self.member_groups: dict[str, MemberGroup] = {}
-        self.awaited: set[PendingResult[Any]] = set()  # Answers that members of those groups wait for.
+        self.awaited: set[Waiter] = set()  # Answers and turns that operations wait for.
         self.group_configs: dict[str, GroupConfig] = {}  # What was said about Kafka's groups.
         self.ledger: Ledger | None = None  # Begun with the first transactional id.
-        self.unpacking = Line()  # Those who wait for the thread that looks at large batches.
+        self.unpacking: deque[Turn] = deque()  # For the thread that looks at large batches.
         self.jobs: deque[Steps[None]] = deque()
         self.on_grown: Callable[[], None] = lambda: None  # A server's: there are many new objects, to stay.
         self._grown = 0  # Partitions, and groups on partitions, since it was called.
@@ -403,8 +395,8 @@ class State:
         """Let everyone look who waits for anything: the broker is closing."""
         for topic in self.topics.values():
             topic.wake()
-        for ticket in list(self.awaited):
-            ticket.wake()
+        for awaited in list(self.awaited):
+            awaited.wake()
 
     def aging_ms(self) -> int:
         """The time by which stored things become old enough to be deleted.

@@ -8,47 +8,20 @@ for each partition it writes to, and while a queue is not empty, later appends j
 A request joins all its queues at once, so two requests never wait for each other.
 """
 
+from collections import deque
 from collections.abc import Iterable
-from typing import Final
 
-from penstock.broker.state import Line, State, Topic
-from penstock.broker.steps import Arrival, Steps
-
-LOOK_MS: Final = 1000  # Whoever leaves a line wakes the others; this is for a wake-up that got lost.
+from penstock.broker.state import Topic
+from penstock.broker.turns import Turn
 
 
-class Standing:
-    """One request's places in lines; ``leave`` them in any case."""
-
-    __slots__ = ("_lines",)
-
-    def __init__(self, lines: list[Line]) -> None:
-        self._lines = lines
-        for line in lines:
-            line.standing.append(self)
-
-    def wait(self, state: State) -> Steps[None]:
-        """Until this one is the first in all its lines."""
-        for line in self._lines:
-            while line.standing[0] is not self:
-                yield Arrival(line, state.clock.steady_ms() + LOOK_MS)
-
-    def leave(self) -> None:
-        """Let the others have their turn."""
-        for line in self._lines:
-            line.standing.remove(self)
-            waiters, line.waiters = line.waiters, {}
-            for waiter in waiters:
-                waiter.wake()
+def append_queues(topic: Topic, numbers: Iterable[int]) -> list[deque[Turn]]:
+    """The queues of some partitions; those that are not there have none."""
+    there = {number for number in numbers if type(number) is int and 0 <= number < len(topic.partitions)}
+    return [topic.appends.setdefault(number, deque()) for number in sorted(there)]
 
 
 def forget_empty(topic: Topic) -> None:
-    """A topic without lines is the quick case."""
-    for number in [number for number, line in topic.lines.items() if not line.standing]:
-        del topic.lines[number]
-
-
-def lines_of(topic: Topic, numbers: Iterable[int]) -> list[Line]:
-    """The lines of some partitions; those that are not there have none."""
-    there = {number for number in numbers if type(number) is int and 0 <= number < len(topic.partitions)}
-    return [topic.lines.setdefault(number, Line()) for number in sorted(there)]
+    """A topic without queues is the quick case."""
+    for number in [number for number, queue in topic.appends.items() if not queue]:
+        del topic.appends[number]

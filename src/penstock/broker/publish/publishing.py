@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.broker.health.rates import SAMPLE_MS
-from penstock.broker.publish.append_order import Standing, forget_empty, lines_of
+from penstock.broker.publish.append_order import append_queues, forget_empty
 from penstock.broker.publish.header_options import Wish, part_id, wishes_of
 from penstock.broker.publish.incoming import (
     Look,
@@ -45,6 +45,7 @@ from penstock.broker.storage.producer_snapshot import save_digest
 from penstock.broker.storage.recovery import open_schedule
 from penstock.broker.topic.depth import topic_depth
 from penstock.broker.topic.missing import MissingTopics
+from penstock.broker.turns import Turn
 from penstock.delivery import dedup
 from penstock.errors import (
     InvalidValue,
@@ -204,21 +205,21 @@ class Publishing:
         after: Log | None = None,
     ) -> Steps[list[Receipt | PenstockError]]:
         looks = [looked_at(topic, number, data) for number, data in batches]
-        if after is None and topic.settings.depth_max is None and not topic.lines and not any_large(looks):
+        if after is None and topic.settings.depth_max is None and not topic.appends and not any_large(looks):
             answers = self._append_now(topic, batches, looks, own_times)
         else:
-            standing = Standing(lines_of(topic, [number for number, _ in batches]))
+            turn = Turn(self._state, append_queues(topic, [number for number, _ in batches]))
             try:
                 if after is not None:
                     yield Durable(after)
                 for (_, data), look in zip(batches, looks, strict=True):
                     if look.is_large:
                         look.refusal = yield from self._refusal_of(topic, data, look.header)
-                yield from standing.wait(self._state)
+                yield from turn.wait()
                 self._state.check_alive(topic)
                 answers = yield from self._append_each(topic, batches, looks, own_times)
             finally:
-                standing.leave()
+                turn.end()
                 forget_empty(topic)
         if wait:
             yield from self._answers_durable(topic, looks, answers)
@@ -263,12 +264,9 @@ class Publishing:
 
     def _check_large(self, topic: Topic, data: bytes, header: Header, limits: Limits) -> Steps[None]:
         """In a thread, one batch at a time: each may unpack to a lot."""
-        standing = Standing([self._state.unpacking])
-        try:
-            yield from standing.wait(self._state)
+        with Turn(self._state, [self._state.unpacking]) as turn:
+            yield from turn.wait()
             found = yield from aside(lambda: look_closely(data, header, limits))
-        finally:
-            standing.leave()
         if isinstance(found, PenstockError):
             raise found
         if found:

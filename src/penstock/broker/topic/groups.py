@@ -14,9 +14,9 @@ from penstock.broker.state import Consumer, Group, GroupCursor, Partition, State
 from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal, rebuild_gate
 from penstock.broker.storage.replay import change_settings, moved, new_engine
-from penstock.broker.topic.changing import begin_change, end_change
 from penstock.broker.topic.missing import MissingTopics
 from penstock.broker.topic.subscribers import reads
+from penstock.broker.turns import Turn
 from penstock.config.backoff import Backoff
 from penstock.config.broker import GroupOptions, GroupSettings, Start, settings_with, start_text
 from penstock.delivery import events
@@ -40,11 +40,10 @@ class Groups:
             check_name("group", name)
         group = topic.groups.get(name)
         if group is None or self._wanted(group, options) != group.settings:
-            yield from begin_change(self._state, topic)
-            try:
+            with Turn(self._state, [topic.changes]) as turn:
+                yield from turn.wait()
+                self._state.check_alive(topic)
                 group = yield from self._change(topic, name, options, internal)
-            finally:
-                end_change(topic)
         for partition in topic.partitions:
             yield from journal_durable(partition)
         return group
@@ -248,11 +247,10 @@ class Groups:
         """
         topic = self._state.topic(name)
         topic.group(group_name)  # Raises if there is none.
-        yield from begin_change(self._state, topic)
-        try:
+        with Turn(self._state, [topic.changes]) as turn:
+            yield from turn.wait()
+            self._state.check_alive(topic)
             self._forget(topic, group_name)
-        finally:
-            end_change(topic)
         for partition in topic.partitions:
             yield from journal_durable(partition)
 

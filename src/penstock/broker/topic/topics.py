@@ -12,7 +12,8 @@ Disk writes happen outside the lock (``Aside``), except for the one sync of topi
 A rename that is visible and not yet synced does no harm: the first sync of every log in it includes the
 directories above.
 
-Changes of one topic wait for each other (``changing.py``); a deletion does not.
+Changes of one topic, each of which takes many steps, wait for each other (``Topic.changes``).  A deletion
+does not: whoever changes the topic notices it with ``check_alive``, after each step.
 
 The limits of ``BrokerConfig`` on topics and partitions are checked before the work and again at its end,
 because other topics may have been created meanwhile.  Internal topics (dead letters, staging) are created
@@ -27,8 +28,8 @@ from penstock.broker.state import Group, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps, aside
 from penstock.broker.storage.recovery import new_partition
 from penstock.broker.topic.catalogue import Catalogue
-from penstock.broker.topic.changing import begin_change, end_change
 from penstock.broker.topic.groups import SYNCED_SLICE, Groups, journal_durable
+from penstock.broker.turns import Turn
 from penstock.config.broker import MEMORY, GroupSettings, TopicOptions, TopicSettings, settings_with
 from penstock.errors import Closed, LimitReached, PenstockError, TopicExists
 from penstock.log.log import Log
@@ -124,19 +125,19 @@ class Topics:
 
     def alter(self, topic: Topic, options: TopicOptions, groups: Groups) -> Steps[None]:
         """Change settings; more partitions come with the groups there are."""
-        yield from begin_change(self._state, topic)
         grown: list[Partition] = []
-        try:
-            settings = settings_with(topic.settings, options)
-            self._catalogue.check_change(topic, settings)
-            if settings.partitions > len(topic.partitions):
-                yield from self._grow(topic, grown, settings.partitions, groups)
-            self._catalogue.alter(topic, settings)
-        except BaseException:  # Also if the caller gives up.
-            _abandon(grown)
-            raise
-        finally:
-            end_change(topic)
+        with Turn(self._state, [topic.changes]) as turn:
+            yield from turn.wait()
+            self._state.check_alive(topic)
+            try:
+                settings = settings_with(topic.settings, options)
+                self._catalogue.check_change(topic, settings)
+                if settings.partitions > len(topic.partitions):
+                    yield from self._grow(topic, grown, settings.partitions, groups)
+                self._catalogue.alter(topic, settings)
+            except BaseException:  # Also if the caller gives up.
+                _abandon(grown)
+                raise
         topic.partitions += grown
         if grown:
             for group in topic.groups.values():
