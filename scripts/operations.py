@@ -8,19 +8,38 @@ used, and formats the result.
 """
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import penstock.operations.spec  # noqa: F401 - It declares them.
+from penstock.model.info import Cancelled
 from penstock.operations.entry import OPERATIONS, Operation
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = ROOT / "src" / "penstock"
+PAGE: Final = ROOT / "docs" / "protocols" / "native.md"
 HEAD: Final = """\
 # Generated from operations/spec.py by `make generate`; change it there.
 """
+# How the types of arguments travel in msgpack.
+WIRE_TYPES: Final = {
+    "Duration": "str | int | float",
+    "Instant": "str | int | float",
+    "Start": "str",
+    "Message": "WireMessage",
+    "Sequence[Grant]": "list[Grant]",
+    "GroupOptions": "dict[str, Any]",
+    "TopicOptions": "dict[str, Any]",
+}
+ANSWERS: Final = {
+    "None": "nil",
+    "str": "text",
+    "dict[int, int]": "{partition: offset}",
+    "Cancelled": "{!r}, {!r} or {!r}".format(*get_args(Cancelled)),
+}
 
 
 class Argument(NamedTuple):
@@ -97,21 +116,152 @@ def service_signature(node: ast.FunctionDef) -> Signature:
 
 
 SPEC: Final = tree_of("operations/spec.py")
-DECLARED: Final = {name: signature_of(node) for name, node in methods_of(SPEC).items() if name in OPERATIONS}
+DECLARED: Final = {name: signature_of(node) for name, node in methods_of(SPEC).items()}
+CALLED: Final = [each for each in OPERATIONS.values() if each.exposure == "call"]
 SERVICES: Final = [tree_of("broker/operations.py"), tree_of("broker/protocols.py")]
 
 
 def services() -> dict[str, Signature]:
     """The signatures of the broker's methods; the busiest are declared only where programs see them."""
-    found: dict[str, Signature] = {}
-    for name, node in methods_of(tree_of("api/operations.py")).items():
-        signature = signature_of(node)
-        found[name] = signature._replace(result=signature.result.replace("Work[", "Steps["))
+    by_hand = methods_of(tree_of("api/operations.py"))
+    found = {
+        name: each._replace(result=each.result.replace("Work[", "Steps["))
+        for name, each in ((name, signature_of(node)) for name, node in by_hand.items())
+    }
+    found |= {name: each._replace(result=f"Steps[{each.result}]") for name, each in DECLARED.items()}
     for tree in SERVICES:
         found |= {
             name: service_signature(node) for name, node in methods_of(tree).items() if name in OPERATIONS
         }
     return found
+
+
+# The interface, the native protocol and its client.
+
+
+def interface() -> str:
+    methods = "\n".join(
+        f"    def {name}({each.plain}) -> Work[{each.result}]: ...\n" for name, each in DECLARED.items()
+    )
+    return f'''{HEAD}"""The operations that are declared in full; the others are in ``operations.py``."""
+
+{imports_of(SPEC)}
+from penstock.api.work import Work
+
+
+class DeclaredOperations(Protocol):
+{methods}'''
+
+
+def calls() -> str:
+    structs = "\n\n".join(struct(each) for each in CALLED if DECLARED[each.name].arguments)
+    rows = "".join(f"    {each.name!r}: Call({call_fields(each)}),\n" for each in CALLED)
+    return f'''{HEAD}"""The operations that clients call by name."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+{imports_of(SPEC)}
+from penstock.operations.call import NOT_REPEATED, Call, NoArguments
+from penstock.wire.native_bodies import WireMessage
+
+
+{structs}
+
+
+CALLS: Final[Mapping[str, Call]] = {{
+{rows}}}
+'''
+
+
+def struct(of: Operation) -> str:
+    fields = "".join(
+        f"    {each.name}: {wire_type(each.kind)}{f' = {each.default}' if each.default else ''}\n"
+        for each in DECLARED[of.name].arguments
+    )
+    return f"class {struct_name(of)}(msgspec.Struct, frozen=True):\n{fields}"
+
+
+def struct_name(of: Operation) -> str:
+    if not DECLARED[of.name].arguments:
+        return "NoArguments"
+    return "".join(part.capitalize() for part in of.name.split("_")) + "Arguments"
+
+
+def wire_type(kind: str) -> str:
+    parts = " | ".join(WIRE_TYPES.get(part, part) for part in kind.split(" | ")).split(" | ")
+    return " | ".join(sorted(set(parts), key=lambda part: (part == "None", parts.index(part))))
+
+
+def call_fields(of: Operation) -> str:
+    """The struct, the answer, the retry class and the wait limit of a call."""
+    given = methods_of(SPEC)[of.name].decorator_list[0]
+    assert isinstance(given, ast.Call)
+    keywords = {each.arg: ast.unparse(each.value) for each in given.keywords}
+    retry, wait = keywords.get("retry", "NOT_REPEATED"), keywords.get("wait_ms")
+    fields = [struct_name(of), DECLARED[of.name].result, retry, f"wait_ms={wait}" if wait else ""]
+    return ", ".join(filter(None, fields))
+
+
+def client() -> str:
+    methods = "\n".join(client_method(each.name) for each in CALLED if each.client)
+    return f'''{HEAD}"""The operations of a broker at the end of a connection that are plain calls."""
+
+{imports_of(SPEC)}
+from penstock.client.calling import Caller
+from penstock.client.work import work
+
+
+class RemoteCalls(Caller):
+{methods}'''
+
+
+def client_method(name: str) -> str:
+    signature = DECLARED[name]
+    given = ", ".join([repr(name), *(f"{each.name}={each.name}" for each in signature.arguments)])
+    call = f"await self._call({given})"
+    lines = ["@work", f"async def {name}({signature.plain}) -> {signature.result}:"]
+    if signature.result == "None":
+        lines.append(f"    {call}")
+    else:
+        lines += [f"    answer: {signature.result} = {call}", "    return answer"]
+    return "".join(f"    {line}\n" for line in lines)
+
+
+# The page.
+
+
+def page() -> str:
+    """docs/protocols/native.md with the table of calls."""
+    head, found, rest = PAGE.read_text().partition("| operation | arguments | answer |\n|---|---|---|\n")
+    assert found, "the page has lost its table"
+    while rest.startswith("|"):
+        rest = rest.partition("\n")[2]
+    return head + found + "".join(row(each) for each in CALLED) + rest
+
+
+def row(of: Operation) -> str:
+    assert of.function is not None
+    defaults = {name: each.default for name, each in inspect.signature(of.function).parameters.items()}
+    shown = [
+        name if default is inspect.Parameter.empty else f"{name} = {shown_value(default)}"
+        for name, default in ({**defaults, "options": {}} if "options" in defaults else defaults).items()
+        if name != "self"
+    ]
+    answer = shown_answer(DECLARED[of.name].result)
+    return f"| `{of.name}` |{' ' if shown else ''}{', '.join(shown)} | {answer} |\n"
+
+
+def shown_value(default: Any) -> str:
+    return {"None": "nil", "False": "false"}.get(repr(default), repr(default))
+
+
+def shown_answer(result: str) -> str:
+    if result.startswith("list["):
+        return f"[{shown_answer(result[5:-1])}]"
+    return " or ".join(ANSWERS.get(part, part) for part in result.split(" | "))
 
 
 # Permissions.
@@ -236,10 +386,13 @@ def formatted(source: str) -> str:
 def generated() -> dict[Path, str]:
     """Every file that is written, with its text."""
     sources = {
+        "api/declared.py": interface(),
+        "client/calls.py": client(),
+        "operations/calls.py": calls(),
         "frontends/security/needs.py": needs(),
         "frontends/security/guarded.py": guarded(),
     }
-    return {SOURCES / path: formatted(source) for path, source in sources.items()}
+    return {PAGE: page()} | {SOURCES / path: formatted(source) for path, source in sources.items()}
 
 
 def main() -> int:

@@ -20,7 +20,8 @@ from tests.client.served import VirtualServer
 
 from penstock import errors
 from penstock.api.broker import Broker
-from penstock.api.operations import Work, Wrap
+from penstock.api.operations import Wrap
+from penstock.api.work import Work
 from penstock.broker.drivers.at_once import at_once
 from penstock.errors import Closed, PenstockError, TopicNotFound
 from penstock.frontends.http.server import HttpListener
@@ -36,7 +37,7 @@ from penstock.model.info import (
 )
 from penstock.model.message import Delivery, Message, Receipt, StoredMessage
 from penstock.model.trace import Trace, TraceEvent
-from penstock.operations.calls import plain
+from penstock.operations.codec import plain
 from penstock.types import LANES
 from penstock.wire.records import LANE_MASK, LANE_SHIFT, Record
 

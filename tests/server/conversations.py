@@ -11,7 +11,7 @@ import msgspec
 from tests.server.peer import HELLO
 
 from penstock.model.message import Message
-from penstock.operations.calls import wire_message
+from penstock.operations.codec import wire_message
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     AckAndPublish,

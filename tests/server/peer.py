@@ -7,7 +7,7 @@ from typing import Any, Self
 from tests.server.process import PATIENCE_S, Server
 
 from penstock.errors import PenstockError
-from penstock.operations.calls import arguments_of, decode_answer
+from penstock.operations.codec import arguments_of, decode_answer
 from penstock.wire import native
 from penstock.wire.frames import Frame, FrameSplitter
 from penstock.wire.native_bodies import (

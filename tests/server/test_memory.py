@@ -15,7 +15,7 @@ from tests.server.process import PATIENCE_S, Server
 
 import penstock
 from penstock.errors import Overloaded
-from penstock.operations.calls import arguments_of
+from penstock.operations.codec import arguments_of
 from penstock.wire import native
 from penstock.wire.native_bodies import decode_error_frame, encode_call
 from penstock.wire.records import encode_values

@@ -10,7 +10,7 @@ from penstock.config.broker import TopicSettings, settings_with
 from penstock.errors import ProtocolViolation
 from penstock.model.info import DeadLetter, ScheduledMessage
 from penstock.model.message import Message, Receipt, StoredMessage
-from penstock.operations.calls import (
+from penstock.operations.codec import (
     arguments_of,
     decode_answer,
     encode_answer,

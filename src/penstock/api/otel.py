@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.clock import SystemClock
 from penstock.model.message import Delivered, Delivery, Message, Receipt
 from penstock.version import __version__

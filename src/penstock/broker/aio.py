@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from penstock.api.aio import AsyncBroker
-from penstock.api.operations import Operations, Work
+from penstock.api.operations import Operations
+from penstock.api.work import Work
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
 from penstock.broker.drivers.loop import LoopDriver

@@ -11,8 +11,8 @@ from typing import TypeVar, Unpack
 
 from penstock.api.aio import AsyncBroker
 from penstock.api.aio_handles import AsyncConsumer
-from penstock.api.operations import Work
 from penstock.api.spans import begin_publish, traced
+from penstock.api.work import Work
 from penstock.client.client import Client, Settings
 from penstock.client.publish.publisher import Acks, acks_number
 from penstock.client.work import run

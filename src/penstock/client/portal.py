@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, TypeVar, cast
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.client.client import Client
 from penstock.client.work import run
 from penstock.errors import Closed

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -41,6 +41,10 @@ def done_when(error: type[PenstockError]) -> Retry:
     return Retry(changes=True, repeats=True, done=frozenset({error.code}))
 
 
+class NoArguments(msgspec.Struct, frozen=True):
+    """For operations that take none."""
+
+
 class Call(NamedTuple):
     """An operation that is called by name."""
 

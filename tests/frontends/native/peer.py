@@ -15,7 +15,7 @@ from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
-from penstock.operations.calls import arguments_of, decode_answer
+from penstock.operations.codec import arguments_of, decode_answer
 from penstock.wire import native
 from penstock.wire.frames import Frame
 from penstock.wire.native_bodies import (

@@ -16,7 +16,7 @@ from penstock.errors import (
 )
 from penstock.frontends.native.connection import Connection
 from penstock.model.message import Message
-from penstock.operations.calls import wire_message
+from penstock.operations.codec import wire_message
 from penstock.wire import native
 from penstock.wire.native import DeliveredBatch
 from penstock.wire.native_bodies import (

@@ -21,7 +21,7 @@ from penstock.errors import (
     VersionUnsupported,
 )
 from penstock.model.message import Message
-from penstock.operations.calls import wire_message
+from penstock.operations.codec import wire_message
 from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native_bodies import (

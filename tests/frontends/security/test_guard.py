@@ -77,7 +77,7 @@ def arguments(name: str, topic: str = "orders", group: str = "billing") -> list[
 
 def test_every_operation_of_a_broker_has_an_entry_and_no_entry_is_for_nothing() -> None:
     assert set(NEEDS) == operation_names()
-    assert set(NEEDS) >= {name for name in vars(Operations) if not name.startswith("_")}
+    assert set(NEEDS) >= {name for name in dir(Operations) if not name.startswith("_")}
     assert set(NEEDS) >= set(CALLS)
     assert set(NEEDS) <= set(vars(GuardedOperations))
 

@@ -21,7 +21,7 @@ from penstock.errors import (
 from penstock.model.failure import describe_error
 from penstock.model.message import LeaseRun, Message, check_held, lease_runs, refused, unanswer
 from penstock.model.placing import dedup_bytes, placed
-from penstock.operations.calls import wire_message
+from penstock.operations.codec import wire_message
 from penstock.types import Duration, duration_ms, extension_ms
 from penstock.wire.native import (
     ACK_AND_PUBLISH,

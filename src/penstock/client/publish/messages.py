@@ -12,7 +12,7 @@ from penstock.client.publish.units import Unit
 from penstock.config.broker import TopicSettings
 from penstock.errors import ProtocolViolation
 from penstock.model.message import Message
-from penstock.operations.calls import receipt_of, wire_message
+from penstock.operations.codec import receipt_of, wire_message
 from penstock.wire.native import ACKS_WRITTEN, PUBLISH_MESSAGES
 from penstock.wire.native_bodies import PublishMessages, WireReceipt, decode_body, encode_body
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError

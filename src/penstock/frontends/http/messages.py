@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.model.message import StoredMessage
-from penstock.operations.calls import whole_characters
+from penstock.operations.codec import whole_characters
 
 As = Literal["base64", "text", "json"]
 

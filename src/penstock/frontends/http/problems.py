@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.errors import PenstockError
 from penstock.frontends.public import public
-from penstock.operations.calls import whole_characters
+from penstock.operations.codec import whole_characters
 
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:penstock:error:"

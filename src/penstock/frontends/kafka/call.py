@@ -13,7 +13,7 @@ What is asked of the broker goes through ``call.operations``, which are those th
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.frontends.kafka.session import KafkaSession, KafkaShared
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.kafka.fields import Message

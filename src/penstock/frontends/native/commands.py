@@ -28,7 +28,8 @@ from penstock.frontends.native.session import Commands, NativeSession
 from penstock.frontends.security.identity import Credentials, Identity
 from penstock.model.failure import Failure
 from penstock.model.message import Receipt
-from penstock.operations.calls import CALLS, Recurring, encode_answer, message_of, wire_receipt
+from penstock.operations.calls import CALLS
+from penstock.operations.codec import encode_answer, message_of, wire_receipt
 from penstock.version import __version__
 from penstock.wire import native
 from penstock.wire.native import Outcome
@@ -43,6 +44,7 @@ from penstock.wire.native_bodies import (
     PublishMessages,
     Reject,
     Welcome,
+    WireMessage,
     decode_body,
     decode_call,
     encode_error,
@@ -356,9 +358,10 @@ def call(session: NativeSession, correlation: int, body: bytes) -> None:
     if described is None:
         raise OperationUnknown(operation=name[:100])
     arguments: Any = decode_body(bytes(raw), described.arguments, 0)
-    values = list(msgspec.structs.astuple(arguments))
-    if isinstance(arguments, Recurring):
-        values[1] = message_of(arguments.message)
+    values = [
+        message_of(value) if isinstance(value, WireMessage) else value
+        for value in msgspec.structs.astuple(arguments)
+    ]
     operation = getattr(session.operations, name)
     session.start(operation(*values), correlation, _answer)
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import Connection

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.api.aio import AsyncBroker
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.drivers.at_once import now
 from penstock.clock import Clock, SystemClock

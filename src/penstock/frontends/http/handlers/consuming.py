@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.queue.queues import Run

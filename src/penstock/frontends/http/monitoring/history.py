@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.health.verdict import judge_pipeline
 from penstock.clock import Clock, SystemClock

@@ -11,7 +11,7 @@ other's sync, so a producer with several in flight pays for one sync.
 
 from typing import Final
 
-from penstock.api.operations import Work
+from penstock.api.work import Work
 from penstock.broker.drivers.at_once import now
 from penstock.broker.publish.publishing import Appended
 from penstock.errors import (

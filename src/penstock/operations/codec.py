@@ -1,0 +1,177 @@
+"""How the arguments, answers and messages of operations travel in msgpack.
+
+    client                                server
+    CALL ["seek", {topic, group, to}]  ─>  SeekArguments(topic, group, to) ─> the broker's operation
+         answer, of the type in CALLS  <─  OK
+
+``CALLS`` (``calls.py``, generated from ``spec.py``) has the arguments of each
+operation as a struct, and the type of its answer.
+
+Durations and times travel as a program may write them: seconds, ``30s``, or
+RFC 3339; ``plain`` converts what only Python has.  The broker checks them, as if
+the caller were in its process.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import ProtocolViolation
+from penstock.model.message import Message, Receipt, StoredMessage
+from penstock.operations.calls import CALLS
+from penstock.types import DURATION_MS_MAX, duration_ms, instant_ms, lane_number, signed_duration_ms
+from penstock.wire.native_bodies import WireMessage, WireReceipt
+from penstock.wire.records import Record
+
+
+def plain(value: Any) -> Any:
+    """A duration, a time or an option as msgpack has it; what is none of these is left for the broker."""
+    match value:
+        case timedelta():
+            return value / timedelta(seconds=1)
+        case datetime():
+            return value.isoformat()
+        case dict():
+            return {name: plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+# Answers.
+
+
+def encode_answer(value: Any) -> bytes:
+    """An answer of one of the types in ``CALLS``."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # Half a character, from a header that is not UTF-8.
+        return _encode(whole_characters(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_stored)))
+
+
+def decode_answer(operation: str, data: bytes | memoryview) -> Any:
+    decoder = _DECODERS.get(operation)
+    if decoder is None:
+        decoder = msgspec.msgpack.Decoder(CALLS[operation].answer, dec_hook=_message)
+        _DECODERS[operation] = decoder
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, TypeError) as problem:
+        raise ProtocolViolation(why=str(problem)) from None
+
+
+_DECODERS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {}
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    attributes: int
+
+
+def _stored(message: Any) -> _Stored:
+    """A stored message, as it travels."""
+    record = message.record
+    return _Stored(
+        message.topic,
+        message.partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        record.headers,
+        record.attributes,
+    )
+
+
+def _message(kind: type, value: Any) -> StoredMessage:
+    """The message that ``_stored`` made into a list."""
+    assert kind is StoredMessage, "there is no other type of our own in an answer"
+    told = msgspec.convert(value, _Stored)
+    record = Record(told.offset, told.timestamp, told.key, told.value, told.headers, told.attributes)
+    return StoredMessage(told.topic, told.partition, record)
+
+
+def whole_characters(value: Any) -> Any:
+    """The same without halves of characters, which no encoding has."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {whole_characters(name): whole_characters(item) for name, item in value.items()}
+        case list() | tuple():
+            return [whole_characters(item) for item in value]
+        case _:
+            return value
+
+
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=_stored).encode
+
+
+# Messages that the server places.
+
+
+def wire_message(message: Message) -> WireMessage:
+    """A message that was checked for its topic, as it travels."""
+    key = message.key.encode() if isinstance(message.key, str) else message.key
+    headers = message.headers or {}
+    return WireMessage(
+        value=message.value,
+        key=key,
+        headers=[
+            (name, data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
+            for name, data in headers.items()
+        ],
+        priority=lane_number(message.priority),
+        ttl_ms=None if message.ttl is None else duration_ms("ttl", message.ttl),
+        delay_ms=None if message.delay is None else _delay_ms(message.delay),
+        deliver_at_ms=None if message.deliver_at is None else instant_ms("deliver_at", message.deliver_at),
+        dedup_id=message.dedup_id,
+        partition=message.partition,
+    )
+
+
+def _delay_ms(delay: Any) -> int:
+    """Of any size and sign: the topic has the limits."""
+    bounded = max(min(signed_duration_ms("delay", delay), DURATION_MS_MAX + 1), -DURATION_MS_MAX)
+    return round(bounded)
+
+
+def message_of(told: WireMessage) -> Message:
+    """The message as a program in the broker's process would have made it."""
+    return Message(
+        told.value,
+        told.key,
+        dict(told.headers) or None,
+        told.priority,
+        None if told.ttl_ms is None else told.ttl_ms / 1000,
+        None if told.delay_ms is None else told.delay_ms / 1000,
+        None if told.deliver_at_ms is None else told.deliver_at_ms / 1000,
+        told.dedup_id,
+        told.partition,
+    )
+
+
+def wire_receipt(receipt: Receipt) -> WireReceipt:
+    """A receipt as it travels: the topic is known."""
+    return WireReceipt(
+        receipt.partition, receipt.offset, receipt.timestamp, receipt.schedule_id, receipt.duplicate
+    )
+
+
+def receipt_of(topic: str, told: WireReceipt) -> Receipt:
+    """The receipt as the broker gave it."""
+    return Receipt(topic, told.partition, told.offset, told.timestamp, told.schedule_id, told.duplicate)
+
+
+def arguments_of(operation: str, **arguments: Any) -> msgspec.Struct:
+    """The arguments of a call, by the names of its struct."""
+    plainly = {name: plain(value) for name, value in arguments.items()}
+    return CALLS[operation].arguments(**plainly)
