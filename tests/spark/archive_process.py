@@ -21,7 +21,7 @@ from penstock.errors import ServerUnreachable
 from penstock.spark.lake import archiving, compaction
 from penstock.spark.pipelines import archive, maintenance
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.progress import RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
 
 RANGE_BYTES = 20_000
@@ -74,7 +74,7 @@ def run(servers: str, lake: str, topic: str, *, once: bool, run_tasks: Any = run
     clock = SystemClock()
     with connected(servers) as broker, changed(run_tasks):
         told = RunSettings(name="archive", lake=lake)
-        archive.run(settings, WithoutSpark(told, broker, servers, clock, Progress(clock), once=once))
+        archive.run(settings, WithoutSpark(told, broker, servers, clock, RunProgress(clock), once=once))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from penstock.cli.main import main
 from penstock.clock import Clock, SystemClock
 from penstock.spark.lake import archiving
 from penstock.spark.pipelines import load, maintenance, replay, rollup
-from penstock.spark.pipelines.rejects import Source
+from penstock.spark.pipelines.rejects import TransformSource
 from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.reports import table_maintenance
@@ -119,7 +119,7 @@ def transformed(spark: "SparkSession", servers: str, _folder: str) -> None:
     setattr(maintenance, "JOIN_MS", 1000)  # noqa: B010
     setattr(table_maintenance, "FILES_MIN", 4)  # noqa: B010
     settings: dict[str, Any] = {
-        "sources": {"lines": Source(topic="in", starting="earliest", watermark="1h")},
+        "sources": {"lines": TransformSource(topic="in", starting="earliest", watermark="1h")},
         "sql": "select key, value from lines",
         "topic": "copy",
         "table": "copy",

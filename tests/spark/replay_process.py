@@ -14,7 +14,7 @@ from tests.spark.archive_process import WithoutSpark, connected, run_tasks
 from penstock.clock import SystemClock
 from penstock.spark import restoring
 from penstock.spark.pipelines import replay
-from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.progress import RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.replay import chunks
 
@@ -35,7 +35,7 @@ def run(servers: str, lake: str, kind: str, target: str) -> None:
         told = RunSettings(name=target, lake=lake)
         sys.stdout.write("begun\n")
         sys.stdout.flush()
-        replay.run(settings, WithoutSpark(told, broker, servers, clock, Progress(clock), once=True))
+        replay.run(settings, WithoutSpark(told, broker, servers, clock, RunProgress(clock), once=True))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from penstock.clock import SystemClock
 from penstock.errors import LakeUnusable
 from penstock.spark.pipelines import dead_letters
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.progress import RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.reports import driver_tables, result_tables
 from penstock.spark.reports.dead_letter_report import page_of, period_of, step_minutes
@@ -28,7 +28,7 @@ SECOND_US = 1_000_000
 def context_of(broker: penstock.Broker, servers: str, lake: Path) -> Context:
     clock = SystemClock()
     run = RunSettings(name="dead_letters", lake=str(lake))
-    return Context(run, broker, servers, clock, Progress(clock), once=True)
+    return Context(run, broker, servers, clock, RunProgress(clock), once=True)
 
 
 def bury(broker: penstock.Broker, topic: str) -> None:

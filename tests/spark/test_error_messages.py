@@ -87,7 +87,7 @@ class SparkError(Exception):
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_query_is_one_sentence(error: SparkError, sentence: str) -> None:
-    told = error_messages.told(error, KNOWN)
+    told = error_messages.penstock_error(error, KNOWN)
 
     assert isinstance(told, QueryInvalid)
     assert told.facts["why"] == sentence
@@ -128,14 +128,14 @@ penstock.errors.OffsetsMissing: offsets 5 to 8 of orders:0 are nowhere [OFFSETS_
     ],
 )
 def test_what_fails_while_it_runs_is_one_sentence(text: str, sentence: str) -> None:
-    told = error_messages.told(RuntimeError(text))
+    told = error_messages.penstock_error(RuntimeError(text))
 
     assert isinstance(told, QueryFailed)
     assert told.facts["why"] == sentence
 
 
 def test_a_sentence_has_an_end() -> None:
-    told = error_messages.told(RuntimeError("x" * 10_000))
+    told = error_messages.penstock_error(RuntimeError("x" * 10_000))
 
     assert len(told.facts["why"]) == error_messages.CHARACTERS_MAX
 

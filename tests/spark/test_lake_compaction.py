@@ -10,7 +10,7 @@ from tests.spark.lake_rows import NOON_MS, archive, read, rows
 
 from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged
-from penstock.spark.lake.compaction import Joint, join, plan, replace
+from penstock.spark.lake.compaction import FileGroup, join, plan, replace
 from penstock.spark.lake.reading import read_range
 from penstock.spark.lake.table import LakeTable
 
@@ -162,4 +162,4 @@ def test_a_file_with_other_rows_than_the_table_says_is_damaged(table: LakeTable)
     pq.write_table(shorter, joint.files[0].path)
 
     with pytest.raises(LakeDamaged, match="5 rows"):
-        join(Joint(joint.table, joint.files))
+        join(FileGroup(joint.table, joint.files))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from penstock.spark import pipelines
-from penstock.spark.pipelines.rejects import Source
+from penstock.spark.pipelines.rejects import TransformSource
 from penstock.spark.pipelines.run.settings import RunSettings
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_the_page_has_every_setting_of_a_pipeline(name: str) -> None:
 
 def test_the_page_has_what_all_of_them_have_in_common() -> None:
     assert names_of(RunSettings) - settings_in("Running them") == set()
-    assert names_of(Source) - settings_in("transform") == set()
+    assert names_of(TransformSource) - settings_in("transform") == set()
 
 
 def test_the_example_of_the_page_is_the_one_that_is_tested() -> None:

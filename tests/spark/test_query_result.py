@@ -13,15 +13,15 @@ import pytest
 from penstock.cli.spark import rows
 from penstock.errors import QueryInvalid
 from penstock.spark.queries import plot
-from penstock.spark.queries.query_result import Answer
+from penstock.spark.queries.query_result import QueryResult
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NESTED = pa.struct([("names", pa.list_(pa.string())), ("headers", pa.map_(pa.string(), pa.binary()))])
 
 
-def answer(**columns: Any) -> Answer:
-    return Answer(pa.table(columns))
+def answer(**columns: Any) -> QueryResult:
+    return QueryResult(pa.table(columns))
 
 
 def not_utf8() -> pa.Array:
@@ -43,7 +43,7 @@ def test_rows_are_values_of_python_and_text_that_is_none_is_escaped() -> None:
 
 
 def test_two_columns_of_one_name_have_no_place_in_documents() -> None:
-    twice = Answer(pa.table([pa.array([1]), pa.array([2])], names=["key", "key"]))
+    twice = QueryResult(pa.table([pa.array([1]), pa.array([2])], names=["key", "key"]))
 
     with pytest.raises(QueryInvalid, match="two columns are called 'key'; give one another name with AS"):
         twice.check_names()
@@ -113,7 +113,7 @@ def test_two_columns_are_a_chart(first: list[Any]) -> None:
         ),
     ],
 )
-def test_what_is_no_chart_is_told(found: Answer, why: str) -> None:
+def test_what_is_no_chart_is_told(found: QueryResult, why: str) -> None:
     with pytest.raises(QueryInvalid, match=why):
         plot.draw(found, io.BytesIO())
 

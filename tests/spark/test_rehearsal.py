@@ -14,7 +14,7 @@ from penstock.delivery import events
 from penstock.errors import AlreadySettled, InvalidValue
 from penstock.model.ranges import OffsetRange
 from penstock.spark.queries.message_outcomes import Outcomes, outputs_text
-from penstock.spark.rehearsal.capture import Sent, captured
+from penstock.spark.rehearsal.capture import PublishRecorder, captured
 from penstock.spark.rehearsal.rehearsal import Rehearsal
 from penstock.testing.clock import START_MS
 from penstock.wire.records import BatchBuilder
@@ -170,7 +170,7 @@ def test_an_async_client_is_captured_too_and_whatever_is_not_a_publish_is_refuse
 def test_whoever_connects_afterwards_connects_in_earnest() -> None:
     before = penstock.connect, aio.connect
 
-    with pytest.raises(InvalidValue), captured(Sent()):
+    with pytest.raises(InvalidValue), captured(PublishRecorder()):
         assert penstock.connect is not before[0]
         penstock.connect("nowhere:1").topics()
 

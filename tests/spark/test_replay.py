@@ -19,7 +19,7 @@ from penstock.spark.pipelines.replay import Settings
 from penstock.spark.pipelines.run import runner
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.replay import snapshots
-from penstock.spark.replay.plans import Replay
+from penstock.spark.replay.plans import ReplayPlan
 from penstock.spark.sink import sink
 from penstock.testing import ManualClock
 
@@ -264,7 +264,7 @@ def test_a_rate_is_kept() -> None:
 
 
 def test_the_chunks_are_the_range_in_order() -> None:
-    plan = Replay(
+    plan = ReplayPlan(
         name="x", id="1", what="", topic="t", to="u", from_ms=None, to_ms=None,
         start={0: 3, 1: 0}, end={0: 20, 1: 5, 2: 4}, chunk_records=7,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from penstock.errors import InvalidValue
 from penstock.spark.reports import result_tables
-from penstock.spark.reports.result_tables import ResultStreamWriter, ResultWriter, Written, write_file
+from penstock.spark.reports.result_tables import ResultStreamWriter, ResultWriter, WrittenFile, write_file
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def batch(*rows: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=schema)
 
 
-def task(path: str, *names: str, query: str | None = "query-1") -> Written:
+def task(path: str, *names: str, query: str | None = "query-1") -> WrittenFile:
     """What one task of a query writes: a row in each of two batches, and an empty one before."""
     batches = [batch(), *(batch({"name": name, "total": 1}) for name in names)]
     return write_file(path, iter(batches), query)

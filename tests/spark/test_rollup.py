@@ -9,7 +9,7 @@ import penstock
 from penstock.clock import SystemClock
 from penstock.spark.pipelines import rollup
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.progress import RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.reports import driver_tables, per_minute, result_tables
 
@@ -36,7 +36,7 @@ class LaterClock:
 
 def rolled_up(broker: penstock.Broker, servers: str, lake: Path, clock: LaterClock, topic: str) -> list[Row]:
     context = Context(
-        RunSettings(name="rollup", lake=str(lake)), broker, servers, clock, Progress(clock), once=True
+        RunSettings(name="rollup", lake=str(lake)), broker, servers, clock, RunProgress(clock), once=True
     )
     rollup.run(rollup.Settings(topic=[topic]), context)
     rows = driver_tables.read(result_tables.path_of(str(lake), rollup.TABLE)).to_pylist()

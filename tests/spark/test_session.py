@@ -101,7 +101,7 @@ def slice_ns() -> int:
 @pytest.mark.skipif(not slice_ns(), reason="Linux knows slices from 6.12 on")
 def test_who_starts_something_patient_is_as_before_when_it_runs() -> None:
     before = patience.attributes()
-    with patience.patient():
+    with patience.long_time_slices():
         within = slice_ns()
 
     assert within == patience.SLICE_NS
@@ -118,7 +118,7 @@ def test_the_workers_of_a_local_spark_are_patient(spark: "SparkSession") -> None
 
 def test_a_machine_that_cannot_be_asked_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "CALLS", {})
-    with patience.patient():
+    with patience.long_time_slices():
         assert patience.attributes() is None
 
 

@@ -11,14 +11,14 @@ import pytest
 from penstock.errors import InvalidValue
 from penstock.spark.source.avro import avro_decoder, avro_type
 from penstock.spark.source.options import source_options
-from penstock.spark.source.value_decoding import Conversion, as_text, decoded, python_type
+from penstock.spark.source.value_decoding import ValueConversion, as_text, decoded, python_type
 
 UTC_TIME = pa.timestamp("us", "UTC")
 AT = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC)
 
 
 def converted(values: list[bytes | None], kind: pa.DataType, **options: str) -> list[Any]:
-    conversion = Conversion(source_options({"topic": "orders"} | options))
+    conversion = ValueConversion(source_options({"topic": "orders"} | options))
     found: list[Any] = conversion.converted(pa.array(values, pa.binary()), kind).to_pylist()
     return found
 
@@ -26,7 +26,7 @@ def converted(values: list[bytes | None], kind: pa.DataType, **options: str) -> 
 def test_raw_values_are_as_they_are() -> None:
     blobs = pa.array([b"\xff", None])
 
-    assert Conversion(source_options({"topic": "orders"})).converted(blobs, pa.binary()) is blobs
+    assert ValueConversion(source_options({"topic": "orders"})).converted(blobs, pa.binary()) is blobs
 
 
 def test_what_is_no_text_is_null_and_no_other_row_is() -> None:

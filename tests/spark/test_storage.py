@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import LakeUnusable
-from penstock.spark.lake.delta import telling
+from penstock.spark.lake.delta import translated_errors
 from penstock.spark.lake.storage import SENTENCE_MAX, sentence_of
 
 ANSWER = b"<?xml version='1.0'?>\n<Error><Code>SlowDown</Code>\n<Message>the store is full.</Message></Error>"
@@ -47,7 +47,7 @@ def test_the_error_of_a_store_keeps_what_explains_it(store: str) -> None:
         "max_retries": "0",
     }
 
-    with pytest.raises(LakeUnusable) as failure, telling("s3://lake/orders"):
+    with pytest.raises(LakeUnusable) as failure, translated_errors("s3://lake/orders"):
         DeltaTable("s3://lake/orders", storage_options=options)
 
     sentence = str(failure.value)

@@ -11,17 +11,17 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.clock import SystemClock
-from penstock.spark.pipelines.maintenance import ResultUpkeep
+from penstock.spark.pipelines.maintenance import ResultTableMaintenance
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.progress import RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.reports import result_tables, table_maintenance
-from penstock.spark.reports.column_statistics import Ranges
+from penstock.spark.reports.column_statistics import ColumnStatistics
 from penstock.spark.reports.result_tables import ResultStreamWriter, write_file
 from penstock.spark.reports.table_maintenance import (
     FILE_BYTES,
     FILES_MIN,
-    File,
+    TableFile,
     join_small_files,
     worth_joining,
 )
@@ -90,7 +90,7 @@ def test_a_join_that_comes_second_changes_nothing(path: str, monkeypatch: pytest
         commit(path, batch)
     copy = table_maintenance._copy
 
-    def meanwhile(*arguments: Any) -> Ranges:
+    def meanwhile(*arguments: Any) -> ColumnStatistics:
         """Another process joins the same files while this one copies them."""
         monkeypatch.undo()
         assert join(path) == FILES_MIN
@@ -110,7 +110,7 @@ def test_a_batch_that_is_committed_during_a_join_stays(path: str, monkeypatch: p
         commit(path, batch)
     copy = table_maintenance._copy
 
-    def meanwhile(*arguments: Any) -> Ranges:
+    def meanwhile(*arguments: Any) -> ColumnStatistics:
         monkeypatch.undo()
         commit(path, FILES_MIN)
         return copy(*arguments)
@@ -142,13 +142,13 @@ def test_a_join_does_not_hinder_a_batch_that_is_being_committed(
 
 
 def test_a_large_file_is_not_copied_for_a_few_small_ones() -> None:
-    small = [File(f"{number}", 10) for number in range(FILES_MIN)]
+    small = [TableFile(f"{number}", 10) for number in range(FILES_MIN)]
 
-    assert worth_joining([File("large", 1000), *small]) == small
-    assert worth_joining([File("large", 150), *small])[-1] == File("large", 150)
+    assert worth_joining([TableFile("large", 1000), *small]) == small
+    assert worth_joining([TableFile("large", 150), *small])[-1] == TableFile("large", 150)
     assert worth_joining(small[1:]) == []
-    assert worth_joining([File("full", FILE_BYTES)] * FILES_MIN) == []
-    assert len(worth_joining([File("half", FILE_BYTES // 20)] * 30)) == 20
+    assert worth_joining([TableFile("full", FILE_BYTES)] * FILES_MIN) == []
+    assert len(worth_joining([TableFile("half", FILE_BYTES // 20)] * 30)) == 20
 
 
 def test_the_log_of_a_table_knows_the_ranges_of_its_columns_before_and_after_a_join(path: str) -> None:
@@ -173,7 +173,7 @@ def test_the_log_of_a_table_knows_the_ranges_of_its_columns_before_and_after_a_j
 
 
 def test_ranges_are_only_of_values_that_can_be_told() -> None:
-    ranges = Ranges()
+    ranges = ColumnStatistics()
     moment = datetime(2026, 11, 18, 1, 2, 3, 456_001, tzinfo=UTC)
     row = {"t": moment, "f": 1.5, "long": "x" * 40, "b": b"y", "n": None}
     for each in (row, row | {"f": float("nan"), "long": "a"}):
@@ -192,11 +192,11 @@ def test_ranges_are_only_of_values_that_can_be_told() -> None:
 def context() -> Context:
     """Of a run whose time is ours; neither its broker nor its Spark is asked for."""
     clock = ManualClock()
-    return Context(RunSettings(name="totals"), None, "127.0.0.1:1", clock, Progress(clock))  # type: ignore[arg-type]
+    return Context(RunSettings(name="totals"), None, "127.0.0.1:1", clock, RunProgress(clock))  # type: ignore[arg-type]
 
 
 def test_a_pipeline_joins_the_files_of_its_table_every_minute(path: str, context: Context) -> None:
-    upkeep = ResultUpkeep(context, path)
+    upkeep = ResultTableMaintenance(context, path)
     for batch in range(FILES_MIN):
         commit(path, batch)
 
@@ -216,7 +216,7 @@ def test_a_file_that_cannot_be_read_is_told_of_and_the_pipeline_goes_on(path: st
     [broken, *_] = DeltaTable(path).file_uris()
     Path(broken).write_bytes(b"no parquet")
 
-    ResultUpkeep(context, path).work()
+    ResultTableMaintenance(context, path).work()
 
     assert broken.rpartition("/")[2] in context.progress.counts().note
     assert result_tables.file_count(path) == FILES_MIN
@@ -224,6 +224,6 @@ def test_a_file_that_cannot_be_read_is_told_of_and_the_pipeline_goes_on(path: st
 
 
 def test_a_pipeline_without_a_table_has_nothing_to_do(context: Context) -> None:
-    ResultUpkeep(context, None).work()
+    ResultTableMaintenance(context, None).work()
 
     assert context.progress.counts().note == ""

@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 import penstock
 import penstock.spark
 from penstock.errors import QueryFailed, QueryInvalid
-from penstock.spark.queries.query_result import answer_of
+from penstock.spark.queries.query_result import result_of
 from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import Address
 
@@ -28,7 +28,7 @@ def tables(spark: "SparkSession", servers: str) -> Iterator[Tables]:
 
 
 def rows(tables: Tables, query: str) -> list[list[Any]]:
-    return answer_of(tables.sql(query)).rows()
+    return result_of(tables.sql(query)).rows()
 
 
 def test_a_topic_is_a_view_that_shows_what_is_there_when_it_is_asked(
@@ -172,6 +172,6 @@ def test_what_fails_while_it_runs_is_told_in_one_sentence(tables: Tables, broker
     broker.publish("numbers", b"seven")
 
     with pytest.raises(QueryFailed, match='\'seven\' of the type "STRING" cannot be cast to "INT"') as caught:
-        answer_of(tables.sql("select cast(cast(value as string) as int) from numbers"))
+        result_of(tables.sql("select cast(cast(value as string) as int) from numbers"))
 
     assert "\n" not in str(caught.value)

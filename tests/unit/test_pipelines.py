@@ -18,7 +18,7 @@ from penstock.model.info import PipelineRun
 from penstock.spark import pipelines
 from penstock.spark.pipelines.run import runner, states
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.run.progress import PLAIN_MS, Counts, Line, Progress, words
+from penstock.spark.pipelines.run.progress import PLAIN_MS, Counts, ProgressLine, RunProgress, words
 from penstock.spark.pipelines.run.settings import RunSettings, load
 from penstock.spark.runtime import compacted_topic
 from penstock.testing import ManualClock, TestBroker
@@ -225,7 +225,7 @@ def test_a_request_to_stop_is_for_one_run_of_one_name(penstock: TestBroker) -> N
 
 def test_rates_are_of_the_last_seconds() -> None:
     clock = ManualClock()
-    progress = Progress(clock)
+    progress = RunProgress(clock)
     for _ in range(20):
         clock.move_to(clock.steady_ms() + 1000)
         progress.advance(records=100, batches=1)
@@ -246,7 +246,7 @@ def test_the_words_say_what_is_known_and_how_long_it_will_take() -> None:
 def test_without_a_terminal_the_line_is_printed_now_and_then_and_at_the_end() -> None:
     clock, out = ManualClock(), io.StringIO()
 
-    with Line("toy", clock, out) as line:
+    with ProgressLine("toy", clock, out) as line:
         for records in range(5):
             clock.move_to(clock.steady_ms() + PLAIN_MS // 2)
             line.show(Counts(records=records))
@@ -263,7 +263,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_there_is_a_bar_for_bounded_work_and_the_last_line_stays() -> None:
     out = Terminal()
 
-    with Line("toy", ManualClock(), out) as line:
+    with ProgressLine("toy", ManualClock(), out) as line:
         line.show(Counts(records=1))
         line.show(Counts(records=1, total=4))
         line.show(Counts(records=4, total=4), last=True)

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import InvalidValue, OffsetsMissing, OutcomeUnknown, RestoreRefused
 from penstock.model.ranges import OffsetRange
-from penstock.spark.lake.history import History, report_gap
+from penstock.spark.lake.history import LakeHistory, report_gap
 from penstock.spark.lake.reading import read_range
 from penstock.spark.records.arrow import within
 from penstock.spark.records.planning import LocatedRange
@@ -78,7 +78,7 @@ def restore(
     if on_gap not in ("error", "skip"):
         raise InvalidValue(name="on_gap", value=on_gap, why="it is error or skip")
     from_ms = None if from_time is None else instant_ms("from_time", from_time)
-    work = _Restoring(broker, topic, History(broker, lake))
+    work = _Restoring(broker, topic, LakeHistory(broker, lake))
     goals = work.goals(from_ms, offsets)
     work.check(goals, on_gap)
     broker.create_group(topic, group)
@@ -90,7 +90,7 @@ def counts(
 ) -> dict[int, tuple[int, int]]:
     """By partition, how many offsets ``restore`` would bring back, and how many follow in the log."""
     from_ms = None if from_time is None else instant_ms("from_time", from_time)
-    work = _Restoring(broker, topic, History(broker, lake))
+    work = _Restoring(broker, topic, LakeHistory(broker, lake))
     ends = broker.offsets(topic, "latest")
     return {
         partition: work.count(partition, goal, ends[partition])
@@ -101,7 +101,7 @@ def counts(
 class _Restoring:
     """The lake and the log of one topic."""
 
-    def __init__(self, broker: "Broker", topic: str, history: History) -> None:
+    def __init__(self, broker: "Broker", topic: str, history: LakeHistory) -> None:
         self._broker = broker
         self._topic = topic
         self._history = history

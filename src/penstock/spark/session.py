@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import ExtraMissing
 from penstock.spark.runtime.connections import DAEMON, HIDDEN, HIDING
 from penstock.spark.runtime.java import java_home
-from penstock.spark.runtime.priority import patient
+from penstock.spark.runtime.priority import long_time_slices
 from penstock.spark.runtime.shipping import shipping_settings, visible
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def session(
         settings = shipping_settings(settings)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with patient() if local else nullcontext(), _workers(master, settings):
+    with long_time_slices() if local else nullcontext(), _workers(master, settings):
         made = builder.getOrCreate()
     if local and CHECKPOINTS not in settings:
         _quicken_checkpoints(made)

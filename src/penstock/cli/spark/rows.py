@@ -22,14 +22,14 @@ from penstock.cli.screen import Column
 from penstock.cli.text import bytes_field, safe, safe_bytes, shortened
 
 if TYPE_CHECKING:
-    from penstock.spark.queries.query_result import Answer
+    from penstock.spark.queries.query_result import QueryResult
 
 Output = Literal["table", "csv", "json", "parquet"]
 
 CELL_WIDTH: Final = 200  # Characters of a value that are enough to know it by; the others have all.
 
 
-def show(answer: "Answer", output: Output) -> None:
+def show(answer: "QueryResult", output: Output) -> None:
     """Print an answer, and see to it that it has left this process."""
     if not answer.columns:
         return  # A statement that answers nothing, such as CREATE VIEW.
@@ -37,7 +37,7 @@ def show(answer: "Answer", output: Output) -> None:
     screen.flush()
 
 
-def _table(answer: "Answer") -> None:
+def _table(answer: "QueryResult") -> None:
     columns = [
         Column(name, right=answer.is_number(number), text=not answer.is_number(number))
         for number, name in enumerate(answer.columns)
@@ -51,7 +51,7 @@ def _cell(value: Any) -> object:
     return shortened(safe(text_of(value, for_people=True)), CELL_WIDTH)
 
 
-def _csv(answer: "Answer") -> None:
+def _csv(answer: "QueryResult") -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(answer.columns)
@@ -61,7 +61,7 @@ def _csv(answer: "Answer") -> None:
     screen.write(out.getvalue().encode("utf-8", "backslashreplace"))
 
 
-def _json(answer: "Answer") -> None:
+def _json(answer: "QueryResult") -> None:
     answer.check_names()
     screen.documents(_document(answer.columns, row) for row in answer.rows())
 
@@ -76,7 +76,7 @@ def _document(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     return document
 
 
-def _parquet(answer: "Answer") -> None:
+def _parquet(answer: "QueryResult") -> None:
     screen.flush()
     answer.write_parquet(sys.stdout.buffer)
 

@@ -32,13 +32,13 @@ from penstock.errors import PenstockError
 from penstock.spark import session
 from penstock.spark.queries.views import Tables
 from penstock.spark.runtime.connections import address_of
-from penstock.spark.runtime.error_messages import hush
+from penstock.spark.runtime.error_messages import silence_spark_log
 from penstock.spark.session import CONNECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.queries.query_result import Answer
+    from penstock.spark.queries.query_result import QueryResult
 
 app = new_app()
 
@@ -113,7 +113,7 @@ def started(master: str) -> Iterator["SparkSession"]:
         config = {} if master.startswith(CONNECT) else {"spark.sql.warehouse.dir": warehouse}
         with Progress("starting Spark", unit=""):
             spark = session(master, app="penstock sql", config=config)
-        hush(spark)
+        silence_spark_log(spark)
         try:
             yield spark
         finally:
@@ -128,7 +128,7 @@ class Shell:
         self._output = output
         self._plot = plot
 
-    def ask(self, query: str) -> "Answer":
+    def ask(self, query: str) -> "QueryResult":
         """Run one statement, and print its answer."""
         # Only now: they need the extra, which the session has checked.
         from penstock.spark.queries import plot, query_result
@@ -138,7 +138,7 @@ class Shell:
             frame = self._tables.sql(query)
             self._tables.narrow(frame)
             limit = TABLE_ROWS + 1 if people and self._plot is None else None
-            answer = query_result.answer_of(frame, limit)
+            answer = query_result.result_of(frame, limit)
         if self._plot is not None:
             plot.check(answer)
             with Path(self._plot).open("wb") as file:

@@ -38,14 +38,14 @@ ALL: Final = 1 << 62  # Beyond every offset.
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class FileGroup:
     """Files that shall become one; all of one partition and one date, in the order of their offsets."""
 
     table: str
     files: tuple[LakeFile, ...]
 
 
-def plan(table: LakeTable, file_bytes: int, now_ms: int) -> list[Joint]:
+def plan(table: LakeTable, file_bytes: int, now_ms: int) -> list[FileGroup]:
     """What is worth joining now."""
     young = date_of(now_ms // DAY_MS - 1)
     joints = []
@@ -55,7 +55,7 @@ def plan(table: LakeTable, file_bytes: int, now_ms: int) -> list[Joint]:
             while len(run) >= 2 and date >= young and run[0].bytes > sum(file.bytes for file in run[1:]):
                 del run[0]
             if len(run) >= least:
-                joints.append(Joint(table.path, tuple(run)))
+                joints.append(FileGroup(table.path, tuple(run)))
     return joints
 
 
@@ -78,7 +78,7 @@ def _runs(files: Iterable[LakeFile], file_bytes: int) -> Iterator[list[LakeFile]
     yield run
 
 
-def join(joint: Joint) -> LakeFile:
+def join(joint: FileGroup) -> LakeFile:
     """Write the one file; what an executor does."""
     first = joint.files[0]
     writer = FileWriter(joint.table, first.date, first.partition, first.start)
@@ -97,7 +97,7 @@ def join(joint: Joint) -> LakeFile:
         raise
 
 
-def replace(table: LakeTable, joint: Joint, joined: LakeFile, now_ms: int) -> bool:
+def replace(table: LakeTable, joint: FileGroup, joined: LakeFile, now_ms: int) -> bool:
     """Commit a joined file; False: somebody else was faster, and it is removed."""
     table.refresh()
     if table.replace(joint.files, [joined], now_ms):

@@ -28,7 +28,7 @@ TOPIC_SETTINGS: Final = SETTINGS | {"delta.dataSkippingStatsColumns": "partition
 
 def create_table(path: str, topic: str) -> None:
     """Make an empty table, unless somebody else makes it at the same moment."""
-    with telling(path):
+    with translated_errors(path):
         try:
             DeltaTable.create(path, COLUMNS, partition_by=["date"], name=topic, configuration=TOPIC_SETTINGS)
         except DeltaError:
@@ -43,7 +43,7 @@ def app_name(*parts: object) -> str:
 
 def open_table(path: str) -> DeltaTable | None:
     """The table as it is now; None if there is none."""
-    with telling(path):
+    with translated_errors(path):
         try:
             return DeltaTable(path)
         except TableNotFoundError:
@@ -51,7 +51,7 @@ def open_table(path: str) -> DeltaTable | None:
 
 
 @contextmanager
-def telling(path: str) -> Iterator[None]:
+def translated_errors(path: str) -> Iterator[None]:
     """What Delta's library says is told as an error of the lake."""
     try:
         yield
@@ -59,9 +59,9 @@ def telling(path: str) -> Iterator[None]:
         raise storage.failure_of(path, error) from error
 
 
-def settle(path: str, before: int) -> int:
+def sync_commits(path: str, before: int) -> int:
     """Make the commits since version ``before`` survive a loss of power; returns the version there is now."""
-    with telling(path):
+    with translated_errors(path):
         version = DeltaTable(path).version()
     for number in range(before + 1, version + 1):
         storage.sync(f"{path}/_delta_log/{number:020}.json")

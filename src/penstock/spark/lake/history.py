@@ -31,7 +31,7 @@ class RecordedGap(msgspec.Struct, frozen=True):
     reader: str  # The group of the stream; empty if it has none.
 
 
-class History:
+class LakeHistory:
     """The lake of one broker, as it is when its tables are first asked for."""
 
     def __init__(self, broker: "Broker", lake: str | None) -> None:

@@ -44,8 +44,8 @@ from penstock.spark.lake.delta import (
     create_table,
     open_table,
     remove_action,
-    settle,
-    telling,
+    sync_commits,
+    translated_errors,
 )
 from penstock.spark.lake.layout import LakeFile, file_of
 
@@ -204,7 +204,7 @@ class LakeTable:
         self.refresh()  # What an old snapshot does not know would count as left behind.
         if self._delta is None:
             return 0
-        with telling(self.path):
+        with translated_errors(self.path):
             # The library names those that are long gone too, and two commits tell of every vacuum.
             named = self._delta.vacuum(unused_hours, enforce_retention_duration=False, full=True)
             count = sum(storage.exists(f"{self.path}/{name}") for name in set(named))
@@ -221,7 +221,7 @@ class LakeTable:
         known = [(each.partition, each.start, each.end) for each in self.lost()]
         known.append((lost.partition, lost.start, lost.end))
         moves = [Transaction(app_name("next", lost.partition), lost.end)]
-        with telling(self.path):
+        with translated_errors(self.path):
             try:
                 self._delta.alter.set_table_properties(
                     {LOST: json.dumps(known)},
@@ -263,7 +263,7 @@ class LakeTable:
         notes: dict[str, Any],
     ) -> bool:
         """Commit, unless a commit since this snapshot moved the same numbers or removed the same files."""
-        with telling(self.path):
+        with translated_errors(self.path):
             try:
                 delta.create_write_transaction(
                     list(actions),
@@ -280,7 +280,7 @@ class LakeTable:
 
     def _settle(self) -> None:
         """Make the commits since this snapshot durable, of which one is ours, and see them."""
-        settle(self.path, self.version)
+        sync_commits(self.path, self.version)
         self.refresh()
 
 

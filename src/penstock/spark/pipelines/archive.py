@@ -40,7 +40,7 @@ from penstock.spark.lake import storage
 from penstock.spark.lake.archiving import ArchiveWriter, Backlog, FailedRange, WrittenRange, joined, planned
 from penstock.spark.lake.log_comparison import BrokerLog, differing
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.pipelines.maintenance import Upkeep
+from penstock.spark.pipelines.maintenance import LakeMaintenance
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.runtime.jobs import run_tasks
 from penstock.types import check_name
@@ -86,7 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def run(settings: Settings, context: Context) -> None:
     """Archive until told to stop; with ``once`` until everything that is there now is archived."""
     archive = Archive(settings, context)
-    upkeep = Upkeep(context, settings.file_bytes, settings.vacuum_after_ms)
+    upkeep = LakeMaintenance(context, settings.file_bytes, settings.vacuum_after_ms)
     failures = 0
     while not context.stopping.is_set():
         try:

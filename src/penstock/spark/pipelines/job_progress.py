@@ -22,7 +22,7 @@ LOOK_S: Final = 0.5
 @contextmanager
 def watched(context: Context, total: int) -> Iterator[None]:
     """Watch the jobs that the block starts; together they do ``total`` records."""
-    watch = Watch(context, total)
+    watch = JobWatch(context, total)
     watch.begin()
     thread = threading.Thread(target=watch.look_on, name="pipeline-watch", daemon=True)
     thread.start()
@@ -39,7 +39,7 @@ def watched(context: Context, total: int) -> Iterator[None]:
         watch.end()
 
 
-class Watch:
+class JobWatch:
     """Looks at the jobs of one block."""
 
     def __init__(self, context: Context, total: int) -> None:

@@ -3,8 +3,8 @@
     every minute   tables that have changed: join what is worth it (``lake/compaction.py``)
     every hour     vacuum what has not been a table's for long enough
 
-The archive looks after the tables of topics (``Upkeep``), and each other pipeline after
-the table that it writes (``ResultUpkeep``), which its driver joins by itself (``table_maintenance.py``).
+The archive looks after the tables of topics (``LakeMaintenance``), and each other pipeline after
+the table that it writes (``ResultTableMaintenance``), on the driver (``table_maintenance.py``).
 
 What goes wrong here (a file that cannot be read, a full disk) is told of and left
 alone: archiving is more important.  Everything here can be left out, killed, or
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.config.broker import DAY_MS
 from penstock.errors import LakeDamaged, PenstockError
-from penstock.spark.lake.compaction import Joint, join, plan, replace
+from penstock.spark.lake.compaction import FileGroup, join, plan, replace
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.table import LakeTable
 from penstock.spark.reports import table_maintenance
@@ -29,7 +29,7 @@ JOIN_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 
 
-class Upkeep:
+class LakeMaintenance:
     def __init__(self, context: "Context", file_bytes: int, vacuum_after_ms: int) -> None:
         self._context = context
         self._file_bytes = file_bytes
@@ -71,7 +71,7 @@ class Upkeep:
         self._seen[table.path] = (table.version, day)
 
 
-class ResultUpkeep:
+class ResultTableMaintenance:
     """Looks after the table of results that a pipeline writes, if it writes one."""
 
     def __init__(self, context: "Context", path: str | None) -> None:
@@ -99,7 +99,7 @@ class ResultUpkeep:
         self._joined_ms = self._context.clock.steady_ms()
 
 
-def join_or_tell(joint: Joint) -> LakeFile | LakeDamaged:
+def join_or_tell(joint: FileGroup) -> LakeFile | LakeDamaged:
     """What an executor does; that something cannot be read is an outcome, too, and the others go on."""
     try:
         return join(joint)

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 from penstock.errors import InvalidValue
 from penstock.model.ranges import OffsetRange
 from penstock.spark.pipelines.job_progress import watched
-from penstock.spark.pipelines.maintenance import ResultUpkeep
+from penstock.spark.pipelines.maintenance import ResultTableMaintenance
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.queries.message_outcomes import read_outcomes
 from penstock.spark.records.planning import ranges_between
@@ -89,7 +89,7 @@ def run(settings: Settings, context: Context) -> None:
             register(context.spark, result_tables.ResultTable)
             path = result_tables.path_of(context.lake, settings.table)
             compared.write.format(result_tables.FORMAT).mode("append").save(path)
-            ResultUpkeep(context, path).work()
+            ResultTableMaintenance(context, path).work()
         for line in _report(handler, counts, compared, settings.examples):
             context.tell(line)
     finally:

@@ -40,7 +40,7 @@ HORIZON: Final = "horizon"
 PARSING: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_bad"}
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class TransformSource(msgspec.Struct, frozen=True, kw_only=True):
     """One topic, as a view."""
 
     # Empty: the topic is called like the view.
@@ -55,7 +55,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     starting: str = "earliest"
 
 
-def split(raw: "DataFrame", source: Source) -> "tuple[DataFrame, DataFrame | None]":
+def split(raw: "DataFrame", source: TransformSource) -> "tuple[DataFrame, DataFrame | None]":
     """The good rows of a source, as its view has them, and the others as messages, if there can be any.
 
     With a watermark, ``raw`` has the column ``horizon``.
@@ -73,7 +73,7 @@ def split(raw: "DataFrame", source: Source) -> "tuple[DataFrame, DataFrame | Non
     return _watermarked(good, source), _marked(rows.where("_reason is not null"), source)
 
 
-def _reason(source: Source) -> "Column":
+def _reason(source: TransformSource) -> "Column":
     """Why a row is set aside; null: it is good."""
     reason = F.when(F.expr(BAD if source.schema else "false"), BAD_JSON)
     own, named = (f"_parsed.`{source.time}`", source.time) if source.time else ("timestamp", "timestamp")
@@ -92,19 +92,19 @@ def _reason(source: Source) -> "Column":
     return reason
 
 
-def _interval(source: Source) -> str:
+def _interval(source: TransformSource) -> str:
     """How late a record may be, in SQL."""
     return f"interval {duration_ms('watermark', source.watermark)} milliseconds"
 
 
-def _watermarked(frame: "DataFrame", source: Source) -> "DataFrame":
+def _watermarked(frame: "DataFrame", source: TransformSource) -> "DataFrame":
     if not source.watermark:
         return frame
     delay_ms = duration_ms("watermark", source.watermark) + AHEAD_MS + 1
     return frame.withWatermark(source.time or "timestamp", f"{delay_ms} milliseconds")
 
 
-def _marked(rows: "DataFrame", source: Source) -> "DataFrame":
+def _marked(rows: "DataFrame", source: TransformSource) -> "DataFrame":
     """Bad rows as messages: as they were, with the reason and where they are from; late ones are counted."""
     if source.watermark:
         late = F.count_if(F.col("_reason").startswith(LATE)).alias(LATE_COUNT)

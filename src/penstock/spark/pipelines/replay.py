@@ -29,12 +29,12 @@ from penstock.model.ranges import OffsetRange
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.records.planning import ranges_between
 from penstock.spark.replay import plans
-from penstock.spark.replay.chunks import Chunk, chosen, publisher
-from penstock.spark.replay.plans import Replay
+from penstock.spark.replay.chunks import ReplayChunk, matching_rows, publisher
+from penstock.spark.replay.plans import ReplayPlan
 from penstock.spark.restoring import counts, restore
 from penstock.spark.sink.sink import SinkOptions
 from penstock.spark.source.options import SourceOptions
-from penstock.spark.source.scan import Scan
+from penstock.spark.source.scan import TopicScan
 from penstock.types import DURATION_MS_MAX
 
 if TYPE_CHECKING:
@@ -137,12 +137,12 @@ def _to_topic(settings: Settings, context: Context) -> None:
     context.tell(f"{pace.count:,} of {replay.records:,} messages were published to {settings.to}")
 
 
-def _wanted(settings: Settings, context: Context) -> Replay:
+def _wanted(settings: Settings, context: Context) -> ReplayPlan:
     """The plan, if there is none yet."""
     start, end = _range(settings, context)
     chunk = CHUNK_RECORDS if settings.rate is None else int(settings.rate * BURST_S)
     what = [settings.topic, settings.to, settings.key, settings.where, settings.on_gap]
-    return Replay(
+    return ReplayPlan(
         name=context.name, id=uuid4().hex, what=msgspec.json.encode(what).decode(),
         topic=settings.topic, to=settings.to, from_ms=_ms(settings.from_time), to_ms=_ms(settings.to_time),
         start=start, end=end, chunk_records=max(min(chunk, CHUNK_RECORDS), 1),
@@ -153,7 +153,7 @@ def _range(settings: Settings, context: Context) -> tuple[dict[int, int], dict[i
     """Where the times begin and end, by partition; a little too early is fine, rows are tested again."""
     from_ms, to_ms = _ms(settings.from_time), _ms(settings.to_time)
     options = replace(_source(settings, context), from_ms=from_ms, to_ms=to_ms)
-    scan = Scan(options, cast("RemoteBroker", context.broker))
+    scan = TopicScan(options, cast("RemoteBroker", context.broker))
     return scan.starting("earliest")[settings.topic], scan.ending()[settings.topic]
 
 
@@ -168,10 +168,10 @@ def _ms(time: datetime | None) -> int | None:
 
 
 def _chunk(
-    settings: Settings, context: Context, replay: Replay, number: int, some: list[OffsetRange]
-) -> Chunk:
+    settings: Settings, context: Context, replay: ReplayPlan, number: int, some: list[OffsetRange]
+) -> ReplayChunk:
     records = max(sum(map(len, some)) // TASKS, 1)
-    return Chunk(
+    return ReplayChunk(
         source=replace(_source(settings, context), partition_records=records),
         sink=SinkOptions(address=context.address, topic=settings.to, write_id=None),
         application=replay.application,
@@ -208,7 +208,7 @@ def _count(settings: Settings, context: Context) -> None:
     found = {}
     if some:
         chunk = _chunk(settings, context, replay, 0, some)
-        rows = chosen(context.spark, context.broker, chunk, settings.where)
+        rows = matching_rows(context.spark, context.broker, chunk, settings.where)
         found = {row["partition"]: row["count"] for row in rows.groupBy("partition").count().collect()}
     read = sum(map(len, some))
     context.tell(f"{sum(found.values()):,} of {read:,} messages of {settings.topic} match")

@@ -98,7 +98,7 @@ class Rollup:
         end_ms = min(end_ms, begin_ms + MINUTES_MAX * MINUTE_MS)
         if begin_ms >= end_ms:
             return False
-        rows = Pass(self._context, topics, begin_ms, end_ms).rows()
+        rows = RollupPass(self._context, topics, begin_ms, end_ms).rows()
         driver_tables.append(self._path, rows, APPLICATION, end_ms // MINUTE_MS)
         lag_seconds = (self._context.clock.wall_ms() - end_ms) / 1000
         self._context.progress.advance(records=rows.num_rows, batches=1, files=1, lag_seconds=lag_seconds)
@@ -117,7 +117,7 @@ class Rollup:
         return min([end_ms, *oldest_ms]) // MINUTE_MS * MINUTE_MS
 
 
-class Pass:
+class RollupPass:
     """The rows of some minutes."""
 
     def __init__(self, context: Context, topics: list[str], begin_ms: int, end_ms: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.errors import PenstockError
 from penstock.spark.pipelines.rejects import LATE_COUNT
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.runtime.error_messages import shortest
+from penstock.spark.runtime.error_messages import first_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -44,11 +44,11 @@ def run_queries(
     the first query commits its place in ``topics``.
     """
     context.spark.conf.set("spark.sql.streaming.stopTimeout", STOP_TIMEOUT)
-    counters: list[Counter] = []
+    counters: list[QueryCounter] = []
     try:
         for name, writer in writers.items():
-            running = Running(writer, context, interval_ms)
-            counters.append(Counter(name, running, context, topics if not counters else None))
+            running = RunningQuery(writer, context, interval_ms)
+            counters.append(QueryCounter(name, running, context, topics if not counters else None))
         while any([each.running.goes_on() for each in counters]):  # noqa: C419 - all.
             stopping = context.stopping.wait(LOOK_S)
             for counter in counters:
@@ -63,7 +63,7 @@ def run_queries(
         counter.count()
 
 
-class Running:
+class RunningQuery:
     """A query, which is started when it is made: for what there is now, or for as long as the run goes on.
 
     Spark gives a Python worker ten seconds to start, which may be too little on a busy machine.  So one
@@ -108,13 +108,13 @@ class Running:
         try:
             self.query.stop()
         except Exception as error:  # noqa: BLE001 - it did not end in time; it will with the session.
-            logger.warning("a query does not stop: %s", shortest(str(error)))
+            logger.warning("a query does not stop: %s", first_sentence(str(error)))
 
 
-class Counter:
+class QueryCounter:
     """Tells the run's progress what a query has done."""
 
-    def __init__(self, name: str, running: Running, context: Context, topics: list[str] | None) -> None:
+    def __init__(self, name: str, running: RunningQuery, context: Context, topics: list[str] | None) -> None:
         self.running = running
         self._name = name
         self._context = context

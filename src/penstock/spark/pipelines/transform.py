@@ -40,8 +40,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it.
 
 from penstock.errors import InvalidValue, LakeUnusable, TopicExists
 from penstock.spark.lake import storage
-from penstock.spark.pipelines.maintenance import ResultUpkeep
-from penstock.spark.pipelines.rejects import HORIZON, Source, split
+from penstock.spark.pipelines.maintenance import ResultTableMaintenance
+from penstock.spark.pipelines.rejects import HORIZON, TransformSource, split
 from penstock.spark.pipelines.run.context import Context
 from penstock.spark.pipelines.streaming_queries import run_queries
 from penstock.spark.pipelines.update_sink import Updates
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What to read, what to do with it, where to put it."""
 
     # By the name of the view.
-    sources: dict[str, Source]
+    sources: dict[str, TransformSource]
     # Further views: paths or URIs of Parquet files or Delta tables.
     tables: dict[str, str] = {}
     # One of the two: a query over the views, or "module:function", called with the frames it names.
@@ -93,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             _check_source(name, source)
 
 
-def _check_source(name: str, source: Source) -> None:
+def _check_source(name: str, source: TransformSource) -> None:
     if source.watermark:
         duration_ms(f"sources.{name}.watermark", source.watermark)
     if source.time and not (source.schema and source.watermark):
@@ -115,7 +115,7 @@ def run(settings: Settings, context: Context) -> None:
         name: writer.option("checkpointLocation", f"{checkpoint}/{name}")
         for name, writer in _writers(settings, context, life).items()
     }
-    upkeep = ResultUpkeep(context, path)
+    upkeep = ResultTableMaintenance(context, path)
     run_queries(
         writers, context, interval_ms=settings.interval_ms, topics=topics, meanwhile=upkeep.maybe_work
     )
@@ -134,7 +134,7 @@ def _is_new(checkpoint: str) -> bool:
 def _writers(settings: Settings, context: Context, life: str) -> "dict[str, DataStreamWriter]":
     """What is written where; each becomes a query, with a checkpoint of this name."""
     writers = {}
-    read = Reading(settings, context, life)
+    read = TransformInput(settings, context, life)
     if settings.topic:
         rows = outgoing(read.result(context.name))
         writers["rows"] = _to_topic(rows, settings.topic, settings.mode, context)
@@ -150,7 +150,7 @@ def _writers(settings: Settings, context: Context, life: str) -> "dict[str, Data
 # Reading.
 
 
-class Reading:
+class TransformInput:
     """The sources of one run, for each query anew."""
 
     def __init__(self, settings: Settings, context: Context, life: str) -> None:

@@ -49,7 +49,7 @@ SCHEDULES: Final = (
 GAPS: Final = "time timestamp, topic string, partition int, start long, end long, reader string"
 
 
-class Facts(DataSource):
+class BrokerTable(DataSource):
     @classmethod
     def name(cls) -> str:
         return NAME
@@ -58,10 +58,10 @@ class Facts(DataSource):
         return SCHEMAS[self.options["of"]]
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return FactsReader(dict(self.options), schema)
+        return BrokerTableReader(dict(self.options), schema)
 
 
-class FactsReader(DataSourceReader):
+class BrokerTableReader(DataSourceReader):
     """Asks the broker, in its tasks."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
@@ -178,4 +178,4 @@ _ROWS: Final[dict[str, Callable[[Broker], Iterator[dict[str, Any]]]]] = {
 
 def register(spark: SparkSession) -> None:
     """Let a session know this data source."""
-    spark_connect.register(spark, Facts)
+    spark_connect.register(spark, BrokerTable)

@@ -103,7 +103,7 @@ def ranges_of(broker: "Broker", topic: str, at: Any = "earliest") -> list[Offset
 
 def journal_rows(broker: "Broker", part: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The rows of a range; what the broker has deleted since is left out."""
-    teller = _Teller(part, group_names(broker, part.topic, part.partition))
+    teller = _EventRows(part, group_names(broker, part.topic, part.partition))
     rows: list[dict[str, Any]] = []
     for record in _records(broker, part):
         rows += teller.rows(record)
@@ -154,7 +154,7 @@ class _Lease:
         self.left = event.end - event.start  # Offsets that have no answer yet.
 
 
-class _Teller:
+class _EventRows:
     """Turns the events of one journal into rows, in their order."""
 
     def __init__(self, part: OffsetRange, names: dict[int, str]) -> None:

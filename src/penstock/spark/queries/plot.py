@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from penstock.errors import ExtraMissing, QueryInvalid
 
 if TYPE_CHECKING:
-    from penstock.spark.queries.query_result import Answer
+    from penstock.spark.queries.query_result import QueryResult
 
 BARS_MAX: Final = 100  # More cannot be read, and a chart of them takes minutes.
 LABEL_CHARACTERS: Final = 24
@@ -31,7 +31,7 @@ COLOUR: Final = "#2563a8"
 POINTS_MARKED: Final = 60  # Up to so many points are worth a dot each.
 
 
-def check(answer: "Answer") -> None:
+def check(answer: "QueryResult") -> None:
     """Raise if a chart cannot be made of it."""
     if find_spec("matplotlib") is None:
         raise ExtraMissing(what="matplotlib", extra="spark")
@@ -43,7 +43,7 @@ def check(answer: "Answer") -> None:
         raise QueryInvalid(why="there is nothing to draw: no rows")
 
 
-def draw(answer: "Answer", out: IO[bytes], title: str = "") -> None:
+def draw(answer: "QueryResult", out: IO[bytes], title: str = "") -> None:
     """Write the chart of a result to a file."""
     check(answer)
     from matplotlib.figure import Figure

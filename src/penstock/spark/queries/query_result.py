@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Row = list[Any]  # None, bool, int, float, Decimal, str, bytes, datetime, date, timedelta, list, dict.
 
 
-class Answer:
+class QueryResult:
     """The rows of one query."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -34,9 +34,9 @@ class Answer:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def first(self, count: int) -> "Answer":
+    def first(self, count: int) -> "QueryResult":
         """The same with so many rows at most."""
-        return Answer(self.table.slice(0, count))
+        return QueryResult(self.table.slice(0, count))
 
     def is_number(self, column: int) -> bool:
         """Is it a column of numbers?"""
@@ -65,7 +65,7 @@ class Answer:
         pq.write_table(self.table, out, compression="zstd")
 
 
-def answer_of(frame: "DataFrame", rows_max: int | None = None) -> Answer:
+def result_of(frame: "DataFrame", rows_max: int | None = None) -> QueryResult:
     """Run a query; of more rows than ``rows_max`` these are the first."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -73,9 +73,9 @@ def answer_of(frame: "DataFrame", rows_max: int | None = None) -> Answer:
     limited = frame if rows_max is None else frame.limit(rows_max)
     try:
         with error_messages.unlogged():
-            return Answer(limited.toArrow())
+            return QueryResult(limited.toArrow())
     except (PySparkException, Py4JError) as error:
-        raise error_messages.told(error) from None
+        raise error_messages.penstock_error(error) from None
 
 
 # From Arrow's columns to Python's values.

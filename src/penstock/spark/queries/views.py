@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.config.broker import DEAD_LETTER_SUFFIX
 from penstock.errors import QueryInvalid
 from penstock.spark.runtime.connections import SERVERS, Address, address_of
-from penstock.spark.runtime.error_messages import missing_name, told, unlogged
+from penstock.spark.runtime.error_messages import missing_name, penstock_error, unlogged
 from penstock.wire.headers import (
     ATTEMPTS,
     DEATH_REASON,
@@ -94,8 +94,8 @@ def tables(
 
     ``key``, or ``user`` and ``password``: who asks; without them the variable PENSTOCK_KEY says it.
     """
-    told = {"servers": servers, "key": key, "user": user, "password": password}
-    made = Tables(spark, address_of({name: text for name, text in told.items() if text is not None}))
+    given = {"servers": servers, "key": key, "user": user, "password": password}
+    made = Tables(spark, address_of({name: text for name, text in given.items() if text is not None}))
     made.create()
     return made
 
@@ -160,7 +160,7 @@ class Tables:
             except (PySparkException, Py4JError) as error:
                 name = ".".join(missing_name(error) or []).lower()
                 if name not in known or name in self._made or len(self._made) == VIEWS_MAX:
-                    raise told(error, makers) from None
+                    raise penstock_error(error, makers) from None
             self._make(name, makers)
 
     def _make(self, name: str, makers: "Makers") -> None:

@@ -16,7 +16,7 @@ from penstock.workers.message import Outputs
 from penstock.workers.outcome import DONE, Failed, Outcome, Rejected
 
 
-class Answers:
+class SettlementRecorder:
     """Takes a function's own answers, and does nothing about them."""
 
     def __init__(self) -> None:
@@ -46,10 +46,10 @@ class Answers:
         self.outcome = outcome
 
 
-class AsyncAnswers:
+class AsyncSettlementRecorder:
     """The same, to be awaited."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: SettlementRecorder) -> None:
         self._answers = answers
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[None]]:
@@ -59,7 +59,7 @@ class AsyncAnswers:
         return answer
 
 
-class Sent:
+class PublishRecorder:
     """What was published by clients of the function's own."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Sent:
 class CapturedBroker:
     """In the place of a client: publishes are noted, and everything else is refused."""
 
-    def __init__(self, sent: Sent) -> None:
+    def __init__(self, sent: PublishRecorder) -> None:
         self._sent = sent
 
     def publish(self, topic: str, value: bytes | None, **options: Any) -> Receipt:
@@ -100,7 +100,7 @@ class CapturedBroker:
 class AsyncCapturedBroker:
     """The same, to be awaited."""
 
-    def __init__(self, sent: Sent) -> None:
+    def __init__(self, sent: PublishRecorder) -> None:
         self._broker = CapturedBroker(sent)
 
     async def start(self) -> "AsyncCapturedBroker":
@@ -122,7 +122,7 @@ class AsyncCapturedBroker:
 
 
 @contextmanager
-def captured(sent: Sent) -> Iterator[None]:
+def captured(sent: PublishRecorder) -> Iterator[None]:
     """While the block runs, whoever connects gets a broker that only notes.
 
     Not longer: the worker that runs this will do other tasks, which connect in earnest.

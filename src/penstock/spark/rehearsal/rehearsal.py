@@ -24,7 +24,12 @@ from penstock.clock import stopwatch_ns
 from penstock.model.failure import describe_error
 from penstock.model.message import Delivered, Delivery, Message
 from penstock.spark.queries.message_outcomes import Sending, outputs_text
-from penstock.spark.rehearsal.capture import Answers, AsyncAnswers, Sent, captured
+from penstock.spark.rehearsal.capture import (
+    AsyncSettlementRecorder,
+    PublishRecorder,
+    SettlementRecorder,
+    captured,
+)
 from penstock.wire.records import Headers, Record, lane_attributes
 from penstock.workers.executors import finish
 from penstock.workers.message import AsyncWorkerMessage, WorkerMessage
@@ -58,8 +63,8 @@ class Rehearsal:
         record = Record(
             offset, timestamp_ms, key, value, list((headers or {}).items()), lane_attributes(lane)
         )
-        delivery = Delivery(topic, partition, self.group, 0, offset, offset + 1, 1, Answers())
-        answers, sent = Answers(), Sent()
+        delivery = Delivery(topic, partition, self.group, 0, offset, offset + 1, 1, SettlementRecorder())
+        answers, sent = SettlementRecorder(), PublishRecorder()
         begun_ns = stopwatch_ns()
         with captured(sent):
             outcome = loop().run_until_complete(self._call(Delivered(delivery, record), answers))
@@ -68,10 +73,10 @@ class Rehearsal:
         outputs, published = outputs_text(_plain(answers.outputs)), outputs_text(_plain(sent.messages))
         return WORDS.get(type(outcome), "done"), *_error(outcome), outputs, published, milliseconds
 
-    async def _call(self, delivered: Delivered, answers: "Answers") -> Outcome:
+    async def _call(self, delivered: Delivered, answers: "SettlementRecorder") -> Outcome:
         if not self.is_async:
             return await finish(call_plain(self.function, (WorkerMessage(delivered, answers),)))
-        message = AsyncWorkerMessage(delivered, AsyncAnswers(answers))
+        message = AsyncWorkerMessage(delivered, AsyncSettlementRecorder(answers))
         call = call_async(self.function, (message,))
         if self.timeout_ms is None:
             return await call

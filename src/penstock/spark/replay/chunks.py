@@ -33,7 +33,7 @@ from penstock.spark.runtime.jobs import run_tasks
 from penstock.spark.runtime.spark_connect import register
 from penstock.spark.sink.sink import SinkOptions, Staged, publish, stage
 from penstock.spark.source.options import SourceOptions
-from penstock.spark.source.scan import Scan
+from penstock.spark.source.scan import TopicScan
 from penstock.spark.source.slices import Slice, SliceReader
 from penstock.wire.headers import BROKER_HEADERS
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
 
 MESSAGE: Final = from_arrow_schema(row_columns("key", "value", "headers", "lane", "timestamp"))
-BROKERS: Final = tuple(name for _, name in BROKER_HEADERS)
+SYSTEM_HEADERS: Final = tuple(name for _, name in BROKER_HEADERS)
 FORMAT: Final = "penstock_chunk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class ReplayChunk:
     """What is read and published together."""
 
     source: SourceOptions
@@ -65,20 +65,20 @@ class Chunk:
 # Without SQL.
 
 
-def replay_chunk(spark: "SparkSession", broker: "Broker", chunk: Chunk) -> int:
+def replay_chunk(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk) -> int:
     """Publish the messages of a chunk; returns how many they are."""
-    slices = Scan(chunk.source, cast("RemoteBroker", broker)).slices(list(chunk.ranges))
+    slices = TopicScan(chunk.source, cast("RemoteBroker", broker)).slices(list(chunk.ranges))
     staged = run_tasks(spark, partial(_stage_slice, chunk), slices)
     publish(chunk.sink, staged, chunk.application, chunk.number)
     return sum(each.rows for each in staged)
 
 
-def _stage_slice(chunk: Chunk, work: Slice) -> Staged:
+def _stage_slice(chunk: ReplayChunk, work: Slice) -> Staged:
     rows = SliceReader(chunk.source, MESSAGE).read(work)
     return stage(chunk.sink, chunk.application, _messages(rows, chunk))
 
 
-def _messages(batches: Iterator[pa.RecordBatch], chunk: Chunk) -> Iterator[pa.RecordBatch]:
+def _messages(batches: Iterator[pa.RecordBatch], chunk: ReplayChunk) -> Iterator[pa.RecordBatch]:
     """The rows that are wanted, in the columns of a sink."""
     for rows in batches:
         if chunk.key is not None:
@@ -96,22 +96,22 @@ def _messages(batches: Iterator[pa.RecordBatch], chunk: Chunk) -> Iterator[pa.Re
 
 def own_headers(headers: pa.MapArray) -> pa.MapArray:
     """Without those of the broker."""
-    if not pc.any(pc.is_in(headers.keys, pa.array(BROKERS))).as_py():
+    if not pc.any(pc.is_in(headers.keys, pa.array(SYSTEM_HEADERS))).as_py():
         return headers
-    kept = [[pair for pair in each or [] if pair[0] not in BROKERS] for each in headers.to_pylist()]
+    kept = [[pair for pair in each or [] if pair[0] not in SYSTEM_HEADERS] for each in headers.to_pylist()]
     return pa.array(kept, headers.type)
 
 
 # With SQL.
 
 
-def replay_chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) -> int:
+def replay_matching(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk, where: str) -> int:
     """Publish the messages of a chunk for which a condition holds; returns how many they are."""
     told = Observation()
-    rows = chosen(spark, broker, chunk, where).select(
+    rows = matching_rows(spark, broker, chunk, where).select(
         "key",
         "value",
-        F.map_filter("headers", lambda name, _: ~name.isin(*BROKERS)).alias("headers"),
+        F.map_filter("headers", lambda name, _: ~name.isin(*SYSTEM_HEADERS)).alias("headers"),
         F.col("lane").alias("priority"),
     )
     options = {"topic": chunk.sink.topic, "application": chunk.application, "number": str(chunk.number)}
@@ -120,7 +120,7 @@ def replay_chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: 
     return int(told.get["rows"])
 
 
-def chosen(spark: "SparkSession", broker: "Broker", chunk: Chunk, where: str) -> DataFrame:
+def matching_rows(spark: "SparkSession", broker: "Broker", chunk: ReplayChunk, where: str) -> DataFrame:
     """The rows of a chunk that are wanted."""
     source, [topic] = chunk.source, chunk.source.topics
     # A partition that is not named would be read from its beginning to its end: name them all.
@@ -169,7 +169,7 @@ class ChunkWriter(DataSourceArrowWriter):
         publish(self._sink, messages, self._application, self._number)
 
 
-Publish = Callable[["SparkSession", "Broker", Chunk], int]
+Publish = Callable[["SparkSession", "Broker", ReplayChunk], int]
 
 
 def publisher(spark: "SparkSession", where: str) -> Publish:
@@ -177,4 +177,4 @@ def publisher(spark: "SparkSession", where: str) -> Publish:
     if not where:
         return replay_chunk
     register(spark, ChunkTarget)
-    return partial(replay_chosen, where=where)
+    return partial(replay_matching, where=where)

@@ -1,6 +1,6 @@
 """Replays that are under way: what each one reads, settled once, so that whoever goes on reads the same.
 
-    __snapshots      key replay:NAME      value (JSON): a ``Replay``; nothing when it is done
+    __snapshots      key replay:NAME      value (JSON): a ``ReplayPlan``; nothing when it is done
 
 A replay to a topic is done in chunks, in the order of the offsets, each of them
 published under the replay's id and the chunk's number (``publish_staged``).  The
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.api.broker import Broker
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a replay reads, from where to where."""
 
     name: str  # Of the run.
@@ -59,7 +59,7 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
             reached = following
 
 
-def begun(broker: "Broker", wanted: Replay) -> Replay:
+def begun(broker: "Broker", wanted: ReplayPlan) -> ReplayPlan:
     """The replay of that name that was not finished; if there is none, the wanted one, from now on."""
     known = _under_way(broker, wanted.name)
     if known is None or published(broker, known) is None:
@@ -72,7 +72,7 @@ def begun(broker: "Broker", wanted: Replay) -> Replay:
     return known
 
 
-def published(broker: "Broker", replay: Replay) -> int | None:
+def published(broker: "Broker", replay: ReplayPlan) -> int | None:
     """The number of the last chunk that was published; None if none was."""
     try:
         return broker.published_version(replay.to, replay.application)
@@ -80,14 +80,14 @@ def published(broker: "Broker", replay: Replay) -> int | None:
         return None
 
 
-def finished(broker: "Broker", replay: Replay) -> None:
+def finished(broker: "Broker", replay: ReplayPlan) -> None:
     """It is done: forget the plan."""
     broker.publish(TOPIC, None, key=REPLAY + replay.name)
 
 
-def _under_way(broker: "Broker", name: str) -> Replay | None:
+def _under_way(broker: "Broker", name: str) -> ReplayPlan | None:
     values = [value for key, value in entries(broker) if key == REPLAY + name]
-    return msgspec.json.decode(values[-1], type=Replay) if values and values[-1] else None
+    return msgspec.json.decode(values[-1], type=ReplayPlan) if values and values[-1] else None
 
 
 def make_target(broker: "Broker", topic: str, like: str) -> None:

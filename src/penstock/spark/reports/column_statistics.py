@@ -16,7 +16,7 @@ TEXT_MAX: Final = 32  # Characters of a text that is told whole; longer ones are
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
-class Ranges:
+class ColumnStatistics:
     """What is known of the rows that were added."""
 
     def __init__(self) -> None:

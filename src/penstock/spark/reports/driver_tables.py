@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from penstock.errors import LakeUnusable
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import settle
+from penstock.spark.lake.delta import sync_commits
 from penstock.spark.reports import table_maintenance
 
 TIDY_COMMITS: Final = 100
@@ -70,7 +70,7 @@ def _write(path: str, rows: pa.Table, mode: str, marks: CommitProperties) -> Non
         write_deltalake(path, rows, mode=mode, commit_properties=marks, writer_properties=ZSTD)  # type: ignore[call-overload]
     except (DeltaError, OSError) as error:
         raise storage.failure_of(path, error) from error
-    settle(path, before)
+    sync_commits(path, before)
 
 
 def _maybe_tidy(path: str) -> None:

@@ -36,8 +36,8 @@ from pyspark.sql.datasource import (
 from penstock.clock import SystemClock
 from penstock.errors import InvalidValue
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import SETTINGS, open_table, settle, telling
-from penstock.spark.reports.column_statistics import Ranges
+from penstock.spark.lake.delta import SETTINGS, open_table, sync_commits, translated_errors
+from penstock.spark.reports.column_statistics import ColumnStatistics
 from penstock.types import check_name
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ResultTable(DataSource):
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class WrittenFile(WriterCommitMessage):
     """What one task has written."""
 
     query: str | None  # Of a stream: its id, which stays the same after a restart.
@@ -98,7 +98,7 @@ class ResultWriter(DataSourceArrowWriter):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFile:
         return write_file(self._path, iterator, None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -112,7 +112,7 @@ class ResultStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFile:
         context = TaskContext.get()
         return write_file(self._path, iterator, context.getLocalProperty(QUERY_ID) if context else None)
 
@@ -121,20 +121,20 @@ class ResultStreamWriter(DataSourceStreamArrowWriter):
         add_files(self._path, _written(messages), batchId)
 
 
-def _written(messages: Iterable[WriterCommitMessage | None]) -> list[Written]:
-    return [message for message in messages if isinstance(message, Written) and message.rows]
+def _written(messages: Iterable[WriterCommitMessage | None]) -> list[WrittenFile]:
+    return [message for message in messages if isinstance(message, WrittenFile) and message.rows]
 
 
 # In a task.
 
 
-def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) -> Written:
+def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) -> WrittenFile:
     """Write rows to a file of the table that nobody sees before it is committed; without rows, no file."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        return Written(query, "", 0, 0, b"")
+        return WrittenFile(query, "", 0, 0, b"")
     schema = pa.schema([field.with_nullable(True) for field in first.schema])
-    file, ranges = f"{path}/{uuid4().hex}.parquet", Ranges()
+    file, ranges = f"{path}/{uuid4().hex}.parquet", ColumnStatistics()
     storage.make_folder(path)
     system, inside = storage.filesystem_of(file)
     with storage.writing(file):
@@ -145,18 +145,18 @@ def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) 
                 first = next(batches, None)
     storage.sync(file)
     columns = schema.serialize().to_pybytes()
-    return Written(query, file, ranges.rows, storage.bytes_of(file), columns, ranges.statistics())
+    return WrittenFile(query, file, ranges.rows, storage.bytes_of(file), columns, ranges.statistics())
 
 
 # On the driver.
 
 
-def add_files(path: str, written: list[Written], version: int) -> None:
+def add_files(path: str, written: list[WrittenFile], version: int) -> None:
     """Commit what the tasks have written, unless the query has committed this version before."""
     if not written:
         return
     schema = pa.ipc.read_schema(pa.py_buffer(written[0].columns))
-    with telling(path):  # Others may create it, too.
+    with translated_errors(path):  # Others may create it, too.
         delta = open_table(path) or DeltaTable.create(path, schema, mode="ignore", configuration=SETTINGS)
     query = written[0].query
     if query is not None and _is_there(delta, query, version):
@@ -166,11 +166,11 @@ def add_files(path: str, written: list[Written], version: int) -> None:
     added: list[AddAction | RemoveAction] = [_added(path, file, now_ms) for file in written]
     numbered = [] if query is None else [Transaction(query, version)]
     before = delta.version()
-    with telling(path):
+    with translated_errors(path):
         delta.create_write_transaction(
             added, "append", delta.schema(), commit_properties=CommitProperties(app_transactions=numbered)
         )
-    settle(path, before)  # All since then: a join may have come between.
+    sync_commits(path, before)  # All since then: a join may have come between.
 
 
 def _is_there(delta: DeltaTable, query: str, version: int) -> bool:
@@ -186,6 +186,6 @@ def _check_columns(delta: DeltaTable, path: str, schema: pa.Schema) -> None:
         raise InvalidValue(name="table", value=path, why=why)
 
 
-def _added(path: str, file: Written, now_ms: int) -> AddAction:
+def _added(path: str, file: WrittenFile, now_ms: int) -> AddAction:
     name = file.path.removeprefix(f"{path}/")
     return AddAction(name, file.size_bytes, {}, now_ms, True, file.statistics)

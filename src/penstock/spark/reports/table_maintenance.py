@@ -25,8 +25,8 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.spark.lake import storage
-from penstock.spark.lake.delta import app_name, open_table, settle, telling
-from penstock.spark.reports.column_statistics import Ranges
+from penstock.spark.lake.delta import app_name, open_table, sync_commits, translated_errors
+from penstock.spark.reports.column_statistics import ColumnStatistics
 
 FILE_BYTES: Final = 128 * 1024 * 1024  # A file of this size is not joined any more.
 FILES_MIN: Final = 16
@@ -36,7 +36,7 @@ BATCH_ROWS: Final = 65_536
 JOINED: Final = app_name("joined")
 
 
-class File(NamedTuple):
+class TableFile(NamedTuple):
     """A file of a table."""
 
     path: str  # Within the table's folder.
@@ -54,13 +54,13 @@ def join_small_files(path: str, now_ms: int) -> int:
         replaced += len(files)
 
 
-def worth_joining(files: Sequence[File]) -> list[File]:
+def worth_joining(files: Sequence[TableFile]) -> list[TableFile]:
     """Which files to join next; none if it is not worth it."""
     small = sorted((file for file in files if file.bytes < FILE_BYTES), key=lambda file: file.bytes)
     total = sum(file.bytes for file in small)
     while small and small[-1].bytes > total - small[-1].bytes:
         total -= small.pop().bytes
-    chosen: list[File] = []
+    chosen: list[TableFile] = []
     size = 0
     for file in small[:FILES_MAX]:
         if chosen and size + file.bytes > FILE_BYTES:
@@ -74,18 +74,18 @@ def vacuum(path: str) -> None:
     """Delete files that have not been the table's for a day, and what killed writers left behind."""
     table = open_table(path)
     if table is not None:
-        with telling(path):
+        with translated_errors(path):
             if table.vacuum(KEPT_HOURS, enforce_retention_duration=False, full=True):
                 table.vacuum(KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
 
-def _files(table: DeltaTable) -> list[File]:
+def _files(table: DeltaTable) -> list[TableFile]:
     actions = pa.table(table.get_add_actions())
     paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
-    return [File(path, size) for path, size in zip(paths, sizes, strict=True)]
+    return [TableFile(path, size) for path, size in zip(paths, sizes, strict=True)]
 
 
-def _joined(table: DeltaTable, path: str, files: Sequence[File], now_ms: int) -> bool:
+def _joined(table: DeltaTable, path: str, files: Sequence[TableFile], now_ms: int) -> bool:
     """Put one file in the place of others; False: somebody has changed the table meanwhile."""
     name = f"{uuid4().hex}.parquet"
     try:
@@ -94,7 +94,7 @@ def _joined(table: DeltaTable, path: str, files: Sequence[File], now_ms: int) ->
         removed = [RemoveAction(file.path, False, now_ms, file.bytes, {}) for file in files]
         turn = Transaction(JOINED, (table.transaction_version(JOINED) or 0) + 1)
         before = table.version()
-        with telling(path):
+        with translated_errors(path):
             table.create_write_transaction(
                 [added, *removed],
                 "append",
@@ -109,15 +109,15 @@ def _joined(table: DeltaTable, path: str, files: Sequence[File], now_ms: int) ->
         if isinstance(error.__cause__, CommitFailedError):
             return False
         raise
-    settle(path, before)
+    sync_commits(path, before)
     return True
 
 
-def _copy(path: str, files: Sequence[File], name: str) -> Ranges:
+def _copy(path: str, files: Sequence[TableFile], name: str) -> ColumnStatistics:
     """Write the rows of some files to another one; it is durable when this returns."""
     target = f"{path}/{name}"
     system, inside = storage.filesystem_of(target)
-    ranges = Ranges()
+    ranges = ColumnStatistics()
     writer: pq.ParquetWriter | None = None
     try:
         for file in files:

@@ -84,13 +84,13 @@ def unlogged() -> Iterator[None]:
             logger.disabled = disabled
 
 
-def hush(spark: "SparkSession") -> None:
+def silence_spark_log(spark: "SparkSession") -> None:
     """Have Spark's own side print nothing of errors, for a program that tells them by their sentence."""
     if hasattr(spark, "_jsc"):  # Spark Connect has its log elsewhere.
         spark.sparkContext.setLogLevel("OFF")
 
 
-def told(error: Exception, known: Iterable[str] = ()) -> PenstockError:
+def penstock_error(error: Exception, known: Iterable[str] = ()) -> PenstockError:
     """The error of ours for one of Spark's; ``known`` are the names that a query may use."""
     condition = getattr(error, "getCondition", lambda: None)() or ""
     parameters = getattr(error, "getMessageParameters", lambda: None)() or {}
@@ -103,10 +103,10 @@ def told(error: Exception, known: Iterable[str] = ()) -> PenstockError:
     if teller is not None:
         return QueryInvalid(why=teller(parameters, known, text))
     kind = QueryInvalid if type(error).__name__ in ("AnalysisException", "ParseException") else QueryFailed
-    return kind(why=shortest(text))
+    return kind(why=first_sentence(text))
 
 
-def shortest(text: str) -> str:
+def first_sentence(text: str) -> str:
     """The sentence of an error that is a page long."""
     causes = _CAUSE.findall(text)
     theirs = _THEIRS.search(text)
@@ -190,7 +190,7 @@ def _wrong_type(parameters: Mapping[str, Any], _known: Iterable[str], text: str)
     if parameters.get("inputType") == '"BINARY"' and parameters.get("requiredType") == '"STRING"':
         what = parameters["inputSql"].strip('"')
         return f"{what} is bytes, where text is needed; write cast({what} as string)"
-    return shortest(text)
+    return first_sentence(text)
 
 
 def _place(text: str) -> str:

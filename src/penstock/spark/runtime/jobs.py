@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.errors import PenstockError, UnavailableError
-from penstock.spark.runtime.error_messages import shortest
+from penstock.spark.runtime.error_messages import first_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def run_tasks(spark: "SparkSession", work: Callable[[Task], Result], tasks: Sequ
     try:
         rows = numbers.select(done("id").alias("outcome")).collect()
     except (PySparkException, Py4JError) as error:
-        raise UnavailableError(reason=f"a Spark job has failed: {shortest(str(error))}") from error
+        raise UnavailableError(reason=f"a Spark job has failed: {first_sentence(str(error))}") from error
     outcomes = [pickle.loads(row.outcome) for row in rows]
     for outcome in outcomes:
         if isinstance(outcome, PenstockError):

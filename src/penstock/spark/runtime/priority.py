@@ -29,7 +29,7 @@ RUNTIME: Final = 5  # Where the slice is in these; the kernel calls it so.
 
 
 @contextmanager
-def patient() -> Iterator[None]:
+def long_time_slices() -> Iterator[None]:
     """What this thread starts within asks for long slices; it itself does so until the end."""
     before = attributes()
     if before is None or before[1] not in (os.SCHED_OTHER, os.SCHED_BATCH):

@@ -27,20 +27,20 @@ from penstock.spark.records.planning import (
     newest,
     ranges_between,
 )
-from penstock.spark.source.scan import Scan
+from penstock.spark.source.scan import TopicScan
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
 
 
-class Times:
+class BatchTimes:
     """Publish times of the topics that a stream reads; lives as long as the stream."""
 
     def __init__(self) -> None:
         self._guess = (0, TIME_MS_MAX - 1)  # Between these the next batch may end.
         self._seen: tuple[Reached, int] = ({}, 0)  # The last place whose horizon was looked for, and that.
 
-    def limited(self, asked: "Asked", begin: Reached, end: Reached, records: float) -> Reached:
+    def limited(self, asked: "TimeLookup", begin: Reached, end: Reached, records: float) -> Reached:
         """Where a batch of at most so many records ends."""
         if distance(begin, end) <= records:
             return end
@@ -50,7 +50,7 @@ class Times:
         self._guess = (cut.time_ms, cut.time_ms + width_ms)
         return cut.place
 
-    def horizon(self, asked: "Asked", place: Reached) -> int | None:
+    def horizon(self, asked: "TimeLookup", place: Reached) -> int | None:
         """The latest publish time of the records before a place; None if there are none."""
         there = set(asked.scan.topics())
         current = {topic: offsets for topic, offsets in place.items() if topic in there}
@@ -64,10 +64,10 @@ class Times:
         return found
 
 
-class Asked:
+class TimeLookup:
     """The broker and the lake, which know the times."""
 
-    def __init__(self, scan: Scan, broker: "RemoteBroker") -> None:
+    def __init__(self, scan: TopicScan, broker: "RemoteBroker") -> None:
         self.scan = scan
         self._broker = broker
         self._starts: dict[str, dict[int, int]] = {}  # Of the logs.

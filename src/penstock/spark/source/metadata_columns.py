@@ -24,7 +24,7 @@ from penstock.spark.runtime.connections import broker_at
 from penstock.spark.source.options import SourceOptions
 
 
-class Extras:
+class MetadataColumns:
     """The columns of the rows of one partition."""
 
     def __init__(self, options: SourceOptions, span: OffsetRange, horizon_ms: int | None = None) -> None:
@@ -42,8 +42,8 @@ class Extras:
         if name == "horizon":
             return time_column(self._horizon_ms, len(offsets))
         if name == "attempts":
-            return spread(offsets, self._known(offsets), lambda state: state.attempts, pa.int32())
-        return spread(offsets, self._known(offsets), lambda state: state.state, pa.string())
+            return expanded(offsets, self._known(offsets), lambda state: state.attempts, pa.int32())
+        return expanded(offsets, self._known(offsets), lambda state: state.state, pa.string())
 
     def _known(self, offsets: pa.Array) -> list[DeliveryState]:
         span = (offsets[0].as_py(), offsets[-1].as_py() + 1)
@@ -56,7 +56,7 @@ class Extras:
         return self._states
 
 
-def spread(
+def expanded(
     offsets: pa.Array, states: list[DeliveryState], fact: Callable[[DeliveryState], Any], kind: pa.DataType
 ) -> pa.Array:
     """What is known of ranges, for each of some offsets; null where nothing is known."""

@@ -13,7 +13,7 @@ from penstock.spark.runtime.connections import broker_at
 from penstock.spark.runtime.error_messages import hide_traceback
 from penstock.spark.source.filters import Bounds, narrowed
 from penstock.spark.source.options import STREAM_COLUMNS, SourceOptions
-from penstock.spark.source.scan import Scan
+from penstock.spark.source.scan import TopicScan
 from penstock.spark.source.slices import ReadTask, SliceReader
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TableReader(DataSourceReader):
     @hide_traceback
     def partitions(self) -> list[InputPartition]:
         """The tasks; Spark needs at least one, so an empty one if there is nothing to read."""
-        scan = Scan(self._options, broker_at(self._options.address))
+        scan = TopicScan(self._options, broker_at(self._options.address))
         start = scan.starting(self._options.starting or "earliest")
         return [*scan.tasks(ranges_between(start, scan.ending()), self._bounds)] or [ReadTask([])]
 

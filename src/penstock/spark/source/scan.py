@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.errors import InvalidValue
 from penstock.model.ranges import OffsetRange
-from penstock.spark.lake.history import History, report_gap
+from penstock.spark.lake.history import LakeHistory, report_gap
 from penstock.spark.records.planning import Reached, split, together
 from penstock.spark.source.filters import Bounds
 from penstock.spark.source.options import Place, SourceOptions
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 TOGETHER_RECORDS: Final = 500
 
 
-class Scan:
+class TopicScan:
     """The topics that a reader reads, as they are now."""
 
     def __init__(self, options: SourceOptions, broker: "RemoteBroker") -> None:
         self.options = options
         self._broker = broker
-        self.history = History(broker, options.lake)
+        self.history = LakeHistory(broker, options.lake)
 
     def topics(self) -> list[str]:
         """Those that are named, whether they exist or not; or those whose names match."""

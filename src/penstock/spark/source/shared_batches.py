@@ -9,7 +9,7 @@ on that only if their batches are the same.  So the first to plan a batch writes
 where it ends, and the others end theirs there.
 
     key                 value (JSON)
-    NAME/VIEW#17        a ``Step``: the batch that begins here ends there
+    NAME/VIEW#17        a ``PlannedBatch``: the batch that begins here ends there
     NAME                the life of a transform, which is part of the names of its streams: a
                         transform that begins anew has another one, and knows no old batches
 
@@ -35,13 +35,13 @@ TOPIC: Final = "__batches"
 KEPT: Final = 1000
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedBatch(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     start: Reached
     end: Reached
 
 
-class Steps:
+class SharedBatches:
     """The batches of the streams of one name."""
 
     def __init__(self, broker: "Broker", name: str) -> None:
@@ -66,7 +66,7 @@ class Steps:
 
     def agreed(self, start: Reached, end: Reached) -> Reached:
         """Plan a batch; returns its end, which is another one if somebody else was faster."""
-        step = Step(number=self._number, start=start, end=end)
+        step = PlannedBatch(number=self._number, start=start, end=end)
         compacted_topic.publish(
             self._broker, TOPIC, f"{self._name}#{step.number % KEPT}", msgspec.json.encode(step)
         )
@@ -79,7 +79,7 @@ class Steps:
             self._read_to = message.offset + 1
             if message.key is None or not message.key.startswith(prefix):
                 continue
-            step = msgspec.json.decode(message.value, type=Step)
+            step = msgspec.json.decode(message.value, type=PlannedBatch)
             self._known.setdefault(_key(step.start), msgspec.json.encode(step.end))
             self._number = max(self._number, step.number + 1)
             if len(self._known) > KEPT:

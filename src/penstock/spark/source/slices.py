@@ -23,15 +23,15 @@ from pyspark.sql.types import StructType
 from penstock.errors import OffsetOutOfRange
 from penstock.model.info import Fetched
 from penstock.model.ranges import OffsetRange
-from penstock.spark.lake.history import History, report_gap
+from penstock.spark.lake.history import LakeHistory, report_gap
 from penstock.spark.lake.layout import LakeFile
 from penstock.spark.lake.reading import read_range
 from penstock.spark.records.arrow import decode_rows, topic_column, within
 from penstock.spark.records.schema import ROW
 from penstock.spark.runtime.connections import broker_at
-from penstock.spark.source.metadata_columns import Extras
+from penstock.spark.source.metadata_columns import MetadataColumns
 from penstock.spark.source.options import EXTRA_COLUMNS, SourceOptions
-from penstock.spark.source.value_decoding import Conversion
+from penstock.spark.source.value_decoding import ValueConversion
 
 if TYPE_CHECKING:
     from penstock.client.sync import RemoteBroker
@@ -94,8 +94,8 @@ class SliceReader:
     def read(self, work: Slice) -> Iterator[pa.RecordBatch]:
         """The rows of a slice, in the order of their offsets."""
         schema = arrow_schema(self._schema)
-        extras = Extras(self._options, work.range, work.horizon_ms)
-        conversion = Conversion(self._options)
+        extras = MetadataColumns(self._options, work.range, work.horizon_ms)
+        conversion = ValueConversion(self._options)
         for batch in self._lake(work) if work.files else self._log(work.range):
             arrays = [
                 extras.column(field.name, batch["offset"])
@@ -132,7 +132,7 @@ class SliceReader:
 
     def _older(self, broker: "RemoteBroker", span: OffsetRange) -> Iterator[pa.RecordBatch]:
         """What was in the log when the query was planned, and is no longer."""
-        history = History(broker, self._options.lake)
+        history = LakeHistory(broker, self._options.lake)
         for where, part in history.locate(span, span.end):
             if where == "lake":
                 yield from self._lake(Slice(part, tuple(history.files(part))))

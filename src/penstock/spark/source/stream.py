@@ -34,10 +34,10 @@ from penstock.errors import InvalidValue, OffsetOutOfRange
 from penstock.spark.records.planning import Reached, highest, ranges_between, records_for
 from penstock.spark.runtime.connections import broker_at
 from penstock.spark.runtime.error_messages import hide_traceback
-from penstock.spark.source.batch_times import Asked, Times
+from penstock.spark.source.batch_times import BatchTimes, TimeLookup
 from penstock.spark.source.options import STATE_COLUMNS, SourceOptions
-from penstock.spark.source.scan import Scan
-from penstock.spark.source.shared_batches import Steps
+from penstock.spark.source.scan import TopicScan
+from penstock.spark.source.shared_batches import SharedBatches
 from penstock.spark.source.slices import SliceReader
 
 try:
@@ -69,8 +69,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._slices = SliceReader(options, schema)
         self._target: Reached | None = None  # With AvailableNow: where the query ends.
         self._reached: Reached = {}  # Where the last batch ended; empty if none is known.
-        self._steps: Steps | None = None
-        self._times = Times()
+        self._steps: SharedBatches | None = None
+        self._times = BatchTimes()
         self._has_horizon = "horizon" in schema.fieldNames()
         self._committed: Reached = {}
 
@@ -111,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, scan = _reached(start), self._scan()
         tasks = scan.tasks(ranges_between(begin, _reached(end)))
         if self._has_horizon and tasks:
-            horizon_ms = self._times.horizon(Asked(scan, broker_at(self._options.address)), begin)
+            horizon_ms = self._times.horizon(TimeLookup(scan, broker_at(self._options.address)), begin)
             for work in (each for task in tasks for each in task.slices):
                 work.horizon_ms = horizon_ms
         return [*tasks]
@@ -127,8 +127,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The connection is the process' own, and ends with it."""
 
-    def _scan(self) -> Scan:
-        return Scan(self._options, broker_at(self._options.address))
+    def _scan(self) -> TopicScan:
+        return TopicScan(self._options, broker_at(self._options.address))
 
     def _records(self, end: Reached) -> float:
         """How many records the options admit in a batch."""
@@ -142,10 +142,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planned(self, begin: Reached, end: Reached, records: float) -> Reached:
         """Where a batch ends that has something to read."""
         broker = broker_at(self._options.address)
-        asked = Asked(self._scan(), broker)
+        asked = TimeLookup(self._scan(), broker)
         if self._options.in_step is None:
             return self._times.limited(asked, begin, end, records)
-        self._steps = self._steps or Steps(broker, self._options.in_step)
+        self._steps = self._steps or SharedBatches(broker, self._options.in_step)
         known = self._steps.following(begin, end, records)
         if known is None:
             known = self._steps.agreed(begin, self._times.limited(asked, begin, end, records))

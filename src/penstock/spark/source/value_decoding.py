@@ -30,7 +30,7 @@ Decoder = Callable[[bytes], Any]
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, ArithmeticError, IndexError)  # What decoders raise.
 
 
-class Conversion:
+class ValueConversion:
     """What one reader does with keys and values."""
 
     def __init__(self, options: SourceOptions) -> None:

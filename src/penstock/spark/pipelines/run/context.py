@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.clock import Clock
 from penstock.errors import InvalidValue
 from penstock.spark.pipelines.run.jvm import Jvm
-from penstock.spark.pipelines.run.progress import Progress
+from penstock.spark.pipelines.run.progress import RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
 from penstock.spark.runtime.connections import address_of
 
@@ -39,7 +39,7 @@ class Context:
         broker: "Broker",
         servers: str,
         clock: Clock,
-        progress: Progress,
+        progress: RunProgress,
         *,
         once: bool = False,
         started: Callable[[], None] = lambda: None,

@@ -38,7 +38,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""  # What else there is to say, in a few words.
 
 
-class Progress:
+class RunProgress:
     """Counts what a run does."""
 
     def __init__(self, clock: Clock) -> None:
@@ -112,7 +112,7 @@ def _parts(counts: "Counts | PipelineRun") -> list[tuple[int, str]]:
     ]
 
 
-class Line:
+class ProgressLine:
     """The line about one run on stderr; use it with ``with``."""
 
     def __init__(self, name: str, clock: Clock, out: TextIO | None = None) -> None:
@@ -123,7 +123,7 @@ class Line:
         self._shown = ""
         self._shown_ms = clock.steady_ms()
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> "ProgressLine":
         if self._out.isatty():
             from rich.console import Console
             from rich.live import Live

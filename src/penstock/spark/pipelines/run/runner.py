@@ -33,9 +33,9 @@ from penstock.spark.lake import storage
 from penstock.spark.pipelines import Pipeline
 from penstock.spark.pipelines.run import states
 from penstock.spark.pipelines.run.context import Context
-from penstock.spark.pipelines.run.progress import Line, Progress
+from penstock.spark.pipelines.run.progress import ProgressLine, RunProgress
 from penstock.spark.pipelines.run.settings import RunSettings
-from penstock.spark.runtime.error_messages import shortest
+from penstock.spark.runtime.error_messages import first_sentence
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -64,14 +64,14 @@ def run(
 ) -> PipelineRun:
     """Run a pipeline to its end, and return its last state; raises ``PipelineFailed`` if it fails."""
     clock = clock or SystemClock()
-    progress = Progress(clock)
+    progress = RunProgress(clock)
     run_settings = msgspec.structs.replace(run_settings, name=run_settings.name or pipeline)
     begun = _begun(pipeline, run_settings, clock)
     offset = states.claim(broker, begun, clock.wall_ms())
     with _signals() as signals:
         context = Context(run_settings, broker, servers, clock, progress, once=once, started=signals.install)
         signals.stopping = context.stopping
-        with Line(begun.name, clock) as line:
+        with ProgressLine(begun.name, clock) as line:
             reporter = Reporter(broker, begun, offset, context, line)
             with reporter:
                 error = _work(module, settings, context)
@@ -130,7 +130,7 @@ class Reporter:
     """Tells how far a run is, and hears whether it shall stop; a thread while its block runs."""
 
     def __init__(
-        self, broker: "Broker", begun: PipelineRun, offset: int, context: Context, line: Line
+        self, broker: "Broker", begun: PipelineRun, offset: int, context: Context, line: ProgressLine
     ) -> None:
         self._broker = broker
         self._begun = begun
@@ -206,7 +206,7 @@ def sentence_of(error: BaseException) -> str:
     if ours := _OURS.findall(text):
         return str(ours[-1])[:ERROR_CHARACTERS_MAX]
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
-        return shortest(text)
+        return first_sentence(text)
     name = type(error).__name__
     return f"{name}: {storage.sentence_of(error)}"[:ERROR_CHARACTERS_MAX] if text else name
 

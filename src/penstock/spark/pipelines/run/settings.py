@@ -34,7 +34,7 @@ LOGIN: Final = "login"  # A setting that is not shown.
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class Login(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who a run is, for a broker that asks; without it the variable PENSTOCK_KEY says it."""
 
     key: str = ""
@@ -60,7 +60,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Where the lake is; empty: where the broker says.
     lake: str = ""
     # Who this is, if the broker asks: a key, or a user and a password. Executors are told, too.
-    login: Login = Login()
+    login: RunLogin = RunLogin()
     # Spark's own page, on port 4040.
     ui: bool = False
     # Settings of Spark.
@@ -71,7 +71,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
             check_name("pipeline", self.name)
 
 
-class Entry(NamedTuple):
+class SettingEntry(NamedTuple):
     """Something that was written somewhere."""
 
     name: str
@@ -84,7 +84,7 @@ def load(
 ) -> tuple[RunSettings, Kind]:
     """Read ``text`` (of ``file``), then ``given`` (by name); raises ``InvalidConfiguration``."""
     problems: list[str] = []
-    entries = [*_from_file(text, file), *(Entry(name, text, FLAG) for name, text in given.items())]
+    entries = [*_from_file(text, file), *(SettingEntry(name, text, FLAG) for name, text in given.items())]
     common = {_written(field.name) for field in msgspec.structs.fields(RunSettings)}
     mine = [entry for entry in entries if entry.name not in common]
     run = _build(RunSettings, [entry for entry in entries if entry.name in common], problems, now_ms)
@@ -94,13 +94,13 @@ def load(
     return run, settings
 
 
-def _from_file(text: str, file: str) -> Iterator[Entry]:
+def _from_file(text: str, file: str) -> Iterator[SettingEntry]:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfiguration(problems=f"  {file}: {error}") from None
     for name, value in table.items():
-        yield Entry(name, value, file)
+        yield SettingEntry(name, value, file)
 
 
 def _value(text: str) -> Any:
@@ -111,7 +111,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _build(kind: type[Kind], entries: list[Entry], problems: list[str], now_ms: int) -> Kind | None:
+def _build(kind: type[Kind], entries: list[SettingEntry], problems: list[str], now_ms: int) -> Kind | None:
     """Settings of entries each of which is read by itself; None, and more problems, if that cannot be."""
     before = len(problems)
     fields = {_written(field.name): field for field in msgspec.structs.fields(kind)}
