@@ -74,11 +74,11 @@ class connect:  # noqa: N801 - penstock.aio.connect(url) is how a user says it.
         password: str | None = None,
         ca: str | None = None,
     ) -> None:
-        from penstock.client.client import Settings  # Only now: an embedded broker does not load the client.
-        from penstock.client.login import Login
+        from penstock.client.client import ClientSettings  # Not loaded for an embedded broker.
+        from penstock.client.login import ClientLogin
 
-        login = Login(key, user, password, ca)
-        self._settings = Settings(url, request_timeout, linger, client_id, login)
+        login = ClientLogin(key, user, password, ca)
+        self._settings = ClientSettings(url, request_timeout, linger, client_id, login)
         self._broker: RemoteAsyncBroker | None = None
 
     async def start(self) -> "RemoteAsyncBroker":

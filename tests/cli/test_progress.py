@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from penstock.cli import progress
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -37,7 +37,7 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_a_quick_command_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = at_a_terminal(monkeypatch)
 
-    with Progress("working", total=10) as bar:
+    with ProgressBar("working", total=10) as bar:
         bar.advance(10)
 
     assert terminal.getvalue() == ""
@@ -47,7 +47,7 @@ def test_a_long_command_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     terminal = at_a_terminal(monkeypatch)
     monkeypatch.setattr(progress, "SHOW_AFTER_S", 0.0)
 
-    with Progress("working", total=200, unit="messages") as bar:
+    with ProgressBar("working", total=200, unit="messages") as bar:
         bar.advance(50)
         assert terminal.drawn.wait(60)
         bar.advance(50)
@@ -63,7 +63,7 @@ def test_without_a_total_it_shows_that_something_goes_on(
     terminal = at_a_terminal(monkeypatch)
     monkeypatch.setattr(progress, "SHOW_AFTER_S", 0.0)
 
-    with Progress("working", unit=unit):
+    with ProgressBar("working", unit=unit):
         assert terminal.drawn.wait(60)
 
 
@@ -72,7 +72,7 @@ def test_where_nobody_looks_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) ->
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
 
-    with Progress("working") as bar:
+    with ProgressBar("working") as bar:
         bar.advance(1)
         assert not bar.waiting
 

@@ -36,8 +36,8 @@ async def test_what_was_read_of_a_stream_can_be_committed_when_the_server_is_bac
         request.cut()
 
         wish = (await server.request()).opened(resumed=False, kind="stream", consumer=7)
-        beat = await server.request(native.HEARTBEAT)
-        beat.ok([0])  # Somebody else has the other partition now.
+        send_heartbeat = await server.request(native.HEARTBEAT)
+        send_heartbeat.ok([0])  # Somebody else has the other partition now.
         async with asyncio.timeout(PATIENCE_S):
             while consumer.assignment != [0]:  # noqa: ASYNC110 - some turns of the loop.
                 await asyncio.sleep(0)

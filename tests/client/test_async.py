@@ -187,8 +187,8 @@ async def test_a_long_task_is_not_delivered_twice(server: VirtualServer) -> None
         receiver = consumer._operations._receiver  # type: ignore[attr-defined]
         for _ in range(3):  # Nearly the whole time passes at the server, and then a heartbeat comes.
             server.advance("50ms")
-            receiver.holdings.extend(receiver.holdings.held(), 0.0)
-            await receiver.beat()
+            receiver.held_leases.extend(receiver.held_leases.held(), 0.0)
+            await receiver.send_heartbeat()
 
         assert await other.receive() == []
         await message.ack()

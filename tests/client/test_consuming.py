@@ -410,9 +410,9 @@ async def test_what_the_program_works_on_is_kept() -> None:
         gc.collect()
 
         for _ in range(3):
-            beat = await server.request(native.EXTEND)
-            beat.ok([])
-            assert decode_body(beat.body, Extend) == Extend(1, [(0, 1)], 30)
+            send_heartbeat = await server.request(native.EXTEND)
+            send_heartbeat.ok([])
+            assert decode_body(send_heartbeat.body, Extend) == Extend(1, [(0, 1)], 30)
 
         ack = begin(working.ack())
         while (request := await server.request()).opcode == native.EXTEND:
@@ -428,10 +428,10 @@ async def test_a_lease_that_was_lost_is_not_kept() -> None:
         held = await got(server, consumer, delivery(b"a", lease=1), delivery(b"b", lease=2, start=1))
         (await server.request(native.EXTEND)).ok([(0, 2)])
 
-        beat = await server.request(native.EXTEND)
-        beat.ok([])
+        send_heartbeat = await server.request(native.EXTEND)
+        send_heartbeat.ok([])
 
-        assert decode_body(beat.body, Extend).leases == [(0, 1)]
+        assert decode_body(send_heartbeat.body, Extend).leases == [(0, 1)]
         assert (consumer.in_flight, len(held)) == (1, 2)
 
 
@@ -445,10 +445,10 @@ async def test_a_lease_that_was_extended_for_long_is_left_alone() -> None:
         request.ok([])
         await extending
 
-        beat = await server.request(native.EXTEND)
-        beat.ok([])
+        send_heartbeat = await server.request(native.EXTEND)
+        send_heartbeat.ok([])
 
-        assert decode_body(beat.body, Extend).leases == [(0, 1)]
+        assert decode_body(send_heartbeat.body, Extend).leases == [(0, 1)]
         assert not short.settled
 
 
@@ -461,9 +461,9 @@ async def test_a_stream_consumer_stays_a_member_and_hears_of_its_partitions() ->
             native.encode_delivery(1, [delivery(b"a", b"b", lease=-1), delivery(b"c", lease=-1, partition=1)])
         )
         await receiving
-        beat = begin(consumer._operations._receiver.beat())  # type: ignore[attr-defined]
+        send_heartbeat = begin(consumer._operations._receiver.send_heartbeat())  # type: ignore[attr-defined]
         (await server.request(native.HEARTBEAT)).ok([1])
-        await beat
+        await send_heartbeat
 
         assert consumer.assignment == [1]
         [message] = await consumer.receive(10)  # What was there of the other partition is somebody else's.

@@ -20,7 +20,7 @@ from tests.client.served import VirtualServer
 from tests.client.test_lone import until
 
 import penstock
-from penstock.client import line, lone, portal, sync
+from penstock.client import blocking_connection, lone, portal, sync
 from penstock.client.publish import publisher, sender, units
 from penstock.client.sync import RemoteBroker
 from penstock.errors import Closed
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(compiled(), reason="compiled code looks for signals only where it waits"),
 ]
 
-FILES = {module.__file__ for module in (lone, line, sender, publisher, portal, sync, units)}
+FILES = {module.__file__ for module in (lone, blocking_connection, sender, publisher, portal, sync, units)}
 LOOKS = {opcode.opmap[name] for name in ("CALL", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD")}
 PATIENCE_S = 20
 POINTS_MAX = 500
@@ -107,10 +107,10 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
 ) -> None:
     monkeypatch.setattr(lone, "LONE_MIN", 1)
     monkeypatch.setattr(lone, "PAUSE_MS", 0)
-    ask = line.Line.ask
+    ask = blocking_connection.BlockingConnection.ask
     behind: list[Any] = []
 
-    def ask_while_others_come(self: line.Line, encode: Any) -> bytes:
+    def ask_while_others_come(self: blocking_connection.BlockingConnection, encode: Any) -> bytes:
         """Another thread publishes before the answer is there."""
         body = ask(self, encode)
         posting = threading.Thread(target=lambda: behind.append(broker.publish_nowait("orders", b"behind")))
@@ -128,9 +128,9 @@ def test_after_ctrl_c_at_any_point_everything_goes_on(
             broker.publish("orders", b"warm")
             if kind == "others wait":
                 broker.publish("orders", b"warm")  # So that there is a line.
-                monkeypatch.setattr(line.Line, "ask", ask_while_others_come)
+                monkeypatch.setattr(blocking_connection.BlockingConnection, "ask", ask_while_others_come)
             more = interrupted(broker, number, kind)
-            monkeypatch.setattr(line.Line, "ask", ask)
+            monkeypatch.setattr(blocking_connection.BlockingConnection, "ask", ask)
 
             assert all(isinstance(future.result(PATIENCE_S), Receipt) for future in behind)
             behind.clear()

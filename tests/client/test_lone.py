@@ -15,7 +15,7 @@ from tests.client.scripted import PATIENCE_S, Request, Scripted
 from tests.client.served import VirtualServer
 
 import penstock
-from penstock.client import line as lines
+from penstock.client import blocking_connection as lines
 from penstock.client import lone
 from penstock.client.publish.sender import Sender
 from penstock.client.publish.units import Unit
@@ -245,7 +245,7 @@ def test_what_goes_by_the_line_says_nothing_of_what_goes_by_the_loop(server: Vir
         warm(broker)
         sender = broker._client.publisher.sender("orders")
         assert sender is not None
-        broker._client.publisher.facts.unasked += 1  # By another thread, a moment ago.
+        broker._client.publisher.server.unasked += 1  # By another thread, a moment ago.
         flight = sender.lendable(Unit([b"x"], 1, native.ACKS_DURABLE, 0.0, lambda _receipts, _error: None))
         assert flight is not None
 
@@ -254,7 +254,7 @@ def test_what_goes_by_the_line_says_nothing_of_what_goes_by_the_loop(server: Vir
         assert request is not None
         assert request.unasked == 0
         sender.recall(flight)
-        broker._portal.post(lambda: sender.land(flight, b"", Closed(what="line")))
+        broker._portal.post(lambda: sender.complete(flight, b"", Closed(what="line")))
 
 
 def test_what_comes_meanwhile_waits_for_its_turn(server: VirtualServer) -> None:
@@ -441,7 +441,7 @@ async def test_through_any_number_of_breaks_each_message_is_there_once_and_in_or
     monkeypatch.setattr(lone, "LONE_MIN", 3)
     monkeypatch.setattr(lone, "PAUSE_MS", 0)
 
-    used: set[lines.Line | None] = {None}
+    used: set[lines.BlockingConnection | None] = {None}
 
     def publish(url: str) -> Iterator[int | None]:
         with penstock.connect(url) as broker:

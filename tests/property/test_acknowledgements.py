@@ -12,7 +12,7 @@ lengths = st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=12)
 
 
 @st.composite
-def holdings(draw: st.DrawFn) -> list[Run]:
+def held_leases(draw: st.DrawFn) -> list[Run]:
     """Leases with gaps between some of them."""
     runs: list[Run] = []
     at = 0
@@ -67,7 +67,7 @@ def test_every_offset_has_the_type_that_was_said(told: list[AcknowledgementBatch
     assert {offset: kind for kind, start, end in spans for offset in range(start, end)} == by_offset(told)
 
 
-@given(holdings(), batches())
+@given(held_leases(), batches())
 def test_all_that_is_held_is_answered_by_its_lease_or_nothing_is(
     held: list[Run], told: list[AcknowledgementBatch]
 ) -> None:

@@ -32,7 +32,7 @@ class WrongUse(typer.TyperException):
     exit_code = 2
 
 
-class Command(TyperCommand):
+class CliCommand(TyperCommand):
     """One command."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -40,15 +40,15 @@ class Command(TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
-class App(typer.Typer):
+class CliApp(typer.Typer):
     """A command's ``app``; see ``new_app``."""
 
     def command(self, *arguments: Any, **options: Any) -> Callable[[Run], Run]:
         """Register a function; the arguments are typer's."""
-        return super().command(*arguments, **{"cls": Command} | options)
+        return super().command(*arguments, **{"cls": CliCommand} | options)
 
 
-class Group(TyperGroup):
+class CliGroup(TyperGroup):
     """A group of commands; without one of them it shows what there is."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -59,12 +59,12 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-class Program(Group):
+class Program(CliGroup):
     """``penstock`` itself: a group whose commands are imported when they are asked for."""
 
     def __init__(self, commands: Mapping[str, tuple[str, str]]) -> None:
         self._packages = {name: package for name, (package, _) in commands.items()}
-        root = typer.Typer(cls=Group, rich_markup_mode=None)  # Has --help and shell completion.
+        root = typer.Typer(cls=CliGroup, rich_markup_mode=None)  # Has --help and shell completion.
         root.callback()(_penstock)
         made = get_command(root)
         super().__init__(
@@ -120,9 +120,9 @@ def _penstock(
     """A durable log you can work like a queue and query like a table."""
 
 
-def new_app(*, group: bool = False) -> App:
+def new_app(*, group: bool = False) -> CliApp:
     """What a command's file calls ``app``; ``group`` makes it a group even with a single command."""
-    app = App(cls=Group, add_completion=False, rich_markup_mode=None)
+    app = CliApp(cls=CliGroup, add_completion=False, rich_markup_mode=None)
     if group:
         app.callback()(lambda: None)
     return app

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import penstock  # Without a client, until one is asked for: a wrong command line is refused without it.
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def connected(server: str, *, progress: bool = True, **login: str) -> Iterator["
 
     ``login`` is a key, or a user and a password; without it the environment says who this is.
     """
-    with Progress("waiting for the server", unit="", wanted=progress):
+    with ProgressBar("waiting for the server", unit="", wanted=progress):
         with penstock.connect(server, **login) as broker:
             yield broker
 

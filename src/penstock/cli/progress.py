@@ -21,7 +21,7 @@ SHOW_AFTER_S = 2.0  # Sooner than this, nobody wonders.
 Unit = Literal["messages", "bytes", ""]
 
 
-class Progress:
+class ProgressBar:
     """A bar that shows itself when there is something to wait for."""
 
     def __init__(

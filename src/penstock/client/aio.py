@@ -13,7 +13,7 @@ from penstock.api.aio import AsyncBroker
 from penstock.api.aio_handles import AsyncConsumer
 from penstock.api.spans import begin_publish, traced
 from penstock.api.work import Work
-from penstock.client.client import Client, Settings
+from penstock.client.client import Client, ClientSettings
 from penstock.client.publish.publisher import Acks, acks_number
 from penstock.client.work import run
 from penstock.config.broker import GroupOptions
@@ -139,5 +139,5 @@ class RemoteAsyncBroker(AsyncBroker):
         return AsyncConsumer(await self._driver.run(begun), self._driver)
 
 
-async def connect(settings: Settings) -> RemoteAsyncBroker:
+async def connect(settings: ClientSettings) -> RemoteAsyncBroker:
     return RemoteAsyncBroker(await Client.open(settings))

@@ -8,8 +8,8 @@ import asyncio
 from random import Random
 from typing import Self
 
-from penstock.client.line import Line
-from penstock.client.login import Login
+from penstock.client.blocking_connection import BlockingConnection
+from penstock.client.login import ClientLogin
 from penstock.client.operations import RemoteOperations
 from penstock.client.publish.publisher import Publisher
 from penstock.client.session import ClientSession
@@ -22,7 +22,7 @@ from penstock.version import __version__
 CLOSE_MS = 10_000  # How long close waits for what was published, unless told otherwise.
 
 
-class Settings:
+class ClientSettings:
     """How a client behaves, checked."""
 
     def __init__(
@@ -31,10 +31,10 @@ class Settings:
         request_timeout: Duration,
         linger: Duration,
         client_id: str | None,
-        login: Login | None = None,
+        login: ClientLogin | None = None,
     ) -> None:
         self.address = server_address(url)
-        self.login = login or Login()
+        self.login = login or ClientLogin()
         self.tls = self.login.tls() if self.address.tls else None
         self.request_timeout_ms = duration_ms("request_timeout", request_timeout)
         if self.request_timeout_ms < 1:
@@ -54,11 +54,11 @@ class Client:
         self.session = session
         self.publisher = publisher
         self.operations = RemoteOperations(session, publisher)
-        self.line: Line | None = None  # For lone publishes, where threads make them.
+        self.line: BlockingConnection | None = None  # For lone publishes, where threads make them.
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
-    async def open(cls, settings: Settings) -> Self:
+    async def open(cls, settings: ClientSettings) -> Self:
         random = Random()
         session = ClientSession(
             settings.address,

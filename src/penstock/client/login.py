@@ -19,7 +19,7 @@ KEY_VARIABLE = "PENSTOCK_KEY"
 CA_VARIABLE = "PENSTOCK_CA"
 
 
-class Login:
+class ClientLogin:
     """Who a client is, and whom it trusts; checked."""
 
     def __init__(

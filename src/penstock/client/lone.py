@@ -1,14 +1,14 @@
 """A lone publish of a program with threads, on the thread that calls it: nobody has to be woken.
 
-    publish ── is it lone?  ── the sender lends its turn ── Line.ask ── receipts
+    publish ── is it lone?  ── the sender lends its turn ── ask ── receipts
                  │ no             │ no                        │ refused, lost, late
                  v                v                           v
-              the loop         the loop                    the loop has the flight: it asks again, or tells
+              the loop         the loop                    the loop owns the request: it retries or reports
 
 Two threads that put each other to sleep and wake each other up are half of the
 CPU time of a blocking publish.  A program whose threads publish one after the
 other has nothing from the loop between it and the socket, so after some
-publishes of that kind it gets a line of its own (``line.py``).
+publishes of that kind it gets a connection of its own (``blocking_connection.py``).
 
 Invariants
     L1  Nothing is overtaken.  A publish is lone if all that was published
@@ -22,7 +22,7 @@ Invariants
     L3  The line leads to the server that the session is connected to, and is not
         used beside another connection than the one it was made beside.
     L4  Nobody waits for itself.  A signal's handler runs within the publish that it
-        interrupts; before it asks the client for anything, the loop has the flight.
+        interrupts; before it asks the client for anything, the loop owns the request.
 
 Left out: publishes in many threads at once, which share requests on the loop.
 """
@@ -31,12 +31,12 @@ from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
+from penstock.client.blocking_connection import BlockingConnection
 from penstock.client.client import Client
 from penstock.client.connection import ConnectionLost
-from penstock.client.line import Line
 from penstock.client.portal import Portal, Waiting
 from penstock.client.publish.publisher import Room, give_back_and
-from penstock.client.publish.sender import Flight, Sender
+from penstock.client.publish.sender import InFlightRequest, Sender
 from penstock.client.publish.units import Unit
 from penstock.errors import Closed, PenstockError
 from penstock.model.message import Receipt
@@ -54,7 +54,7 @@ class LonePublishes:
         self._client = client
         self._publisher = client.publisher
         self._session = client.session
-        self._clock = client.publisher.facts.clock
+        self._clock = client.publisher.server.clock
         self._portal = portal
         self._count = 0  # In a row.
         self._not_before_ms = 0
@@ -62,42 +62,47 @@ class LonePublishes:
 
     def publish(self, topic: Any, messages: list[Any], room: Room, acks: int) -> list[Receipt] | None:
         """Receipts, if it was published here; None leaves it to the loop."""
-        facts = self._publisher.facts
-        if facts.unasked > facts.unasked_taken or not self._publisher.is_lone(room):
+        server = self._publisher.server
+        if server.unasked > server.unasked_taken or not self._publisher.is_lone(room):
             self._count = 0  # The way of what is not answered is the loop's, and nothing on it is overtaken.
             return None
         sender = self._publisher.sender(topic)
-        if sender is None or room.size > facts.request_bytes:
+        if sender is None or room.size > server.request_bytes:
             return None
         began_ms = self._clock.steady_ms()
         waiting: Waiting[list[Receipt]] = Waiting()
         # The deadline is on the loop's clock: it is set when the loop has to do with it.
-        flight = sender.lendable(Unit(messages, room.size, acks, 0.0, give_back_and(room, waiting.end)))
-        if flight is None:
+        in_flight = sender.lendable(Unit(messages, room.size, acks, 0.0, give_back_and(room, waiting.end)))
+        if in_flight is None:
             return None
         line = self._line()
-        return None if line is None else self._publish(line, sender, flight, began_ms, waiting)
+        return None if line is None else self._publish(line, sender, in_flight, began_ms, waiting)
 
     def _publish(
-        self, line: Line, sender: Sender, flight: Flight, began_ms: int, waiting: Waiting[list[Receipt]]
+        self,
+        line: BlockingConnection,
+        sender: Sender,
+        in_flight: InFlightRequest,
+        began_ms: int,
+        waiting: Waiting[list[Receipt]],
     ) -> list[Receipt] | None:
         body = b""  # There is no answer.
         failed: Exception | None = None
-        self._portal.borrowed = get_ident(), lambda: self._recall(sender, flight, began_ms)
+        self._portal.borrowed = get_ident(), lambda: self._recall(sender, in_flight, began_ms)
         try:
-            request = sender.lend(flight)
+            request = sender.lend(in_flight)
             if request is None:
                 return None
             body = line.ask(request.encode)
-            if sender.take_back(flight, body):
-                return flight.unit.receipts
+            if sender.take_back(in_flight, body):
+                return in_flight.unit.receipts
         except (ConnectionLost, PenstockError) as problem:
             failed = problem
         finally:  # Also after Ctrl-C, and once more if that comes just now: else others would wait for ever.
             try:
-                seen_to = self._see_to(sender, flight, began_ms, body, failed)
+                seen_to = self._see_to(sender, in_flight, began_ms, body, failed)
             except BaseException:
-                self._see_to(sender, flight, began_ms, body, failed)
+                self._see_to(sender, in_flight, began_ms, body, failed)
                 raise
             self._portal.borrowed = None
         if not seen_to:
@@ -105,42 +110,42 @@ class LonePublishes:
         return waiting.outcome()
 
     def _see_to(
-        self, sender: Sender, flight: Flight, began_ms: int, body: bytes, failed: Exception | None
+        self, sender: Sender, in_flight: InFlightRequest, began_ms: int, body: bytes, failed: Exception | None
     ) -> bool:
-        """Let the loop go on with a flight that is not back, or with what waits; False if it has ended."""
-        lent = sender.has_lent(flight)
+        """Let the loop continue with a request that is still lent, or with the queue; False if it ended."""
+        lent = sender.has_lent(in_flight)
         if lent and not body and failed is None:
             failed = ConnectionLost(INTERRUPTED)
         if isinstance(failed, ConnectionLost):
             self._hang_up()  # Before others may have their turn.
         if lent or sender.waiting:
             try:
-                self._portal.post(lambda: self._hand_over(sender, flight, began_ms, body, failed))
+                self._portal.post(lambda: self._hand_over(sender, in_flight, began_ms, body, failed))
             except Closed:
                 return False
         return True
 
-    def _recall(self, sender: Sender, flight: Flight, began_ms: int) -> None:
+    def _recall(self, sender: Sender, in_flight: InFlightRequest, began_ms: int) -> None:
         """Within the publish: leave it to the loop."""
         self._hang_up()  # First: what was about to be sent there is not.
         with suppress(Closed):  # Then everybody was told.
-            self._portal.post(lambda: self._take_over(sender, flight, began_ms))
+            self._portal.post(lambda: self._take_over(sender, in_flight, began_ms))
 
-    def _take_over(self, sender: Sender, flight: Flight, began_ms: int) -> None:
-        if sender.recall(flight):
-            self._hand_over(sender, flight, began_ms, b"", ConnectionLost(INTERRUPTED))
+    def _take_over(self, sender: Sender, in_flight: InFlightRequest, began_ms: int) -> None:
+        if sender.recall(in_flight):
+            self._hand_over(sender, in_flight, began_ms, b"", ConnectionLost(INTERRUPTED))
 
     def _hand_over(
-        self, sender: Sender, flight: Flight, began_ms: int, body: bytes, failed: Exception | None
+        self, sender: Sender, in_flight: InFlightRequest, began_ms: int, body: bytes, failed: Exception | None
     ) -> None:
         """On the loop: it goes on, up to the deadline that the publish has from its beginning."""
         spent_ms = self._clock.steady_ms() - began_ms
-        flight.unit.deadline = self._session.deadline() - spent_ms / 1000
-        sender.land(flight, body, failed)
+        in_flight.unit.deadline = self._session.deadline() - spent_ms / 1000
+        sender.complete(in_flight, body, failed)
 
     # The line.
 
-    def _line(self) -> Line | None:
+    def _line(self) -> BlockingConnection | None:
         """The line, if there is one; after some publishes of this kind, there is."""
         line = self._client.line
         if line is not None:
@@ -155,7 +160,7 @@ class LonePublishes:
             return None
         self._not_before_ms = now_ms + PAUSE_MS
         self._generation = self._session.generation
-        self._client.line = line = Line.open(self._session)
+        self._client.line = line = BlockingConnection.open(self._session)
         if self._session.closing:  # Meanwhile.
             self._hang_up()
         return self._client.line

@@ -62,7 +62,7 @@ class RemoteOperations(RemoteCalls):
     @work
     async def producer(self, compression: Compression) -> ProducerOperations:
         check_compression(compression)
-        return RemoteProducer(self.publisher, await self.publisher.facts.new_producer_id(), compression)
+        return RemoteProducer(self.publisher, await self.publisher.server.new_producer_id(), compression)
 
     @work
     async def consumer(
@@ -85,7 +85,7 @@ class RemoteOperations(RemoteCalls):
             check_name("consumer", consumer_id)
         if max_in_flight is not None and type(max_in_flight) is not int:
             whole_number("max_in_flight", max_in_flight, 1)  # The limit is the server's to say.
-        wish = OpenConsumer(
+        request = OpenConsumer(
             topic=topic,
             group=group,
             consumer_id=consumer_id,
@@ -93,7 +93,7 @@ class RemoteOperations(RemoteCalls):
             options=encodable("options", dict(options)),
             assignments=True,
         )
-        receiver = Receiver(self.session, wish, wrap, prefetch, heartbeat)
+        receiver = Receiver(self.session, request, wrap, prefetch, heartbeat)
         await receiver.open()
         return RemoteConsumer(receiver)
 

@@ -32,7 +32,7 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from penstock.client.connection import Connection, ConnectionLost, Encode, Then, connect
-from penstock.client.login import Login
+from penstock.client.login import ClientLogin
 from penstock.client.url import ServerAddress
 from penstock.errors import (
     Closed,
@@ -109,11 +109,11 @@ class ClientSession:
         client: str,
         timeout_ms: int,
         random: Random,
-        login: Login | None = None,
+        login: ClientLogin | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
-        self._login = login or Login()
+        self._login = login or ClientLogin()
         self.tls = tls
         self.closing = False  # Nothing more is published.
         self.closed = False

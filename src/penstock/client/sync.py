@@ -19,8 +19,8 @@ from typing import Any, Unpack
 from penstock.api.broker import Broker
 from penstock.api.handles import Consumer
 from penstock.api.spans import begin_publish, traced
-from penstock.client.client import Client, Settings
-from penstock.client.login import Login
+from penstock.client.client import Client, ClientSettings
+from penstock.client.login import ClientLogin
 from penstock.client.lone import LonePublishes
 from penstock.client.portal import Portal
 from penstock.client.publish.publisher import Acks, Room, acks_number
@@ -185,6 +185,6 @@ def connect(
     ``password``: who it is, for a server that asks; without them the variable PENSTOCK_KEY is.  ``ca``: the
     file of certificates to trust with ``penstocks://``; without it PENSTOCK_CA names it, or the system.
     """
-    settings = Settings(url, request_timeout, linger, client_id, Login(key, user, password, ca))
+    settings = ClientSettings(url, request_timeout, linger, client_id, ClientLogin(key, user, password, ca))
     portal = Portal()
     return RemoteBroker(portal.open(lambda: Client.open(settings)), portal)

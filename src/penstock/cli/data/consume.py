@@ -31,7 +31,7 @@ from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.data import creating, deleted
 from penstock.cli.data.messages import FormatOption, printer
 from penstock.cli.interrupts import Interrupts
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.errors import OffsetOutOfRange
 from penstock.model.message import StoredMessage
 from penstock.types import duration_ms, instant_ms
@@ -126,7 +126,7 @@ def consume(
     quiet = follow or sys.stdout.isatty()  # A person sees the messages themselves.
     with (
         connecting.connected(server, progress=False) as broker,
-        Progress("printing", wanted=not quiet) as progress,
+        ProgressBar("printing", wanted=not quiet) as progress,
     ):
         show = _counting(printer(output), progress)
         if group is None:
@@ -152,7 +152,7 @@ def consume(
         )
 
 
-def _counting(show: Show, progress: Progress) -> Show:
+def _counting(show: Show, progress: ProgressBar) -> Show:
     """Prints, and moves the bar."""
 
     def shown(messages: Sequence[StoredMessage]) -> None:
@@ -166,14 +166,14 @@ def _first(offset: int | None, time: datetime | None) -> Any:
     return time if offset is None else offset
 
 
-class Appetite:
-    """How many messages to ask for: many small ones or few large ones, by the size of those that came."""
+class AdaptiveBatchSize:
+    """How many messages to request, adapted to the size of those received: many small or few large ones."""
 
     def __init__(self) -> None:
         self.count = ASKED_FIRST
 
-    def taste(self, messages: Sequence[StoredMessage]) -> None:
-        """Learn from an answer; never asks for more than twice as many as before."""
+    def adapt(self, messages: Sequence[StoredMessage]) -> None:
+        """Adapt to received messages; at most doubles."""
         if messages:
             average = max(1, sum(len(message.value) for message in messages) // len(messages))
             self.count = max(1, min(ANSWER_BYTES // average, 2 * self.count, ASKED_MAX))
@@ -203,7 +203,7 @@ class Reader:
             raise WrongUse(f"--from-offset needs --partition: {topic} has {partitions} partitions")
         numbers = range(partitions) if partition is None else [partition]
         self._next: dict[int, int | None] = dict.fromkeys(numbers, offset)  # None: nothing read yet.
-        self._appetite = Appetite()
+        self._batch_size = AdaptiveBatchSize()
 
     def messages(self) -> Iterator[StoredMessage]:
         """What there is after the last one that was given out."""
@@ -213,7 +213,7 @@ class Reader:
 
     def _rest(self, partition: int) -> Iterator[StoredMessage]:
         while some := self._some(partition):
-            self._appetite.taste(some)
+            self._batch_size.adapt(some)
             for message in some:
                 yield message
                 self._next[partition] = message.offset + 1
@@ -222,7 +222,7 @@ class Reader:
         offset = self._next[partition]
         try:
             return self._broker.read(
-                self._topic, partition=partition, offset=offset, limit=self._appetite.count,
+                self._topic, partition=partition, offset=offset, limit=self._batch_size.count,
                 from_time=self._from_time if offset is None else None, to_time=self._to_time,
             )  # fmt: skip
         except OffsetOutOfRange as error:
@@ -296,17 +296,17 @@ def take(
     """Print what a consumer of the group gets, and ack it; what is not acked goes back at the end."""
     end_ms = math.inf if to_time is None else instant_ms("to_time", to_time)
     left = limit
-    appetite = Appetite()
+    batch_size = AdaptiveBatchSize()
     beyond: set[int] = set()  # Partitions that have reached --to-time.
     is_new = creating.is_missing(broker, topic)
     with broker.consumer(topic, group=group) as consumer, Interrupts() as interrupts:
         if is_new:
             creating.tell(broker, topic)
         while left is None or left > 0:
-            asked = appetite.count if left is None else min(left, appetite.count)
+            asked = batch_size.count if left is None else min(left, batch_size.count)
             with interrupts.welcome():
                 received = consumer.receive(max_messages=asked, wait=wait)
-            appetite.taste(received)
+            batch_size.adapt(received)
             wanted = [message for message in received if message.timestamp < end_ms]
             show(wanted)
             if ack and wanted:

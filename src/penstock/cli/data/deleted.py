@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import screen
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.text import counted
 from penstock.errors import ExtraMissing
 
@@ -30,7 +30,7 @@ def bring_back(
     where: dict[str, Any] = {"from_time": from_time}
     if snapshot is not None:
         where = {"offsets": snapshots.get(broker, snapshot).offsets(topic)}
-    with Progress("from the lake") as progress:
+    with ProgressBar("from the lake") as progress:
         done = restore(broker, topic, group, advance=progress.advance, **where)
     for each in done:
         if each.missing:

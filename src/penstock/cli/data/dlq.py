@@ -13,7 +13,7 @@ from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, MaybeTopic, OutputOption, Server, Topic, group_name
 from penstock.cli.commands import example, new_app
 from penstock.cli.data import messages
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.text import counted, document_of, safe_bytes, shortened, time_iso, time_text
 from penstock.model.info import DeadLetter, DeadLetterErrors
 
@@ -154,7 +154,7 @@ def redrive(
     server: Server = SERVER,
 ) -> None:
     """Send dead letters back to where they failed.  Other groups do not get them again."""
-    with connecting.connected(server) as broker, Progress("redriving", unit=""):
+    with connecting.connected(server) as broker, ProgressBar("redriving", unit=""):
         done = broker.redrive(topic, limit=limit, rate=rate, dry_run=dry_run, error=error, group=group)
     if output == "json":
         screen.documents([document_of(done)])

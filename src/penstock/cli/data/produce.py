@@ -26,7 +26,7 @@ from penstock.cli.arguments import priority as lane
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.data import creating
 from penstock.cli.data.messages import Template
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.text import counted, time_iso
 from penstock.errors import PenstockError, TopicNotFound
 from penstock.model.message import Message, Receipt
@@ -122,7 +122,7 @@ def produce(
     one = value is not None or input_format == "raw"
     show = _show_receipts if output == "json" else _show_ids if one else _show_nothing
     with connecting.connected(server, progress=False) as broker:
-        publisher = Publisher(broker, topic, create=create)
+        publisher = BatchPublisher(broker, topic, create=create)
         if value is not None:
             show(publisher.publish([template.message(value.encode("utf-8", "surrogateescape"))]))
             return 0
@@ -137,7 +137,7 @@ def _opened(file: IO[bytes] | None) -> Any:
     return sys.stdin.buffer
 
 
-class Publisher:
+class BatchPublisher:
     """Publishes to one topic, which the first publish may create."""
 
     def __init__(self, broker: "Broker", topic: str, *, create: bool) -> None:
@@ -162,14 +162,14 @@ Show = Callable[[list[Receipt]], None]
 
 
 def _publish_stream(
-    publisher: Publisher,
+    publisher: BatchPublisher,
     source: BinaryIO,
     template: Template,
     input_format: InputFormat,
     show: Show,
 ) -> int:
     size = _size(source)
-    with Progress("publishing", total=size, unit="messages" if size is None else "bytes") as progress:
+    with ProgressBar("publishing", total=size, unit="messages" if size is None else "bytes") as progress:
         try:
             for messages, read in _batches(source, template, input_format):
                 show(publisher.publish(messages))

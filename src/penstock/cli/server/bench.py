@@ -19,7 +19,7 @@ import typer
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, OutputOption, Server, maybe
 from penstock.cli.commands import example, new_app
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Column
 from penstock.cli.text import counted, duration_text, size_text
 from penstock.clock import stopwatch_ns
@@ -66,7 +66,7 @@ def bench(
         broker.create_topic(topic, **maybe(partitions=partitions, durability=durability))
         try:
             durability = broker.describe_topic(topic).settings.durability
-            with Progress("measuring", total=2 * messages + samples) as progress:
+            with ProgressBar("measuring", total=2 * messages + samples) as progress:
                 results = [
                     publish(broker, topic, messages, size, batch, progress),
                     consume(broker, topic, messages, size, batch, progress),
@@ -84,7 +84,7 @@ def bench(
 Result = dict[str, Any]
 
 
-def publish(broker: "Broker", topic: str, count: int, size: int, batch: int, progress: Progress) -> Result:
+def publish(broker: "Broker", topic: str, count: int, size: int, batch: int, progress: ProgressBar) -> Result:
     """Publish in batches, one after the other."""
     value = secrets.token_bytes(size)
     times_ms = []
@@ -96,7 +96,7 @@ def publish(broker: "Broker", topic: str, count: int, size: int, batch: int, pro
     return _result("publish", count, times_ms) | _rates(count, size, times_ms)
 
 
-def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, progress: Progress) -> Result:
+def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, progress: ProgressBar) -> Result:
     """Receive and ack all of it."""
     times_ms = []
     left = count
@@ -115,7 +115,7 @@ def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, pro
     return _result("consume", count, times_ms) | _rates(count, size, times_ms)
 
 
-def latency(broker: "Broker", topic: str, count: int, size: int, progress: Progress) -> Result:
+def latency(broker: "Broker", topic: str, count: int, size: int, progress: ProgressBar) -> Result:
     """Publish one by one while a consumer waits; each value holds the moment of its publish."""
     arrived = threading.Semaphore(0)
     times_ms: list[float] = []

@@ -7,7 +7,7 @@ import typer
 from penstock.cli import screen
 from penstock.cli.arguments import OutputOption
 from penstock.cli.commands import example, new_app
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.text import counted, document_of, size_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check(directory: Directory, output: OutputOption = "table") -> int:
     files = ReadingFiles()
     files.check_unused(f"{directory}/LOCK")
     size = size_of(files, directory)
-    with Progress(f"checking {directory}", total=size, unit="bytes") as progress:
+    with ProgressBar(f"checking {directory}", total=size, unit="bytes") as progress:
         found = list(examine_directory(files, directory, progress.advance))
     damage = [finding for finding in found if not finding.note]
     if output == "json":

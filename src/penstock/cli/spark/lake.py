@@ -13,7 +13,7 @@ import typer
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, MaybeTopic, OutputOption, Server
 from penstock.cli.commands import example, new_app
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Column
 from penstock.cli.spark import snapshots
 from penstock.cli.text import counted, document_of, size_text, time_text
@@ -108,7 +108,7 @@ def _checks(broker: "Broker", table: "LakeTable") -> Iterator["PartitionCheck"]:
     from penstock.spark.lake.log_comparison import checked  # Only now, as in _tables.
 
     size = sum(file.bytes for file in table.files())
-    with Progress(f"checking {table.topic}", total=size, unit="bytes") as progress:
+    with ProgressBar(f"checking {table.topic}", total=size, unit="bytes") as progress:
         for each in checked(broker, table):
             progress.advance(sum(file.bytes for file in table.files(each.partition)))
             yield each

@@ -13,7 +13,7 @@ import typer
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, OutputOption, Server, duration, maybe, pairs
 from penstock.cli.commands import WrongUse, example, new_app
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.text import document_of, duration_text, time_text
 from penstock.errors import InvalidValue, PenstockError
 from penstock.spark.pipelines import PIPELINES, check_pipeline, load
@@ -207,7 +207,7 @@ def stop(
             screen.note(f"{name} does not run: it is {states.shown_state(run, clock.wall_ms())}")
             return 0
         states.ask_to_stop(broker, run, by=socket.gethostname(), now_ms=clock.wall_ms())
-        with Progress("waiting for its end", unit=""):
+        with ProgressBar("waiting for its end", unit=""):
             while states.is_live(run, clock.wall_ms()) and clock.steady_ms() < until_ms:
                 connecting.pause(LOOK_S)
                 run = states.runs(broker)[name]

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, OutputOption, Server, topic_name
-from penstock.cli.commands import App, example
+from penstock.cli.commands import CliApp, example
 from penstock.cli.text import counted, document_of, time_text
 from penstock.errors import PenstockError
 from penstock.spark.replay import snapshots
@@ -38,7 +38,7 @@ def topic_names(text: str) -> list[str]:
     return [topic_name(name.strip()) for name in text.split(",")]
 
 
-def add_to(app: App) -> None:
+def add_to(app: CliApp) -> None:
     """Make them commands of a group."""
     app.command("snapshot", epilog=example("penstock lake snapshot before-upgrade"))(snapshot)
     app.command("snapshots", epilog=example("penstock lake snapshots"))(list_)

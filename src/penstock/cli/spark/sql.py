@@ -24,7 +24,7 @@ import typer
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, Server
 from penstock.cli.commands import WrongUse, example, new_app
-from penstock.cli.progress import Progress
+from penstock.cli.progress import ProgressBar
 from penstock.cli.spark import rows
 from penstock.cli.spark.rows import Output
 from penstock.cli.text import counted, duration_text
@@ -111,7 +111,7 @@ def started(master: str) -> Iterator["SparkSession"]:
     with TemporaryDirectory(prefix="penstock-sql-") as warehouse:
         # Otherwise Spark makes a folder for tables of its own where the command was given.
         config = {} if master.startswith(CONNECT) else {"spark.sql.warehouse.dir": warehouse}
-        with Progress("starting Spark", unit=""):
+        with ProgressBar("starting Spark", unit=""):
             spark = session(master, app="penstock sql", config=config)
         silence_spark_log(spark)
         try:
@@ -134,7 +134,7 @@ class Shell:
         from penstock.spark.queries import plot, query_result
 
         people = self._output == "table"
-        with Progress("asking", unit=""):
+        with ProgressBar("asking", unit=""):
             frame = self._tables.sql(query)
             self._tables.narrow(frame)
             limit = TABLE_ROWS + 1 if people and self._plot is None else None

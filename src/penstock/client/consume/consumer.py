@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from penstock.client.consume.answers import Answers
 from penstock.client.consume.receiver import Receiver
+from penstock.client.consume.settling import RemoteSettler
 from penstock.client.work import work
 from penstock.model.message import Message
 from penstock.types import Duration
@@ -14,7 +14,7 @@ class RemoteConsumer:
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        self._answers = Answers(receiver)
+        self._answers = RemoteSettler(receiver)
 
     @property
     def settler(self) -> Any:

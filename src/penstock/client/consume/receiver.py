@@ -5,7 +5,7 @@
     heartbeat ── every third of the visibility timeout: EXTEND what the program still works on
                  (stream groups: HEARTBEAT, every third of the session timeout)
     ASSIGNED ──> the partitions of a stream consumer, as soon as they change; messages of them come behind
-    ack, nack, reject, extend, commit ──> answers.py
+    ack, nack, reject, extend, commit ──> settling.py
 
 When the connection is lost, the consumer is resumed on the next one: it says
 which leases it still holds and how far it has read, the server gives back
@@ -28,7 +28,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.api.operations import Wrap
-from penstock.client.consume.holdings import Holdings
+from penstock.client.consume.held_leases import HeldLeases
 from penstock.client.consume.records import records_of
 from penstock.client.session import Ask, ClientSession
 from penstock.errors import Closed, GroupKindMismatch, PenstockError
@@ -53,8 +53,8 @@ from penstock.wire.native import (
 )
 from penstock.wire.native_bodies import Extend, OpenConsumer, OpenedConsumer, decode_body, encode_body
 
-BEATS: Final = 3  # Heartbeats within the time that one of them buys.
-BEAT_MIN_S: Final = 0.005
+HEARTBEATS: Final = 3  # Heartbeats within the time that one of them buys.
+HEARTBEAT_MIN_S: Final = 0.005
 
 logger = logging.getLogger("penstock")
 
@@ -63,18 +63,18 @@ class Receiver:
     """One consumer, as far as it gets messages and keeps them."""
 
     def __init__(
-        self, session: ClientSession, wish: OpenConsumer, wrap: Wrap, prefetch: int, heartbeat: bool
+        self, session: ClientSession, request: OpenConsumer, wrap: Wrap, prefetch: int, heartbeat: bool
     ) -> None:
         self.settler: Any = None  # The facade's consumer.
         self.session = session
         self.number = -1  # On the current connection; -1 while there is none.
         self.identity = ""
         self.stream = False
-        self.group = wish.group
-        self.holdings = Holdings(wish.group)
+        self.group = request.group
+        self.held_leases = HeldLeases(request.group)
         self.lives = 0  # How often it had to begin anew.
         self.read: dict[int, int] = {}  # Stream groups: by partition, the offset after what the program got.
-        self._wish = wish
+        self._request = request
         self._wrap = wrap
         self._prefetch = prefetch
         self._heartbeat = heartbeat
@@ -91,12 +91,12 @@ class Receiver:
         self._called_off = 0  # How often a receive was cancelled.
         self._closed = False
         self._ended: PenstockError | None = None  # Why the server has closed it.
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
 
     @property
     def in_flight(self) -> int:
         """Messages the consumer holds and has not answered."""
-        return self.holdings.count
+        return self.held_leases.count
 
     @property
     def assignment(self) -> list[int]:
@@ -127,14 +127,14 @@ class Receiver:
     async def open(self) -> None:
         """Open it at the server for the first time."""
         body = await self.session.call(
-            "consumer", lambda correlation: encode_body(OPEN_CONSUMER, correlation, self._wish)
+            "consumer", lambda correlation: encode_body(OPEN_CONSUMER, correlation, self._request)
         )
         opened = decode_body(body, OpenedConsumer)
         self.stream = opened.kind == "stream"
         self._take(opened)
         self.session.add(self)
         if self._heartbeat:
-            self._beating = self.session.own(self._beat())
+            self._heartbeat_task = self.session.own(self._keep_alive())
 
     def _take(self, opened: OpenedConsumer) -> None:
         self.number = opened.consumer
@@ -148,20 +148,20 @@ class Receiver:
         """Go on with a new connection, with what is still held."""
         self._credit = 0
         self._late.clear()  # Not named as held, so the server gives them back.
-        wish = msgspec.structs.replace(
-            self._wish,
+        request = msgspec.structs.replace(
+            self._request,
             resume=self._token,
-            held=self.holdings.held(),
+            held=self.held_leases.held(),
             positions=dict(self._sent),
         )
-        body = await ask(lambda correlation: encode_body(OPEN_CONSUMER, correlation, wish))
+        body = await ask(lambda correlation: encode_body(OPEN_CONSUMER, correlation, request))
         opened = decode_body(body, OpenedConsumer)
         if (opened.kind == "stream") != self.stream:
             raise GroupKindMismatch(operation="consumer", kind=opened.kind, group=self.group)
         if not opened.resumed:
             logger.info("consumer %s of %s began anew", self.identity, self.group)
             self.lives += 1
-            self.holdings.clear()
+            self.held_leases.clear()
             self._buffer.clear()
             self._sent.clear()
         self._take(opened)
@@ -173,7 +173,7 @@ class Receiver:
 
     def resumed(self) -> None:
         """The new connection is in use; what the old one was allowed to push is forgotten."""
-        if self._waiting or self._buffer or self.holdings.count:  # Else the next receive asks.
+        if self._waiting or self._buffer or self.held_leases.count:  # Else the next receive asks.
             self.ask_for_more(now=True)
 
     def end(self, error: PenstockError) -> None:
@@ -201,11 +201,11 @@ class Receiver:
 
     def _forget(self) -> None:
         self.session.remove(self)
-        self.holdings.clear()
+        self.held_leases.clear()
         self._buffer.clear()
         self._late.clear()
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
         self.wake()
 
     # Receiving.
@@ -281,9 +281,9 @@ class Receiver:
             self._sent[batch.partition] = batch.end
         elif batch.lease != NO_LEASE:
             until = self._loop.time() + self._visibility_ms / 1000
-            group = self.holdings.take(batch.partition, batch.lease, len(records), until)
+            group = self.held_leases.take(batch.partition, batch.lease, len(records), until)
         delivery = Delivery(
-            self._wish.topic, batch.partition, group, batch.lease, batch.start, batch.end, batch.attempt,
+            self._request.topic, batch.partition, group, batch.lease, batch.start, batch.end, batch.attempt,
             self.settler,
         )  # fmt: skip
         messages = self._wrap(delivery, records)
@@ -339,7 +339,7 @@ class Receiver:
         """Let the server push what there is room for, when that is worth a frame."""
         if not self._prefetch or self.closed or not self.session.connected:
             return
-        unanswered = len(self._buffer) if self.stream else self.holdings.count
+        unanswered = len(self._buffer) if self.stream else self.held_leases.count
         room = self._prefetch - unanswered - self._credit
         if room > 0 and (now or self._waiting or room >= max(self._prefetch // 2, 1)):
             self._credit += room
@@ -353,22 +353,22 @@ class Receiver:
 
     # Heartbeats.
 
-    async def _beat(self) -> None:
+    async def _keep_alive(self) -> None:
         while True:
             period_ms = self._session_ms if self.stream else self._visibility_ms
-            await asyncio.sleep(max(period_ms / BEATS / 1000, BEAT_MIN_S))
-            await self.beat()
+            await asyncio.sleep(max(period_ms / HEARTBEATS / 1000, HEARTBEAT_MIN_S))
+            await self.send_heartbeat()
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Keep what the program works on: its leases, or its place in a stream group."""
         try:
             if self.stream:
-                await self.beat_stream()
+                await self.heartbeat_stream()
                 return
-            leases = self.holdings.to_extend(self._loop.time(), self._visibility_ms / 1000)
+            leases = self.held_leases.to_extend(self._loop.time(), self._visibility_ms / 1000)
             if leases:
                 for key in await self.extend(leases, self._visibility_ms):
-                    self.holdings.lose(key)
+                    self.held_leases.lose(key)
         except PenstockError as error:
             logger.info("no heartbeat of consumer %s: %s", self.identity, error)
 
@@ -378,10 +378,10 @@ class Receiver:
             "extend",
             lambda correlation: encode_body(EXTEND, correlation, Extend(self.current(), leases, duration_ms)),
         )
-        self.holdings.extend(leases, self._loop.time() + duration_ms / 1000)
+        self.held_leases.extend(leases, self._loop.time() + duration_ms / 1000)
         return decode_body(body, list[tuple[int, int]])
 
-    async def beat_stream(self) -> None:
+    async def heartbeat_stream(self) -> None:
         """Stay a member, and hear which partitions to work on."""
         body = await self.session.call(
             "heartbeat",

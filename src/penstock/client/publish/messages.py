@@ -7,7 +7,7 @@ get one that nobody else has.
 
 import msgspec
 
-from penstock.client.publish.facts import Facts, depth_wait_ms
+from penstock.client.publish.server_state import ServerState, depth_wait_ms
 from penstock.client.publish.units import Unit
 from penstock.config.broker import TopicSettings
 from penstock.errors import ProtocolViolation
@@ -18,15 +18,15 @@ from penstock.wire.native_bodies import PublishMessages, WireReceipt, decode_bod
 
 
 class MessagesRequests:
-    def __init__(self, facts: Facts, topic: str) -> None:
-        self._facts = facts
-        self._session = facts.session
+    def __init__(self, server: ServerState, topic: str) -> None:
+        self._server = server
+        self._session = server.session
         self._topic = topic
         self._dedup_ids = 0
 
     async def send(self, units: list[Unit], settings: TopicSettings) -> None:
         """Send units until there is an answer; each has its receipts then, and is finished."""
-        producer_id = await self._facts.first_producer_id()
+        producer_id = await self._server.first_producer_id()
         messages: list[Message] = [message for unit in units for message in unit.messages]
         named = [message.dedup_id is not None for message in messages]
         wired = []

@@ -7,8 +7,8 @@ may be called again with the same arguments and is written once.
 import asyncio
 from typing import Any
 
-from penstock.client.publish.facts import Request, depth_wait_ms
 from penstock.client.publish.publisher import Publisher
+from penstock.client.publish.server_state import PublishRequest, depth_wait_ms
 from penstock.client.work import work
 from penstock.config.broker import Compression
 from penstock.errors import InvalidValue, MessageTooLarge, MetadataStale, PartitionNotFound
@@ -47,7 +47,7 @@ class RemoteProducer:
             try:
                 return await self._publish(topic, message, metadata)
             except (MetadataStale, PartitionNotFound, MessageTooLarge):  # Perhaps the topic has changed.
-                return await self._publish(topic, message, await self._publisher.facts.metadata(topic))
+                return await self._publish(topic, message, await self._publisher.server.metadata(topic))
 
     async def _publish(self, topic: str, message: Message, metadata: Metadata) -> Receipt:
         settings = metadata.settings
@@ -57,9 +57,9 @@ class RemoteProducer:
         sequence = self._sequences.get((topic, partition), 0)
         builder = BatchBuilder()
         builder.add(item.key, item.value, item.headers)
-        now_ms = self._publisher.facts.clock.wall_ms()
+        now_ms = self._publisher.server.clock.wall_ms()
         batch = builder.build(now_ms, now_ms, item.attributes | self._codec, self.producer_id, 0, sequence)
-        request = Request(topic, metadata.version, ACKS_DURABLE, [(partition, bytes(batch))])
+        request = PublishRequest(topic, metadata.version, ACKS_DURABLE, [(partition, bytes(batch))])
         wait_ms = depth_wait_ms(metadata.settings)
         body = await self._publisher.session.call("publish", request.encode, wait_ms=wait_ms)
         [outcome] = decode_published(body)[0]

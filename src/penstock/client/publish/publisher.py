@@ -15,8 +15,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Literal
 
-from penstock.client.publish.facts import Facts, Request, depth_wait_ms
 from penstock.client.publish.sender import Sender
+from penstock.client.publish.server_state import PublishRequest, ServerState, depth_wait_ms
 from penstock.client.publish.units import Then, Unit, size_of
 from penstock.client.session import ClientSession
 from penstock.clock import Clock
@@ -87,7 +87,7 @@ class Publisher:
 
     def __init__(self, session: ClientSession, clock: Clock, linger_ms: int, random: Random) -> None:
         self.session = session
-        self.facts = Facts(session, clock, random)
+        self.server = ServerState(session, clock, random)
         self._linger_ms = linger_ms
         self._senders: dict[str, Sender] = {}
         self.buffer_bytes_max = BUFFER_BYTES_MAX
@@ -145,12 +145,12 @@ class Publisher:
         """In one piece, if it is not too large."""
         sender = self._senders.get(topic)
         if sender is None:
-            sender = self._senders[topic] = Sender(self.facts, topic, self._linger_ms)
+            sender = self._senders[topic] = Sender(self.server, topic, self._linger_ms)
         deadline = self.session.deadline()
-        if size <= self.facts.request_bytes or len(messages) == 1:
+        if size <= self.server.request_bytes or len(messages) == 1:
             sender.add(Unit(messages, size, acks, deadline, then))
             return
-        pieces = split(messages, self.facts.request_bytes)
+        pieces = split(messages, self.server.request_bytes)
         whole = Pieces(len(pieces), then)
         for number, piece in enumerate(pieces):
             sender.add(Unit(piece, size_of(piece), acks, deadline, whole.part(number)))
@@ -159,16 +159,16 @@ class Publisher:
         """Settings of a topic, as far as they are known here."""
         sender = self.sender(topic)
         if sender is None or sender.metadata is None:
-            return await self.facts.metadata(topic)
+            return await self.server.metadata(topic)
         return sender.metadata
 
     async def append(self, topic: Any, partition: Any, batch: Any) -> Receipt:
         """Append a batch that somebody else encoded; repeated if its producer has numbered it."""
-        metadata = await self.facts.metadata(topic)
+        metadata = await self.server.metadata(topic)
         number = place(topic, -1 if partition is None else partition, None, metadata.settings.partitions)
         if type(batch) is not bytes:
             raise InvalidValue(name="batch", value=batch, why="a record batch is bytes")
-        request = Request(topic, metadata.version, ACKS_DURABLE, [(number, batch)])
+        request = PublishRequest(topic, metadata.version, ACKS_DURABLE, [(number, batch)])
         numbered = read_header(batch).producer_id >= 0
         wait_ms = depth_wait_ms(metadata.settings)
         body = await self.session.call("append", request.encode, repeat=numbered, wait_ms=wait_ms)

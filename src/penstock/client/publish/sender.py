@@ -13,14 +13,14 @@ producer id, because an unknown number must never be used for something else.
 With no time to linger, requests are as large as the round trip is long: a
 lone publisher waits for nothing, a hundred of them share.  After a request of
 one unit the next unit is taken for a lone one, too: it goes out in the call
-itself, without a task and a turn of the loop (``Flight``).  Whatever is not a
+itself, without a task and a turn of the loop (``InFlightRequest``).  Whatever is not a
 plain success is then a task's business.
 
-Such a flight may be lent to a thread of the program (``lone.py``), which sends it
-and takes the answer itself; as long as it has not given it back, and is not asked
-to, what comes waits, as behind any other.  ``_lock`` is for that alone: it says who
-is next, and whose a flight is.  A thread of the program that holds it calls nothing:
-a signal's handler might run there, and wait for a loop that waits for the lock.
+Such an in-flight request may be lent to a thread of the program (``lone.py``), which
+sends it and takes the answer itself; until it is given back or recalled, further
+messages wait, as behind any other request.  ``_lock`` serves only this: it decides who
+is next, and who owns the request.  A thread of the program that holds it calls nothing:
+a signal handler might run there, and wait for a loop that waits for the lock.
 
 What a record batch cannot say (time to live, due time, dedup id) goes as
 PUBLISH_MESSAGES (``messages.py``).
@@ -33,9 +33,16 @@ from copy import copy
 from functools import partial
 from typing import Final
 
-from penstock.client.publish.facts import Facts, Request, depth_wait_ms
 from penstock.client.publish.messages import MessagesRequests
-from penstock.client.publish.units import REQUEST_RECORDS, Batch, Unit, batches_of, encode_batches, is_refusal
+from penstock.client.publish.server_state import PublishRequest, ServerState, depth_wait_ms
+from penstock.client.publish.units import (
+    REQUEST_RECORDS,
+    PublishBatch,
+    Unit,
+    batches_of,
+    encode_batches,
+    is_refusal,
+)
 from penstock.config.broker import TopicSettings
 from penstock.errors import (
     Closed,
@@ -75,7 +82,7 @@ FOR_ALL: Final = (  # Whoever asks.
 STALE_MAX: Final = 10  # Times in a row that a topic may change while it is published to.
 
 
-class Flight:
+class InFlightRequest:
     """The request of a lone unit, under way without a task."""
 
     __slots__ = ("batches", "deadline", "lent", "metadata", "request", "unit")
@@ -83,8 +90,8 @@ class Flight:
     def __init__(self, unit: Unit, metadata: Metadata | None, *, lent: bool) -> None:
         self.unit = unit
         self.metadata = metadata  # What the unit was checked against.
-        self.batches: list[Batch] = []
-        self.request: Request | None = None  # It is not encoded yet, so it cannot have been sent.
+        self.batches: list[PublishBatch] = []
+        self.request: PublishRequest | None = None  # It is not encoded yet, so it cannot have been sent.
         self.deadline: float | None = None  # Whoever it is lent to has an eye on the time.
         self.lent = lent  # To a thread, if it has its turn.
 
@@ -92,9 +99,9 @@ class Flight:
 class Sender:
     """What is published to one topic, in order, one request at a time."""
 
-    def __init__(self, facts: Facts, topic: str, linger_ms: int) -> None:
-        self._facts = facts
-        self._session = facts.session
+    def __init__(self, server: ServerState, topic: str, linger_ms: int) -> None:
+        self._server = server
+        self._session = server.session
         self._linger_ms = linger_ms
         self._topic = topic
         self.metadata: Metadata | None = None
@@ -104,28 +111,28 @@ class Sender:
         self._marks = 0  # In the queue: units that only wait for those before them.
         self._lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._flight: Flight | None = None  # Instead of a task.
-        self._timer: asyncio.TimerHandle | None = None  # For flights that are not answered.
+        self._in_flight: InFlightRequest | None = None  # Instead of a task.
+        self._timer: asyncio.TimerHandle | None = None  # For requests that are not answered.
         self._lone = False  # The last request had one unit, and nothing waited behind it.
         self._full = asyncio.Event()  # There is enough for a request: do not linger.
         self._producer_id = -1
         self._sequences: dict[int, int] = {}  # The next number, by partition.
-        self._turn = facts.random.randrange(1 << 16)
-        self._messages = MessagesRequests(facts, topic)
+        self._turn = server.random.randrange(1 << 16)
+        self._messages = MessagesRequests(server, topic)
         self._stale = 0
 
     @property
     def busy(self) -> bool:
         """Something is not answered yet."""
-        return self._task is not None or self._flight is not None
+        return self._task is not None or self._in_flight is not None
 
     def add(self, unit: Unit) -> None:
         """Put a unit in line."""
         if self.metadata is not None and not self._fits(unit, self.metadata.settings):
             return
-        flight = Flight(unit, self.metadata, lent=False)
-        if self._begin(flight):
-            self._leave(flight)
+        in_flight = InFlightRequest(unit, self.metadata, lent=False)
+        if self._begin(in_flight):
+            self._dispatch(in_flight)
             return
         self._queue.append(unit)
         self._bytes += unit.size
@@ -158,13 +165,13 @@ class Sender:
             return False
         return True
 
-    async def _work(self, flight: Flight | None = None, failed: Exception | None = None) -> None:
-        """Send what is in line; before that, see to a flight that has failed."""
+    async def _work(self, in_flight: InFlightRequest | None = None, failed: Exception | None = None) -> None:
+        """Send what is in line; before that, handle an in-flight request that has failed."""
         units: list[Unit] = []
         try:
-            if flight is not None:
-                units = [flight.unit]
-                await self._send(units, flight, failed)
+            if in_flight is not None:
+                units = [in_flight.unit]
+                await self._send(units, in_flight, failed)
                 units = []
             while self._queue:
                 await self._linger()
@@ -192,7 +199,7 @@ class Sender:
         """Ask for the topic's settings, and check what waits against them."""
         self._doubtful = False
         try:
-            self.metadata = await self._facts.metadata(self._topic)
+            self.metadata = await self._server.metadata(self._topic)
         except PenstockError as error:
             self._fail_queue(error)
             return
@@ -227,7 +234,7 @@ class Sender:
 
     def _look(self) -> None:
         """Linger only while there is room for more, and nobody wants to see it done."""
-        if self._marks or self._bytes >= self._facts.request_bytes:
+        if self._marks or self._bytes >= self._server.request_bytes:
             self._full.set()
         else:
             self._full.clear()
@@ -235,7 +242,7 @@ class Sender:
     def _may_share(self, first: Unit, unit: Unit, size: int) -> bool:
         assert self.metadata is not None
         message_bytes_max = self.metadata.settings.message_bytes_max
-        limit = self._facts.request_bytes
+        limit = self._server.request_bytes
         if message_bytes_max > SMALL_BYTES:
             limit = min(limit, message_bytes_max)
         return (
@@ -247,12 +254,12 @@ class Sender:
         )
 
     async def _send(
-        self, units: list[Unit], flight: Flight | None = None, failed: Exception | None = None
+        self, units: list[Unit], in_flight: InFlightRequest | None = None, failed: Exception | None = None
     ) -> None:
         try:
-            if flight is not None:
-                assert flight.request is not None, "it was sent"
-                await self._deliver(units, flight.batches, flight.request, failed)
+            if in_flight is not None:
+                assert in_flight.request is not None, "it was sent"
+                await self._deliver(units, in_flight.batches, in_flight.request, failed)
             elif not units[0].messages:
                 self._finish(units)
             elif units[0].special:
@@ -272,21 +279,27 @@ class Sender:
             self._unreceipted(units, batches)
             return
         if self._producer_id < 0:
-            self._producer_id = await self._facts.first_producer_id()
+            self._producer_id = await self._server.first_producer_id()
         batches, request = self._encoded(units, self._producer_id)
         await self._deliver(units, batches, request)
 
-    def _encoded(self, units: list[Unit], producer_id: int) -> tuple[list[Batch], Request]:
+    def _encoded(self, units: list[Unit], producer_id: int) -> tuple[list[PublishBatch], PublishRequest]:
         assert self.metadata is not None
         settings = self.metadata.settings
         self._turn += 1
         batches = batches_of(units, self._turn % settings.partitions)
-        encoded = encode_batches(batches, settings, self._facts.clock.wall_ms(), producer_id, self._sequences)
-        version, unasked = self.metadata.version, self._facts.unasked
-        return batches, Request(self._topic, version, units[0].acks, encoded, unasked)
+        encoded = encode_batches(
+            batches, settings, self._server.clock.wall_ms(), producer_id, self._sequences
+        )
+        version, unasked = self.metadata.version, self._server.unasked
+        return batches, PublishRequest(self._topic, version, units[0].acks, encoded, unasked)
 
     async def _deliver(
-        self, units: list[Unit], batches: list[Batch], request: Request, failed: Exception | None = None
+        self,
+        units: list[Unit],
+        batches: list[PublishBatch],
+        request: PublishRequest,
+        failed: Exception | None = None,
     ) -> None:
         """Send until there is an answer; ``failed`` is what became of a first try."""
         assert self.metadata is not None
@@ -317,7 +330,7 @@ class Sender:
 
     # A lone unit.
 
-    def _may_leave(self, unit: Unit) -> bool:
+    def _may_dispatch(self, unit: Unit) -> bool:
         """Whether a unit needs nobody to wait for, and nothing to be asked before."""
         return (
             self._lone
@@ -329,71 +342,71 @@ class Sender:
             and self._session.connected
         )
 
-    def _begin(self, flight: Flight) -> bool:
-        """Let a flight have its turn, if nothing speaks against it."""
-        if not self._may_leave(flight.unit):
+    def _begin(self, in_flight: InFlightRequest) -> bool:
+        """Make this the request in flight, if nothing prevents it."""
+        if not self._may_dispatch(in_flight.unit):
             return False
         with self._lock:
             begins = (
-                flight.metadata is self.metadata
+                in_flight.metadata is self.metadata
                 and self._task is None
-                and self._flight is None
+                and self._in_flight is None
                 and not (self._queue or self._doubtful)
                 and self._producer_id >= 0
             )
             if begins:
-                self._flight = flight
+                self._in_flight = in_flight
         return begins
 
-    def _leave(self, flight: Flight) -> None:
+    def _dispatch(self, in_flight: InFlightRequest) -> None:
         assert self.metadata is not None
-        flight.batches, request = self._encoded([flight.unit], self._producer_id)
-        flight.request = request
-        deadline = flight.deadline = flight.unit.deadline + depth_wait_ms(self.metadata.settings) / 1000
+        in_flight.batches, request = self._encoded([in_flight.unit], self._producer_id)
+        in_flight.request = request
+        deadline = in_flight.deadline = in_flight.unit.deadline + depth_wait_ms(self.metadata.settings) / 1000
         if self._timer is None:
-            self._timer = self._session.at(deadline, self._look_out)
-        self._session.request(request.encode, partial(self.land, flight))
+            self._timer = self._session.at(deadline, self._check_deadline)
+        self._session.request(request.encode, partial(self.complete, in_flight))
 
-    def _look_out(self) -> None:
-        """One timer for many flights: it was set for one that has landed as a rule."""
+    def _check_deadline(self) -> None:
+        """One timer for many requests: the one it was set for is usually complete."""
         self._timer = None
-        flight = self._flight
-        if flight is None or flight.deadline is None:
+        in_flight = self._in_flight
+        if in_flight is None or in_flight.deadline is None:
             return
-        if self._session.is_due(flight.deadline):
-            self.land(flight, b"", TimeoutError())
+        if self._session.is_due(in_flight.deadline):
+            self.complete(in_flight, b"", TimeoutError())
         else:
-            self._timer = self._session.at(flight.deadline, self._look_out)
+            self._timer = self._session.at(in_flight.deadline, self._check_deadline)
 
-    def land(self, flight: Flight, body: bytes, error: Exception | None) -> None:
+    def complete(self, in_flight: InFlightRequest, body: bytes, error: Exception | None) -> None:
         """The answer, or why there is none."""
-        if self._flight is not flight:
+        if self._in_flight is not in_flight:
             self.go_on()  # It was given up, and this is late; or given back, and something waits.
         elif self._session.closed:
-            self._flight = None
-            self._fail([flight.unit], self._session.unknown("publish"))
+            self._in_flight = None
+            self._fail([in_flight.unit], self._session.unknown("publish"))
             self._fail_queue(Closed(what="broker"))
-        elif flight.request is None:
-            self._flight = None
-            self._again([flight.unit])
+        elif in_flight.request is None:
+            self._in_flight = None
+            self._again([in_flight.unit])
             self.go_on()
         elif error is None:
             self._stale = 0
             try:
                 outcomes = decode_published(body)[0]
-                self._take_outcomes([flight.unit], flight.batches, outcomes, flight.request)
+                self._take_outcomes([in_flight.unit], in_flight.batches, outcomes, in_flight.request)
             except PenstockError as problem:
-                self._refuse([flight.unit], problem)
-            self._flight = None  # Only now: the next one has its number from this one's.
+                self._refuse([in_flight.unit], problem)
+            self._in_flight = None  # Only now: the next one has its number from this one's.
             self.go_on()
         else:
-            self._task = self._session.own(self._work(flight, error))
-            self._flight = None
+            self._task = self._session.own(self._work(in_flight, error))
+            self._in_flight = None
 
     # A lone unit, in a thread of the program.
 
-    def lendable(self, unit: Unit) -> Flight | None:
-        """A flight for the unit, if it is of the kind that is lent."""
+    def lendable(self, unit: Unit) -> InFlightRequest | None:
+        """A request for the unit, if it is of the kind that is lent."""
         metadata = self.metadata
         if metadata is None or self._linger_ms or unit.acks == ACKS_NONE or depth_wait_ms(metadata.settings):
             return None
@@ -401,61 +414,61 @@ class Sender:
             unit.prepare(self._topic, metadata.settings)
         except PenstockError:
             return None  # The loop looks once more, and says so.
-        return None if unit.special else Flight(unit, metadata, lent=True)
+        return None if unit.special else InFlightRequest(unit, metadata, lent=True)
 
-    def lend(self, flight: Flight) -> Request | None:
-        """The request, for whoever sends it and gives the flight back; None if something is in the way."""
-        if not self._begin(flight):
+    def lend(self, in_flight: InFlightRequest) -> PublishRequest | None:
+        """The request, for whoever sends it and gives it back; None if something is in the way."""
+        if not self._begin(in_flight):
             return None
-        flight.batches, request = self._encoded([flight.unit], self._producer_id)
+        in_flight.batches, request = self._encoded([in_flight.unit], self._producer_id)
         request.unasked = 0  # It goes another way, so its answer says nothing of them.
-        flight.request = request
+        in_flight.request = request
         return request
 
-    def has_lent(self, flight: Flight) -> bool:
+    def has_lent(self, in_flight: InFlightRequest) -> bool:
         """Whether it was lent, and is not back."""
-        return self._flight is flight and flight.lent
+        return self._in_flight is in_flight and in_flight.lent
 
-    def recall(self, flight: Flight) -> bool:
-        """Take a flight from the thread that it is lent to, unless it is back: what follows is the loop's."""
+    def recall(self, in_flight: InFlightRequest) -> bool:
+        """Take a request back from the thread that it is lent to; from then on the loop owns it."""
         with self._lock:
-            lent = self.has_lent(flight)
+            lent = self.has_lent(in_flight)
             if lent:
-                flight.lent = False
+                in_flight.lent = False
         return lent
 
     def end(self) -> None:
-        """The session is closed: tell whoever waits behind a flight that is lent, and its thread."""
-        flight = self._flight
-        if flight is not None and self.recall(flight):
-            self.land(flight, b"", None)
+        """The session is closed: fail what waits behind a lent request, and its thread."""
+        in_flight = self._in_flight
+        if in_flight is not None and self.recall(in_flight):
+            self.complete(in_flight, b"", None)
         elif not self.busy:  # It is back, and whoever brought it found no loop to go on.
             self._fail_queue(Closed(what="broker"))
 
-    def take_back(self, flight: Flight, body: bytes) -> bool:
-        """The answer to what was lent, if it is a plain success; all else is to ``land``, on the loop."""
+    def take_back(self, in_flight: InFlightRequest, body: bytes) -> bool:
+        """The answer to what was lent, if it is a plain success; all else is to ``complete``, on the loop."""
         try:
             outcomes = decode_published(body)[0]
         except PenstockError:
             return False
-        if len(outcomes) != len(flight.batches) or any(each.state == REFUSED for each in outcomes):
+        if len(outcomes) != len(in_flight.batches) or any(each.state == REFUSED for each in outcomes):
             return False
-        following = {batch.partition: batch.following for batch in flight.batches}
-        for batch, outcome in zip(flight.batches, outcomes, strict=True):
+        following = {batch.partition: batch.following for batch in in_flight.batches}
+        for batch, outcome in zip(in_flight.batches, outcomes, strict=True):
             batch.take(self._topic, outcome)
         with self._lock:
-            lent = self._flight is flight and flight.lent
+            lent = self._in_flight is in_flight and in_flight.lent
             if lent:
                 self._sequences |= following
                 self._stale = 0
-                self._flight = None
+                self._in_flight = None
         if lent:
-            flight.unit.finish()
+            in_flight.unit.finish()
         return lent
 
     @property
     def waiting(self) -> bool:
-        """Whether something is in line: whoever gave a flight back has the loop ``go_on``."""
+        """Whether something is in line: whoever gave a request back has the loop ``go_on``."""
         return bool(self._queue)
 
     async def _refresh(self, error: MetadataStale) -> None:
@@ -463,12 +476,12 @@ class Sender:
         if self._stale > STALE_MAX:
             self._stale = 0
             raise error
-        self.metadata = await self._facts.metadata(self._topic)
+        self.metadata = await self._server.metadata(self._topic)
         self._prepare_queue()  # Or what waits would go where messages of its keys do not go any more.
 
     def _renew(self) -> None:
         """A number was perhaps used: begin with others."""
-        self._facts.give_up(self._producer_id)
+        self._server.give_up(self._producer_id)
         self._producer_id = -1
         self._sequences.clear()
 
@@ -480,9 +493,9 @@ class Sender:
         self._bytes += sum(unit.size for unit in kept)
 
     def _take_outcomes(
-        self, units: list[Unit], batches: list[Batch], outcomes: list[Outcome], request: Request
+        self, units: list[Unit], batches: list[PublishBatch], outcomes: list[Outcome], request: PublishRequest
     ) -> None:
-        self._facts.unasked_taken = max(self._facts.unasked_taken, request.unasked)
+        self._server.unasked_taken = max(self._server.unasked_taken, request.unasked)
         if len(outcomes) != len(batches):
             self._renew()
             raise ProtocolViolation(why=f"{len(outcomes)} outcomes for {len(batches)} batches")
@@ -503,7 +516,7 @@ class Sender:
         if again:
             self._again(list(again))
 
-    def _take_refusal(self, batch: Batch, error: PenstockError, again: dict[Unit, None]) -> None:
+    def _take_refusal(self, batch: PublishBatch, error: PenstockError, again: dict[Unit, None]) -> None:
         """A batch was not written: decide for each of its units whether it is tried again."""
         renumber = isinstance(error, SequenceOutOfOrder | ProducerFenced)
         if renumber:
@@ -521,11 +534,11 @@ class Sender:
                 unit.error = unit.error or error
                 again.pop(unit, None)
 
-    def _unreceipted(self, units: list[Unit], batches: list[Batch]) -> None:
+    def _unreceipted(self, units: list[Unit], batches: list[PublishBatch]) -> None:
         """Sent without asking for an answer: where they are is not known."""
         self._lone = False  # Another connection would overtake them, also with other topics' messages.
-        self._facts.unasked += 1
-        now_ms = self._facts.clock.wall_ms()
+        self._server.unasked += 1
+        now_ms = self._server.clock.wall_ms()
         for batch in batches:
             for unit, index, count in batch.owners:
                 unit.receipts = unit.receipts or [None] * len(unit.messages)

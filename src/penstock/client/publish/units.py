@@ -114,7 +114,7 @@ def _size_of(message: Any) -> int:
     return size
 
 
-class Batch:
+class PublishBatch:
     """One record batch of a request, and whose messages are in it."""
 
     __slots__ = ("attributes", "builder", "count", "owners", "partition", "sequence")
@@ -168,41 +168,45 @@ class Batch:
             offset += count
 
 
-def batches_of(units: list[Unit], anywhere: int) -> list[Batch]:
+def batches_of(units: list[Unit], anywhere: int) -> list[PublishBatch]:
     """The messages of some units by partition and lane; ``anywhere`` is for those that do not mind."""
     if all(unit.values is not None for unit in units):
         return _batches_of_values(units, anywhere)
-    batches: dict[tuple[int, int], Batch] = {}
+    batches: dict[tuple[int, int], PublishBatch] = {}
     for unit in units:
         if unit.values is not None:
             batch = batches.get((anywhere, 0))
             if batch is None:
-                batch = batches[anywhere, 0] = Batch(anywhere, 0)
+                batch = batches[anywhere, 0] = PublishBatch(anywhere, 0)
             batch.add_values(unit, unit.values)
             continue
         for index, item in enumerate(unit.placed):
             target = (anywhere if item.partition == ANYWHERE else item.partition, item.attributes)
             batch = batches.get(target)
             if batch is None:
-                batch = batches[target] = Batch(*target)
+                batch = batches[target] = PublishBatch(*target)
             batch.add(unit, index, item)
     return list(batches.values())
 
 
-def _batches_of_values(units: list[Unit], partition: int) -> list[Batch]:
+def _batches_of_values(units: list[Unit], partition: int) -> list[PublishBatch]:
     """Batches of about ``BATCH_RECORDS`` each: the first thousand records of a batch are the cheapest."""
-    batch = Batch(partition, 0)
+    batch = PublishBatch(partition, 0)
     batches = [batch]
     for unit in units:
         if batch.count >= BATCH_RECORDS:
-            batch = Batch(partition, 0)
+            batch = PublishBatch(partition, 0)
             batches.append(batch)
         batch.add_values(unit, unit.values or [])
     return batches
 
 
 def encode_batches(
-    batches: list[Batch], settings: TopicSettings, now_ms: int, producer_id: int, sequences: dict[int, int]
+    batches: list[PublishBatch],
+    settings: TopicSettings,
+    now_ms: int,
+    producer_id: int,
+    sequences: dict[int, int],
 ) -> list[tuple[int, bytes]]:
     """Bytes for each batch, numbered from ``sequences`` (by partition) unless there is no producer id."""
     codec = CODECS[settings.compression]

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from penstock.client.login import Login
+from penstock.client.login import ClientLogin
 from penstock.client.sync import RemoteBroker, connect
 from penstock.memory import keep_memory
 
@@ -60,7 +60,7 @@ class Address:
 
 def address_of(options: Mapping[str, str]) -> Address:
     """The address among some options; who is not said there is whom the environment here says."""
-    login = Login(options.get("key"), options.get("user"), options.get("password"))
+    login = ClientLogin(options.get("key"), options.get("user"), options.get("password"))
     return Address(options.get("servers", SERVERS), login.key, login.user, login.password)
 
 

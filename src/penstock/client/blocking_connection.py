@@ -31,7 +31,7 @@ ANSWER_S = 5.0  # If nothing is heard for longer, it is the event loop's busines
 RECEIVE_BYTES: Final = 4096  # Answers to publishes are small.
 
 
-class Line:
+class BlockingConnection:
     """A connection that has said hello."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -40,7 +40,7 @@ class Line:
         self._correlation = UNASKED
 
     @classmethod
-    def open(cls, session: ClientSession) -> "Line | None":
+    def open(cls, session: ClientSession) -> "BlockingConnection | None":
         """To where the session is connected to, as the same client; None if that cannot be."""
         peer = session.peer
         if peer is None:

@@ -1,6 +1,6 @@
-"""What a consumer holds: leases with messages that are not answered, and how far streams were read.
+"""The leases of a consumer whose messages are not settled yet.
 
-No waiting and no I/O; ``consumer.py`` tells it what came and what was answered.
+No waiting and no I/O; ``receiver.py`` reports deliveries, ``settling.py`` answers.
 
 A program that drops its messages without an answer holds them no longer: the
 messages of a lease share one object (the group's name, ``Holder``), and when
@@ -25,7 +25,7 @@ class Holder(str):
     __slots__ = ("__weakref__",)
 
 
-class Lease:
+class HeldLease:
     """Messages of one lease that were not answered."""
 
     __slots__ = ("holder", "left", "until")
@@ -41,12 +41,12 @@ class Lease:
         return self.holder is not None and self.holder() is not None
 
 
-class Holdings:
+class HeldLeases:
     """The leases of one consumer."""
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._leases: dict[tuple[int, int], Lease] = {}  # By partition and number.
+        self._leases: dict[tuple[int, int], HeldLease] = {}  # By partition and number.
         self.count = 0  # Messages that are held and not answered.
 
     def take(self, partition: int, number: int, count: int, until: float) -> str:
@@ -56,7 +56,7 @@ class Holdings:
         """
         lease = self._leases.get((partition, number))
         if lease is None:
-            lease = self._leases[partition, number] = Lease(until)
+            lease = self._leases[partition, number] = HeldLease(until)
         lease.left += count
         self.count += count
         holder = lease.holder() if lease.holder is not None else None

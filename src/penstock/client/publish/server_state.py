@@ -1,4 +1,4 @@
-"""What a publisher must know of its server: the settings of topics, producer ids, limits."""
+"""What a publisher knows of its server: topic settings, producer ids and limits."""
 
 from random import Random
 from typing import Any, Final
@@ -13,8 +13,8 @@ from penstock.wire.native_bodies import Metadata, decode_body, encode_body
 REQUEST_BYTES: Final = 1 << 20  # Of one request: enough that its round trip costs little.
 
 
-class Facts:
-    """Asked of one server, for all who publish to it."""
+class ServerState:
+    """Requested from one server, and shared by all senders to it."""
 
     def __init__(self, session: ClientSession, clock: Clock, random: Random) -> None:
         self.session = session
@@ -56,7 +56,7 @@ class Facts:
             self._producer_id = -1
 
 
-class Request:
+class PublishRequest:
     """The bytes of one PUBLISH, and how often they were sent."""
 
     def __init__(

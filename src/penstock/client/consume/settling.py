@@ -1,4 +1,4 @@
-"""What a program answers about the messages it got: done, failed, no good, not yet; committed.
+"""Settles the messages of a remote consumer: ack, nack, reject, extend, commit.
 
 Checked here, in the words the broker has for it, then sent as ranges of
 offsets.  An answer whose fate is unknown because the connection was lost is
@@ -7,7 +7,7 @@ sent again; "settled before" to such a repeat means that it had arrived.
 
 from typing import Any, Final
 
-from penstock.client.consume.holdings import wire_runs
+from penstock.client.consume.held_leases import wire_runs
 from penstock.client.consume.receiver import Receiver
 from penstock.config.broker import PARTITIONS_MAX
 from penstock.errors import (
@@ -37,7 +37,7 @@ from penstock.wire.native_bodies import AckAndPublish, Nack, Reject, WireMessage
 SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
 
 
-class GivenBack:
+class ArrivedBefore:
     """The errors that mean that a nack or reject, sent again, had arrived before.
 
     A lease that was kept for a client and is lost was given back, by the answer that came through.  But a
@@ -52,15 +52,15 @@ class GivenBack:
         return code == AlreadySettled.code or (code == LeaseLost.code and self._lives == self._receiver.lives)
 
 
-class Answers:
-    """The answers of one consumer."""
+class RemoteSettler:
+    """Sends the acks, nacks and commits of one consumer."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._session = receiver.session
 
     async def ack(self, messages: list[Any], outputs: list[tuple[str, Message]]) -> None:
-        """Settle these messages, and publish ``outputs`` in the same breath."""
+        """Settle these messages, and publish ``outputs`` atomically with it."""
         self._receiver.check_open()
         if self._receiver.stream and not outputs:
             await self._commit_messages(messages)
@@ -122,7 +122,7 @@ class Answers:
                     failure.fingerprint,
                 ),
             ),
-            done=GivenBack(self._receiver),
+            done=ArrivedBefore(self._receiver),
         )  # fmt: skip
         message.mark_settled()
         self._answered(runs)
@@ -139,7 +139,7 @@ class Answers:
             lambda correlation: encode_body(
                 REJECT, correlation, Reject(self._receiver.current(), wire_runs(runs), text)
             ),
-            done=GivenBack(self._receiver),
+            done=ArrivedBefore(self._receiver),
         )
         message.mark_settled()
         self._answered(runs)
@@ -150,7 +150,7 @@ class Answers:
         kept_ms = extension_ms(duration)
         delivery = runs[0].delivery
         if await self._receiver.extend([(delivery.partition, delivery.lease)], kept_ms):
-            self._receiver.holdings.lose((delivery.partition, delivery.lease))
+            self._receiver.held_leases.lose((delivery.partition, delivery.lease))
             raise LeaseLost(topic=message.topic, partition=message.partition, offset=message.offset)
 
     async def commit(self) -> None:
@@ -164,7 +164,7 @@ class Answers:
                 return await self._commit(offsets)
             except NotAssigned:
                 # A rebalance came in between: hear what is left, and leave out what is not.
-                await self._receiver.beat_stream()
+                await self._receiver.heartbeat_stream()
                 if self._receiver.read.keys() >= offsets.keys():
                     raise
 
@@ -197,7 +197,7 @@ class Answers:
         return [LeaseRun(message.delivery, message.offset, message.offset + 1)]
 
     def _answered(self, runs: list[LeaseRun]) -> None:
-        self._receiver.holdings.answer(runs)
+        self._receiver.held_leases.answer(runs)
         self._receiver.ask_for_more()
 
 
