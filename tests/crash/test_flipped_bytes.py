@@ -33,13 +33,14 @@ from penstock.model.access import Grant
 from penstock.model.message import Message
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
-from penstock.wire.records import HEADER_BYTES, check_batch
+from penstock.wire.records import CONTROL, HEADER_BYTES, Header, check_batch
 
 CONFIG = BrokerConfig(clock_check_ms=24 * 3600 * 1000)
 TOPIC = "orders"
 SAMPLES = 10  # Places of each file that are tried by default; `make soak` tries all of them.
 REPAIRS = 2  # Places of each file that are repaired.
 FLIPS = (0x01, 0x80)
+DATA_LOG = re.compile(r"data/topics/([^/]+)/0/\d{20}\.log")
 
 
 @dataclass
@@ -154,14 +155,20 @@ def places(size: int, samples: int) -> Iterator[int]:
 
 def damaged_offsets(original: Original, path: str, place: int) -> tuple[str, set[int]]:
     """The topic and the offsets of the batch that a byte of a data log belongs to."""
-    match = re.fullmatch(r"data/topics/([^/]+)/0/\d{20}\.log", path)
-    data, at = original.contents[path], 0
-    while match and at < len(data) and any(data[at:]):
-        header = check_batch(data, at)
-        if at <= place < at + header.size:
+    match = DATA_LOG.fullmatch(path)
+    for at, header in batches(path, original.contents[path]):
+        if match and at <= place < at + header.size:
             return match[1], set(range(header.base_offset, header.next_offset))
-        at += header.size
     return (match[1] if match else ""), set()
+
+
+def batches(path: str, data: bytes) -> Iterator[tuple[int, Header]]:
+    """Where each batch of a data log begins; nothing for other files."""
+    at = 0
+    while DATA_LOG.fullmatch(path) and at < len(data) and any(data[at:]):
+        header = check_batch(data, at)
+        yield at, header
+        at += header.size
 
 
 def test_every_kind_of_file_is_there() -> None:
@@ -187,6 +194,15 @@ def test_every_byte_of_a_batch_header_may_change(how: str) -> None:
     path = f"data/topics/{TOPIC}/0/{0:020d}.log"
     begin = check_batch(ORIGINALS[how].contents[path]).size
     flip_at(how, path, range(begin, begin + HEADER_BYTES), FLIPS[:1])
+
+
+@pytest.mark.parametrize("how", ORIGINALS)
+def test_a_damaged_commit_marker_hides_no_message(how: str) -> None:
+    """Nor does the abort of the same producer that follows it."""
+    for path, data in ORIGINALS[how].contents.items():
+        for begin, header in batches(path, data):
+            if header.attributes & CONTROL:
+                flip_at(how, path, range(begin, begin + header.size, 9), FLIPS[:1])
 
 
 @pytest.mark.parametrize(("how", "path"), cases())

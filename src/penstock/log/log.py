@@ -230,10 +230,25 @@ class Log(LogReader):
         if header.attributes & CONTROL:
             committed = self.is_commit(header)
             if committed is not None:  # Else nobody knows: it stays open, until the broker ends it.
+                if not committed:
+                    self._keep_before_damage(header.producer_id, header.base_offset)
                 self.transactions.end(header.producer_id, header.base_offset, committed)
         elif header.attributes & TRANSACTIONAL:
             self.transactions.begin(header.producer_id, header.base_offset)
         self.unstable = self.transactions.unstable()
+
+    def _keep_before_damage(self, producer_id: int, marker: int) -> None:
+        """Let an abort hide only what follows the last damaged batch of its transaction.
+
+        The damaged batch may have been the commit marker of an earlier transaction.  Then this abort would
+        hide messages that were committed, so what lies before the damage counts.
+        """
+        first = self.transactions.open.get(producer_id, -1)
+        inside = [
+            each for each in self.damage.ranges if first <= each.first_offset and each.end_offset <= marker
+        ]
+        if first >= 0 and inside:
+            self.transactions.open[producer_id] = max(each.end_offset for each in inside)
 
     def _make_ready(self, size: int) -> tuple[Segment, File]:
         """The rare cases of an append: failed, closed, interrupted last time, no room, a full segment."""
