@@ -9,6 +9,7 @@ used, and formats the result.
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,40 @@ WIRE_TYPES: Final = {
     "Sequence[Grant]": "list[Grant]",
     "GroupOptions": "dict[str, Any]",
     "TopicOptions": "dict[str, Any]",
+}
+# The words of an asyncio module, and those of one for threads.
+BLOCKING: Final = (
+    (r"\basync (def|with|for)\b", r"\1"),
+    (r"\bawait ", ""),
+    (r"\bAsync(?=[A-Z])", ""),
+    (r"\b__a(enter|exit|iter)__", r"__\1__"),
+    (r"\breceived_async\b", "received"),
+    (r"\bapi\.aio_calls\b", "api.broker_calls"),
+    (r"\bapi\.aio_handles\b", "api.handles"),
+    (r"  # noqa: ASYNC.*", ""),
+    (r"for (\w+) in (\w+):\n +yield \1\b", r"yield from \2"),
+)
+BLOCKING_HEAD: Final = """\
+# Generated from its asyncio version by `make generate`; change it there.
+"""
+BLOCKING_MODULES: Final = {
+    "broker_calls": "The methods of ``Broker`` that only call an operation.",
+    "handles": "Consumers and producers of a broker, for programs with threads.",
+    "broker": """\
+A broker, for programs with threads.
+
+    with penstock.open("data") as broker:
+        broker.create_topic("orders", partitions=6)
+        broker.publish("orders", b"...", key="order-123")
+        with broker.consumer("orders", group="processors") as consumer:
+            for message in consumer:
+                with message:
+                    work(message.value)
+
+Every method may be called from any thread.  A method returns when its result is as
+durable as the topic promises.  ``penstock.connect(url)`` gives the same class over a
+connection, and ``penstock.aio`` the same methods for asyncio (``aio.py``).
+""",
 }
 ANSWERS: Final = {
     "None": "nil",
@@ -71,8 +106,12 @@ class Signature(NamedTuple):
 # Reading sources.
 
 
+def text_of(path: str) -> str:
+    return (SOURCES / path).read_text()
+
+
 def tree_of(path: str) -> ast.Module:
-    return ast.parse((SOURCES / path).read_text())
+    return ast.parse(text_of(path))
 
 
 def imports_of(*trees: ast.Module) -> str:
@@ -230,6 +269,54 @@ def client_method(name: str) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 
+# The facades.
+
+
+def facade() -> str:
+    declared = [each for each in OPERATIONS.values() if each.function is not None and each.facade]
+    methods = "\n".join(facade_method(each.name) for each in declared)
+    return f'''{HEAD}"""The methods of ``AsyncBroker`` that only call an operation."""
+
+{imports_of(SPEC)}
+from penstock.api.operations import AsyncDriver, Operations
+
+
+class AsyncBrokerCalls:
+    _operations: Operations
+    _driver: AsyncDriver
+
+{methods}'''
+
+
+def facade_method(name: str) -> str:
+    signature = DECLARED[name]
+    node = methods_of(SPEC)[name]
+    call = f"await self._driver.run(self._operations.{name}({signature.names}))"
+    lines = [
+        f"async def {name}({ast.unparse(node.args)}) -> {signature.result}:",
+        *docstring(signature.docstring),
+        f"    {'' if signature.result == 'None' else 'return '}{call}",
+    ]
+    return "".join(f"    {line}\n" if line else "\n" for line in lines)
+
+
+def docstring(text: str) -> list[str]:
+    first, *rest = text.splitlines()
+    if not rest:
+        return [f'    """{first}"""']
+    return [f'    """{first}', *(f"    {line}" if line else "" for line in rest), '    """']
+
+
+def blocking(source: str, module_docstring: str) -> str:
+    """An asyncio module as one for threads: as httpcore does it, by its words."""
+    tree = ast.parse(source)
+    assert isinstance(tree.body[0], ast.Expr)
+    source = "".join(source.splitlines(keepends=True)[tree.body[0].end_lineno :])
+    for pattern, replacement in BLOCKING:
+        source = re.sub(pattern, replacement, source)
+    return f'{BLOCKING_HEAD}"""{module_docstring}"""\n{source}'
+
+
 # The page.
 
 
@@ -367,7 +454,8 @@ def guarded_call(of: Operation, given: str, *, steps: bool) -> list[str]:
 
 def formatted(source: str) -> str:
     """The source with its imports in order, as ruff formats it."""
-    for command in (["check", "--select", "F401,F811,I,UP", "--fix", "--quiet"], ["format"]):
+    fix = ["check", "--fix", "--quiet", "--config", "lint.isort.split-on-trailing-comma=false", "--select"]
+    for command in ([*fix, "F401,F811,UP"], [*fix, "I"], ["format"]):
         ruff = [
             sys.executable,
             "-m",
@@ -386,6 +474,10 @@ def formatted(source: str) -> str:
 def generated() -> dict[Path, str]:
     """Every file that is written, with its text."""
     sources = {
+        "api/aio_calls.py": facade(),
+        "api/broker_calls.py": blocking(facade(), BLOCKING_MODULES["broker_calls"]),
+        "api/broker.py": blocking(text_of("api/aio.py"), BLOCKING_MODULES["broker"]),
+        "api/handles.py": blocking(text_of("api/aio_handles.py"), BLOCKING_MODULES["handles"]),
         "api/declared.py": interface(),
         "client/calls.py": client(),
         "operations/calls.py": calls(),

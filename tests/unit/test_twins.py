@@ -28,8 +28,8 @@ TWINS: dict[type[Any], type[Any]] = {
 }
 # What a twin has under another name, or does in another way, with the reason.
 RENAMED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
-# AsyncQueue.prepare: a constructor cannot await.  The others: what front ends serve from.
-ONLY_ASYNC = {"check_storage", "on_work", "operations", "prepare", "problems", "run", "start", "through"}
+# What front ends serve from.
+ONLY_ASYNC = {"check_storage", "on_work", "operations", "problems", "run", "start", "through"}
 # What a broker at the end of a connection has beyond one in the process.
 ONLY_REMOTE = {"flush", "publish_nowait"}
 ONLY_REMOTE_ARGUMENTS = {"acks", "heartbeat", "prefetch"}

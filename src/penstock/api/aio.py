@@ -8,50 +8,37 @@
                 async with message:
                     await work(message.value)
 
-The same names, arguments and answers as ``api/broker.py``; a test holds the
-two together.  It belongs to the event loop it was opened on.  A call that is
-cancelled while it waits has either not happened or happens all the same: what
-was written stays written.
+It belongs to the event loop it was opened on.  A call that is cancelled while it
+waits may still take effect: what was written stays written.
+
+Methods that only call an operation are generated (``aio_calls.py``); so is the same
+class for threads, from this one (``broker.py``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from penstock.api.aio_calls import AsyncBrokerCalls
 from penstock.api.aio_handles import AsyncConsumer, AsyncProducer
-from penstock.api.broker import DEFAULT_GROUP, FETCH_BYTES, HOLD, LIST_LIMIT
 from penstock.api.operations import AsyncDriver, Operations
 from penstock.api.spans import traced
-from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, Start, TopicOptions
+from penstock.config.broker import QUEUE_PARTITIONS, Compression, GroupOptions, TopicOptions
 from penstock.errors import TopicExists
-from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
-from penstock.model.info import (
-    BrokerInfo,
-    Cancelled,
-    DeadLetter,
-    DeadLetterErrors,
-    DeliveryState,
-    Fetched,
-    GroupInfo,
-    Redrive,
-    Restore,
-    ScheduledMessage,
-    StagedPublish,
-    TopicInfo,
-)
-from penstock.model.message import Message, Receipt, StoredMessage, received_async
-from penstock.model.trace import Trace
+from penstock.model.info import TopicInfo
+from penstock.model.message import Message, Receipt, received_async
+from penstock.operations.call import DEFAULT_GROUP
 from penstock.types import Duration, Instant, Priority, duration_ms
 
 
-class AsyncBroker:
-    """A message broker, here or at the end of a connection; use it with ``with``, or call ``close``."""
+class AsyncBroker(AsyncBrokerCalls):
+    """A message broker, in this process or over a connection; use it with ``with``, or call ``close``."""
 
     def __init__(self, operations: Operations, driver: AsyncDriver) -> None:
         self._operations = traced(operations)
         self._driver = driver
 
-    async def close(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as its twin has it.
+    async def close(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as in Broker.
         """Finish what is in hand, up to ``timeout``; release unfinished leases; write everything down."""
         await self._driver.close(None if timeout is None else duration_ms("timeout", timeout))
 
@@ -63,12 +50,10 @@ class AsyncBroker:
     ) -> None:
         await self.close()
 
-    # Topics.
-
     async def create_topic(
         self, name: str, *, exist_ok: bool = False, **options: Unpack[TopicOptions]
     ) -> None:
-        """Make a topic; see ``TopicOptions`` for what can be set.
+        """Create a topic; see ``TopicOptions`` for its settings.
 
         With ``exist_ok`` a topic of that name may exist already, and stays as it is.
         """
@@ -77,24 +62,6 @@ class AsyncBroker:
         except TopicExists:
             if not exist_ok:
                 raise
-
-    async def alter_topic(self, name: str, **options: Unpack[TopicOptions]) -> None:
-        """Change settings of a topic; partitions may only become more."""
-        await self._driver.run(self._operations.alter_topic(name, options))
-
-    async def delete_topic(self, name: str) -> None:
-        """Remove a topic with all its messages and groups."""
-        await self._driver.run(self._operations.delete_topic(name))
-
-    async def topics(self) -> list[str]:
-        """The names of all topics."""
-        return await self._driver.run(self._operations.topics())
-
-    async def describe_topic(self, name: str) -> TopicInfo:
-        """Settings, sizes and counts of a topic."""
-        return await self._driver.run(self._operations.describe_topic(name))
-
-    # Publishing.
 
     async def publish(
         self,
@@ -114,39 +81,9 @@ class AsyncBroker:
         message = Message(value, key, headers, priority, ttl, delay, deliver_at, dedup_id, partition)
         return await self._driver.run(self._operations.publish(topic, message))
 
-    async def publish_batch(self, topic: str, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Publish many messages at once; one receipt each, in their order."""
-        return await self._driver.run(self._operations.publish_batch(topic, messages))
-
-    async def append(self, topic: str, partition: int, batch: bytes) -> Receipt:
-        """Append an encoded record batch (RecordBatch v2) as it is; the offset is its first record's."""
-        return await self._driver.run(self._operations.append(topic, partition, batch))
-
     async def producer(self, *, compression: Compression = "none") -> AsyncProducer:
         """An idempotent producer with an id of its own."""
         return AsyncProducer(await self._driver.run(self._operations.producer(compression)), self._driver)
-
-    async def stage(self, topic: str, batch: bytes) -> int:
-        """Put record batches aside for a topic, where nobody reads them; the offset of the first one there.
-
-        ``batch`` is made by ``wire/staged.py``.  What is not published within a day is deleted.
-        """
-        return await self._driver.run(self._operations.stage(topic, batch))
-
-    async def publish_staged(
-        self, topic: str, application: str, version: int, staged: dict[str, list[tuple[int, int]]]
-    ) -> StagedPublish:
-        """Publish what was staged, all of it and once; offsets by token.
-
-        A version that is not above the application's last one was published before: nothing happens.
-        """
-        return await self._driver.run(self._operations.publish_staged(topic, application, version, staged))
-
-    async def published_version(self, topic: str, application: str) -> int | None:
-        """The last version that an application published; None if there is none."""
-        return await self._driver.run(self._operations.published_version(topic, application))
-
-    # Consuming.
 
     async def consumer(
         self,
@@ -157,42 +94,19 @@ class AsyncBroker:
         max_in_flight: int | None = None,
         **options: Unpack[GroupOptions],
     ) -> AsyncConsumer:
-        """A consumer of a group; the group is made at first use, and changed by options that are given."""
+        """A consumer of a group; the group is created at first use, and changed by options that are given."""
         made = await self._driver.run(
             self._operations.consumer(topic, group, consumer_id, max_in_flight, options, received_async)
         )
         return AsyncConsumer(made, self._driver)
 
-    async def create_group(self, topic: str, group: str, **options: Unpack[GroupOptions]) -> None:
-        """Make a group, or change its settings, without consuming."""
-        await self._driver.run(self._operations.create_group(topic, group, options))
-
-    async def delete_group(self, topic: str, group: str) -> None:
-        """Forget a group and where it was; its consumers are closed."""
-        await self._driver.run(self._operations.delete_group(topic, group))
-
     async def groups(self, topic: str) -> list[str]:
         """The names of a topic's groups."""
-        return (await self.describe_topic(topic)).groups
-
-    async def describe_group(self, topic: str, group: str) -> GroupInfo:
-        """How far a group is, what is in its way, how fast it goes, and a verdict on all that."""
-        return await self._driver.run(self._operations.describe_group(topic, group))
-
-    async def delivery_states(
-        self, topic: str, group: str, partition: int, start: int, end: int
-    ) -> list[DeliveryState]:
-        """What became of the messages from ``start`` up to ``end`` in a group, in ranges that are alike."""
-        return await self._driver.run(self._operations.delivery_states(topic, group, partition, start, end))
-
-    async def seek(
-        self, topic: str, group: str, to: Start | str | Instant, *, partition: int | None = None
-    ) -> None:
-        """Move a group to "earliest", "latest", an offset or a time, on one partition or on all."""
-        await self._driver.run(self._operations.seek(topic, group, to, partition))
+        info = await self.describe_topic(topic)
+        return info.groups
 
     async def purge(self, topic: str, group: str) -> int:
-        """Settle everything the group has before it; returns how many messages that were."""
+        """Settle all messages that wait for the group; returns how many there were."""
         depth = await self.depth(topic, group)
         await self.seek(topic, group, "latest")
         return depth
@@ -200,85 +114,10 @@ class AsyncBroker:
     async def depth(self, topic: str, group: str | None = None) -> int:
         """Messages that wait for a group, or for the slowest one."""
         if group is None:
-            return (await self.describe_topic(topic)).depth
-        return (await self.describe_group(topic, group)).lag
-
-    async def commit_offsets(self, topic: str, group: str, offsets: dict[int, int]) -> None:
-        """Say how far a reader that keeps its own place has come, by partition.
-
-        The group is a stream group without members, made at first use; its lag is told like any other's.
-        """
-        await self._driver.run(self._operations.commit_offsets(topic, group, offsets))
-
-    async def begin_restore(self, topic: str, partition: int, start: int) -> Restore:
-        """Be ready to put back what retention deleted, from ``start`` up to where the log begins.
-
-        Until it is finished, or nothing was heard for ten minutes, retention leaves the partition alone.
-        """
-        return await self._driver.run(self._operations.begin_restore(topic, partition, start))
-
-    async def restore(self, topic: str, partition: int, restore: int, batches: bytes) -> int:
-        """Hand over record batches with their old offsets, rising; returns the offset after the last.
-
-        Offsets that no batch has are holes.  What was handed over before is not taken twice.
-        """
-        return await self._driver.run(self._operations.restore(topic, partition, restore, batches))
-
-    async def finish_restore(
-        self, topic: str, partition: int, restore: int, group: str, *, hold: Duration = HOLD
-    ) -> None:
-        """Put the messages back into the log, and move the group to the first of them.
-
-        Retention waits for the group, up to ``hold``, until it is past all that the log has now.
-        """
-        await self._driver.run(self._operations.finish_restore(topic, partition, restore, group, hold))
-
-    # Looking, which changes nothing.
-
-    async def fetch(
-        self,
-        topic: str,
-        partition: int,
-        offset: int,
-        *,
-        max_bytes: int = FETCH_BYTES,
-        journal: bool = False,
-    ) -> Fetched:
-        """Record batches as they lie in the log, from the one that holds ``offset`` on; nothing at the end.
-
-        At least one whole batch, and as many as fit into ``max_bytes``; with ``journal`` those of the
-        partition's journal, whose records are the events of ``penstock.delivery.events``.
-        """
-        return await self._driver.run(self._operations.fetch(topic, partition, offset, max_bytes, journal))
-
-    async def offsets(self, topic: str, at: str | Instant, *, journal: bool = False) -> dict[int, int]:
-        """By partition, the offset of "earliest", "latest", or of the first message not older than a time."""
-        return await self._driver.run(self._operations.offsets(topic, at, journal))
-
-    async def read(
-        self,
-        topic: str,
-        *,
-        partition: int | None = None,
-        offset: int | None = None,
-        from_time: Instant | None = None,
-        to_time: Instant | None = None,
-        limit: int = 100,
-    ) -> list[StoredMessage]:
-        """Up to ``limit`` stored messages from an offset or a time on, before ``to_time``; fewer if large."""
-        return await self._driver.run(
-            self._operations.read(topic, partition, offset, from_time, to_time, limit)
-        )
-
-    async def peek(self, topic: str, count: int = 10, *, partition: int | None = None) -> list[StoredMessage]:
-        """The last ``count`` messages, oldest of them first."""
-        return await self._driver.run(self._operations.peek(topic, count, partition))
-
-    async def trace(self, topic: str, partition: int | None = None, offset: int | None = None) -> Trace:
-        """Everything that happened to a message, named by its place, its id or its schedule id."""
-        return await self._driver.run(self._operations.trace(topic, partition, offset))
-
-    # The schedule.
+            topic_info = await self.describe_topic(topic)
+            return topic_info.depth
+        group_info = await self.describe_group(topic, group)
+        return group_info.lag
 
     async def schedule(
         self,
@@ -296,85 +135,6 @@ class AsyncBroker:
         message = Message(value, key, headers, priority, partition=partition)
         return await self._driver.run(self._operations.schedule(topic, message, cron, timezone))
 
-    async def scheduled(self, topic: str, limit: int = LIST_LIMIT) -> list[ScheduledMessage]:
-        """Messages that wait for their time, in the order they were accepted."""
-        return await self._driver.run(self._operations.scheduled(topic, limit))
-
-    async def scheduled_count(self, topic: str) -> int:
-        """How many messages wait for their time."""
-        return await self._driver.run(self._operations.scheduled_count(topic))
-
-    async def cancel(self, schedule_id: str) -> Cancelled:
-        """Take a scheduled message back: "cancelled", or "delivered" or "unknown" if it cannot be."""
-        return await self._driver.run(self._operations.cancel(schedule_id))
-
-    async def reschedule(
-        self, schedule_id: str, *, delay: Duration | None = None, deliver_at: Instant | None = None
-    ) -> bool:
-        """Give a scheduled message another time; False if it is not waiting any more."""
-        return await self._driver.run(self._operations.reschedule(schedule_id, delay, deliver_at))
-
-    # Dead letters.
-
-    async def dead_letters(self, topic: str, limit: int = LIST_LIMIT) -> list[DeadLetter]:
-        """The dead letters of a topic that were not redriven yet."""
-        return await self._driver.run(self._operations.dead_letters(topic, limit))
-
-    async def dead_letter_errors(self, topic: str | None = None) -> list[DeadLetterErrors]:
-        """The same counted by error, the most frequent first; of one topic or of all."""
-        return await self._driver.run(self._operations.dead_letter_errors(topic))
-
-    async def redrive(
-        self,
-        topic: str,
-        *,
-        limit: int = 1_000_000,
-        rate: float | None = None,
-        dry_run: bool = False,
-        error: str | None = None,
-        group: str | None = None,
-    ) -> Redrive:
-        """Send dead letters back to their topic: all, or of one error or group.
-
-        ``error`` is a fingerprint, the class of an error, or the id of one message; ``rate`` is messages a
-        second; a dry run only counts.
-        """
-        return await self._driver.run(self._operations.redrive(topic, limit, rate, dry_run, error, group))
-
-    # Who may come, by the listeners of a server that asks for keys.
-
-    async def create_key(self, name: str, grants: Sequence[Grant], *, quota: Quota | None = None) -> NewKey:
-        """Make an API key; what is returned is the only place where its secret ever is."""
-        return await self._driver.run(self._operations.create_key(name, grants, quota))
-
-    async def keys(self) -> list[KeyInfo]:
-        """The API keys there are, the oldest first."""
-        return await self._driver.run(self._operations.keys())
-
-    async def revoke_key(self, key_id: str) -> None:
-        """End an API key, by its id; whoever is connected with it is cut off."""
-        await self._driver.run(self._operations.revoke_key(key_id))
-
-    async def set_user(
-        self, name: str, password: str, grants: Sequence[Grant], *, quota: Quota | None = None
-    ) -> None:
-        """Make a user, or give one another password and other grants; whoever has logged in is cut off."""
-        await self._driver.run(self._operations.set_user(name, password, grants, quota))
-
-    async def users(self) -> list[UserInfo]:
-        """The users there are."""
-        return await self._driver.run(self._operations.users())
-
-    async def delete_user(self, name: str) -> None:
-        """End a user; whoever has logged in is cut off."""
-        await self._driver.run(self._operations.delete_user(name))
-
-    # The broker itself.
-
-    async def stats(self) -> BrokerInfo:
-        """The broker at a glance: version, uptime, sizes, counts."""
-        return await self._driver.run(self._operations.stats())
-
     # GoMQ's words.
 
     async def queue(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncQueue":
@@ -388,13 +148,13 @@ class AsyncBroker:
         return queue
 
     async def topic(self, name: str, **options: Unpack[TopicOptions]) -> "AsyncTopicHandle":
-        """A publish-subscribe topic: a group for each subscriber; made if it does not exist."""
+        """A publish-subscribe topic: a group for each subscriber; created if it does not exist."""
         await self._ensure_topic(name, options)
         return AsyncTopicHandle(self, name)
 
     async def _ensure_topic(self, name: str, options: TopicOptions) -> None:
         if name not in await self.topics():
-            await self.create_topic(name, exist_ok=True, **options)  # Somebody may be quicker.
+            await self.create_topic(name, exist_ok=True, **options)  # Another client may be quicker.
 
 
 class AsyncQueue:

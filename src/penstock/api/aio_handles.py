@@ -1,14 +1,19 @@
-"""What the asyncio broker hands out: the classes of ``handles``, to be awaited."""
+"""Consumers and producers of a broker, for programs on asyncio.
+
+They hold no state that matters; closing one releases what it holds in the
+broker.  ``handles.py`` is generated from this module.
+"""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.api.handles import ITERATION_WAIT_MS
 from penstock.api.operations import AsyncDriver, ConsumerOperations, ProducerOperations
 from penstock.errors import Closed
 from penstock.model.message import AsyncReceivedMessage, Message, Receipt
 from penstock.types import Duration, duration_ms
+
+ITERATION_WAIT_MS = 3_600_000  # A consumer in a for loop waits this long at a time, and then again.
 
 
 class AsyncConsumer:
@@ -21,7 +26,7 @@ class AsyncConsumer:
 
     @property
     def operations(self) -> ConsumerOperations:
-        """What it stands on; for front ends."""
+        """The operations behind it; for front ends."""
         return self._operations
 
     @property

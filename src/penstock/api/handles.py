@@ -1,8 +1,5 @@
-"""What a broker hands out: consumers and producers.
-
-They hold no state that matters; closing one lets go of what it holds in the
-broker.  ``aio_handles`` has the same classes for asyncio.
-"""
+# Generated from its asyncio version by `make generate`; change it there.
+"""Consumers and producers of a broker, for programs with threads."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
@@ -23,6 +20,11 @@ class Consumer:
         self._operations = operations
         self._driver = driver
         operations.settler = self
+
+    @property
+    def operations(self) -> ConsumerOperations:
+        """The operations behind it; for front ends."""
+        return self._operations
 
     @property
     def consumer_id(self) -> str:

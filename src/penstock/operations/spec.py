@@ -1,7 +1,13 @@
 """Every operation of a broker: the one place that says what it is called, takes, returns and needs.
 
-    spec.py ── make generate ──┬──> frontends/security/needs.py    permissions
-                               └──> frontends/security/guarded.py  the broker's operations, with checks
+    spec.py ── make generate ──┬──> api/declared.py                the interface of a broker
+                               ├──> api/aio_calls.py               methods of AsyncBroker
+                               ├──> api/broker_calls.py            methods of Broker
+                               ├──> client/calls.py                methods of the remote client
+                               ├──> operations/calls.py            the calls of the native protocol
+                               ├──> frontends/security/needs.py    permissions
+                               ├──> frontends/security/guarded.py  the broker's operations, with checks
+                               └──> docs/protocols/native.md       the table of calls
 
 ``entry.py`` explains the fields, CONTRIBUTING.md how to add an operation.  This
 module is read by ``scripts/operations.py`` and by tests, not by a running broker.
