@@ -1,10 +1,9 @@
 """Write docs/configuration.md and penstock.example.toml from the settings.
 
-``tests/unit/test_configuration_page.py`` compares them with the code.  The
-source of every word is ``src/penstock/config/broker.py`` and ``config/server.py``:
-the comment above a field is what the setting means (fields below one comment
-share it), ``_between`` and ``_CHOICES`` say what it may be, and ``TopicOptions``
-and ``GroupOptions`` by which name and in which unit a program gives it.
+``tests/unit/test_configuration_page.py`` compares them with the code.  Everything comes from
+``src/penstock/config/broker.py`` and ``config/server.py``: the comment above a field describes the setting
+(fields below one comment share it), ``_between`` and ``_CHOICES`` give the accepted values, and
+``TopicOptions`` and ``GroupOptions`` the name and unit that programs use.
 """
 
 import ast
@@ -30,8 +29,8 @@ HEAD = """\
 
 *Written by `make docs` from `src/penstock/config/broker.py` and `src/penstock/config/server.py`.*
 
-Everything has a default. There are two places to say something else: a program gives options with its calls,
-and whoever runs a server gives it a file, variables and flags.
+Every setting has a default. Programs override it with keyword arguments; a server reads a file, environment
+variables and flags.
 
 A **duration** is text such as `250ms`, `30s`, `5m`, `2h`, `7d`, `1h30m`, or a number of seconds; in a program
 also a `timedelta`. A **time** is RFC 3339 text or seconds since 1970; in a program also a `datetime` with a
@@ -39,10 +38,10 @@ time zone. A **size** is a number of bytes; in a file also text such as `64KiB` 
 
 ## In a program
 
-Settings are stored with the topic and with the group, so the next process that opens the directory finds
-them. They may be changed later (`alter_topic`, `create_group`), with four exceptions: partitions only become
-more, and a topic's `durability`, a group's `kind` and its `ordered` stay. A setting that does not exist, or a
-value that it may not have, is [VALUE_INVALID](errors.md#value_invalid) and changes nothing.
+Settings are stored with the topic and the group, so every process that opens the directory uses them. They
+can be changed later (`alter_topic`, `create_group`), with four exceptions: the number of partitions can only
+grow, and a topic's `durability` and a group's `kind` and `ordered` are fixed. An unknown setting or an
+invalid value raises [VALUE_INVALID](errors.md#value_invalid) and changes nothing.
 
 ```python
 from datetime import timedelta
@@ -58,13 +57,13 @@ with penstock.open("data", config=penstock.BrokerConfig(in_flight_max=1000)) as 
 
 ## In a server
 
-`penstock serve` takes each value from the last of these places that has one:
+`penstock serve` reads settings from these sources; later ones override earlier ones:
 
 1. the default,
-2. the file of `--config FILE` (or of the variable `PENSTOCK_CONFIG`), in [TOML](https://toml.io):
+2. the file given by `--config FILE` (or the variable `PENSTOCK_CONFIG`), in [TOML](https://toml.io):
    [penstock.example.toml](../penstock.example.toml) has every setting with its default,
-3. the environment: `PENSTOCK_TOPIC__RETENTION=14d` is `retention` of `topic`, with two underscores between,
-4. flags, for what is said most often: {flags}.
+3. the environment: `PENSTOCK_TOPIC__RETENTION=14d` sets `retention` in section `topic` (two underscores),
+4. flags, for the most common settings: {flags}.
 
 ```toml
 [listen]
@@ -78,16 +77,16 @@ retention = "14d"
 retention_bytes = "10GiB"
 ```
 
-No limit, for ever and never are written `"none"`. The sections `topic` and `group` say what **new** topics
-and groups are like where their maker does not say otherwise; what exists stays as it is. Everything is
-checked at the start, and all problems are told at once, each with its place; a setting that does not exist is
-a problem too ([CONFIGURATION_INVALID](errors.md#configuration_invalid)). `penstock config show` prints every
-value, and where it is from.
+No limit, forever and never are written `"none"`. The sections `topic` and `group` are defaults for **new**
+topics and groups; existing ones keep their settings. The server validates everything at start and reports all
+problems at once, each with its origin; an unknown setting is a problem too
+([CONFIGURATION_INVALID](errors.md#configuration_invalid)). `penstock config show` prints every value and its
+origin.
 
 """
 
 SEEDS = """
-## Settings of other systems, and what they are here
+## Equivalents of settings in other systems
 
 | there | here |
 | --- | --- |
@@ -111,9 +110,9 @@ SEEDS = """
 TOML_HEAD = """\
 # Settings of a server: penstock serve --config penstock.toml
 #
-# Written by `make docs`.  Every setting is here with its default; take away the # in front of those that
-# you change.  Durations: "250ms", "30s", "5m", "2h", "7d", or seconds.  Sizes: "64KiB", "1MiB", "10GiB", or
-# bytes.  No limit, for ever, never: "none".  The same by environment: PENSTOCK_TOPIC__RETENTION=14d.
+# Written by `make docs`.  Every setting is listed with its default; uncomment the ones that you
+# change.  Durations: "250ms", "30s", "5m", "2h", "7d", or seconds.  Sizes: "64KiB", "1MiB", "10GiB", or
+# bytes.  No limit, forever, never: "none".  In the environment: PENSTOCK_TOPIC__RETENTION=14d.
 """
 
 PARTS: Final = (
@@ -122,43 +121,43 @@ PARTS: Final = (
         "Listen",
         "",
         "ListenSettings",
-        "Where connections are accepted. Section `listen`. HOST:PORT, a port of 127.0.0.1 alone, or `off`; "
-        "port 0 takes a free one. Another host than 127.0.0.1 needs `security.authentication`, or "
+        "Listening addresses. Section `listen`. HOST:PORT, a port on 127.0.0.1, or `off`; "
+        "port 0 picks a free one. Any other host than 127.0.0.1 requires `security.authentication` or "
         "`--insecure`.",
     ),
     ("HTTP", "", "HttpSettings", "The [HTTP API](http.md). Section `http`."),
-    ("Limits", "", "LimitSettings", "What clients may ask of a server. Section `limits`."),
-    ("Security", "", "SecuritySettings", "Who may come. Section `security`; see [security](security.md)."),
+    ("Limits", "", "LimitSettings", "Limits for clients. Section `limits`."),
+    ("Security", "", "SecuritySettings", "Authentication. Section `security`; see [security](security.md)."),
     ("TLS", "", "TlsSettings", "Encryption of all listeners. Section `tls`; see [security](security.md)."),
-    ("Lake", "", "LakeSettings", "Where archived messages are. Section `lake`."),
-    ("Kafka", "", "KafkaSettings", "What Kafka's clients are told. Section `kafka`."),
+    ("Lake", "", "LakeSettings", "Location of archived messages. Section `lake`."),
+    ("Kafka", "", "KafkaSettings", "The Kafka protocol. Section `kafka`."),
     (
         "Topic",
         "TopicOptions",
         "TopicSettings",
-        "For `create_topic`, `alter_topic`, and `queue` or `topic` when they make it. Section `topic`.",
+        "For `create_topic`, `alter_topic`, and `queue` or `topic` when they create it. Section `topic`.",
     ),
     (
         "Missing topics",
         "",
         "TopicDefaults",
-        "What happens when a topic that does not exist is used. Section `topic`; in a program "
-        "`BrokerConfig(auto_create_topics=...)`. It was `kafka.auto_create_topics` before, and that name "
-        "is still read.",
+        "What happens when a program uses a topic that does not exist. Section `topic`; in a program "
+        "`BrokerConfig(auto_create_topics=...)`. The former name `kafka.auto_create_topics` "
+        "is still accepted.",
     ),
     (
         "Group",
         "GroupOptions",
         "GroupSettings",
-        "For `create_group`, and for `consumer`, which makes or changes its group. A consumer's own "
-        "`visibility_timeout` becomes the group's only when it makes the group. Section `group`.",
+        "For `create_group`, and for `consumer`, which creates or changes its group. A consumer's own "
+        "`visibility_timeout` becomes the group's only when it creates the group. Section `group`.",
     ),
     (
         "Broker",
         "",
         "BrokerConfig",
         "For `penstock.open(directory, config=penstock.BrokerConfig(...))`. Section `broker`, where a "
-        "duration has no `_ms` and any unit.",
+        "duration is written without `_ms` and in any unit.",
     ),
 )
 # What people write for a type that is not a list of choices.

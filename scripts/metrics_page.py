@@ -14,9 +14,9 @@ HEAD = """\
 
 *Written by `make docs` from `src/penstock/broker/observability/metrics.py`; change it there.*
 
-`GET /metrics` of the [HTTP listener](http.md) has all of these as text for Prometheus; how to have them
-collected, drawn and watched is in [observability](observability.md). Counters count from the start of the
-server. A histogram `x` is the series `x_bucket`, `x_sum` and `x_count`.
+`GET /metrics` of the [HTTP listener](http.md) exports these metrics in the Prometheus text format;
+[observability](observability.md) describes how to collect them, and the dashboards and alerts. Counters start
+at zero when the server starts. A histogram `x` is the series `x_bucket`, `x_sum` and `x_count`.
 """
 
 

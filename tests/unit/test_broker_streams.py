@@ -219,7 +219,7 @@ def test_a_group_is_of_one_kind(penstock: TestBroker) -> None:
     penstock.create_group("events", "q")
     with pytest.raises(GroupKindMismatch):
         penstock.consumer("events", group="q", kind="stream")
-    with pytest.raises(InvalidValue, match="in order by itself"):
+    with pytest.raises(InvalidValue, match="always ordered"):
         penstock.consumer("events", group="new", kind="stream", ordered=True)
 
 

@@ -126,7 +126,7 @@ def test_a_value_that_is_replaced_is_checked_all_the_same() -> None:
     ("text", "sentence"),
     [
         ("x =", "penstock.toml: Invalid value (at end of document)"),
-        ("data = 'x'", "data stands in no section"),
+        ("data = 'x'", "data is in no section"),
         ("[topics]\nretention = 1", "did you mean topic.retention?"),
         ("[topics]", "there is no section topics; the sections are server,"),
         ("[topic]\nqqqq = 1", "section topic has partitions, durability,"),
@@ -135,9 +135,9 @@ def test_a_value_that_is_replaced_is_checked_all_the_same() -> None:
         ("[broker]\nmaintenance_ms = 5", "did you mean broker.maintenance?"),
         ("[broker]\nclose_timeout = 5", "there is no setting broker.close_timeout"),
         ("[topic.orders]\nretention = 1", "there is no setting topic.orders"),
-        ("[topic]\ncompact = 'perhaps'", "it is true or false"),
-        ("[topic]\npartitions = 'six'", "it is a whole number"),
-        ("[topic]\npartitions = true", "it is a whole number"),
+        ("[topic]\ncompact = 'perhaps'", "it must be true or false"),
+        ("[topic]\npartitions = 'six'", "it must be a whole number"),
+        ("[topic]\npartitions = true", "it must be a whole number"),
         ("[topic]\nmessage_bytes_max = 'big'", "a size is a number of bytes or text like"),
         ("[topic]\nretention = 'none of it'", "write it like '250ms'"),
         (
@@ -148,7 +148,7 @@ def test_a_value_that_is_replaced_is_checked_all_the_same() -> None:
         ("[group]\nbackoff = 'slowly'", "group.backoff cannot be 'slowly'"),
         ("[group]\nbackoff = 'exponential:soon'", "group.backoff cannot be 'exponential:soon'"),
         ("[server]\nstop_timeout = 0", "server.stop_timeout cannot be 0: it must be at least 1ms"),
-        ("[server]\ndata = 3.5", "it is text"),
+        ("[server]\ndata = 3.5", "it must be text"),
         ("[server]\ndata = ''", "name a directory, or ':memory:'"),
         ("[server]\nlog_level = 'loud'", "use one of debug, info, warning, error"),
         ("[listen]\nnative = '127.0.0.1:65536'", "write HOST:PORT"),
@@ -193,7 +193,9 @@ def test_two_listeners_may_both_take_a_free_port() -> None:
 def test_a_variable_with_one_underscore_too_few_is_not_passed_over() -> None:
     [problem] = problems(PENSTOCK_TOPIC_RETENTION="7d")
 
-    assert problem.endswith("two underscores follow the section; did you mean PENSTOCK_TOPIC__RETENTION?")
+    assert problem.endswith(
+        "the section is followed by two underscores; did you mean PENSTOCK_TOPIC__RETENTION?"
+    )
 
 
 def test_other_variables_of_penstock_are_no_settings() -> None:

@@ -1,1 +1,1 @@
-"""Configuration: what a program or an operator may set, and how a server loads it."""
+"""Configuration of brokers, topics, groups and servers, and loading it from file, environment and flags."""

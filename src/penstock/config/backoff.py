@@ -1,17 +1,16 @@
-"""How long a message waits before it is delivered again.
+"""Retry delays of messages.
 
-Two shapes: a delay that grows by a factor up to a cap, or a fixed list whose
+A backoff is either a delay that grows by a factor up to a cap, or a fixed list whose
 last entry repeats.  With the defaults, after attempts 1, 2, 3, ...:
 
       1 s   2 s   4 s   8 s   16 s   32 s   60 s   60 s   ...
 
 and each is shortened by a random part of up to 20 % (``jitter``), so that
-messages that failed together do not come back together.  Jitter only
-shortens: a delay is never longer than what was configured, and at the cap the
-delays still differ.
+messages that failed together are not retried together.  Jitter only
+shortens: a delay is never longer than configured, and delays at the cap still differ.
 
-Pure: the random number, in [0, 1), comes in as an argument.  It leaves out
-how many attempts there are (``attempts_max`` of the engine).
+Pure: the random number, in [0, 1), is an argument.  The number of attempts is limited elsewhere
+(``attempts_max`` of the engine).
 """
 
 from collections.abc import Sequence

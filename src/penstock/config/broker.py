@@ -1,12 +1,11 @@
-"""What a program or an operator may set: for the broker, for a topic, for a group.
+"""Settings of brokers, topics and groups.
 
-Two shapes of each.  ``TopicOptions`` and ``GroupOptions`` are what people
-write (``retention="7d"``); ``TopicSettings`` and ``GroupSettings`` are what
-the broker keeps, checked once here and trusted after, with units in the names
-(``retention_ms``).  ``settings_with`` turns the first into the second.
+``TopicOptions`` and ``GroupOptions`` are the keyword arguments of a program (``retention="7d"``).
+``settings_with`` converts them to ``TopicSettings`` and ``GroupSettings``, which the broker stores; these are
+validated once, here, and have units in their names (``retention_ms``).
 
-Settings are stored with the topic and with the group's journal, so a new
-field needs a default: an older directory does not have it.
+Settings are stored with the topic and in the group's journal, so a new field needs a default: older data
+directories do not have it.
 """
 
 from datetime import datetime
@@ -31,11 +30,11 @@ Kind = Literal["queue", "stream"]
 Isolation = Literal["read_committed", "read_uncommitted"]
 Start = Literal["earliest", "latest"] | int | datetime
 
-MEMORY = ":memory:"  # In the place of a directory.
+MEMORY = ":memory:"  # Used instead of a directory.
 DAY_MS = 24 * 3600 * 1000
-MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # The most that any topic may be set to take.
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024  # Upper limit of a topic's setting.
 PARTITIONS_MAX = 10_000  # Of any topic.
-STORED_MAX = 100  # Settings of Kafka's that are only stored ...
+STORED_MAX = 100  # Kafka settings that are only stored ...
 STORED_LENGTH_MAX = 4096  # ... and characters of each.
 DEAD_LETTER_SUFFIX = ".dlq"
 READ_COMMITTED: Final = "read_committed"
@@ -55,8 +54,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-# What is created as a queue has one partition, unless its maker says otherwise: there is no order, and no
-# priority, across partitions.
+# Default for a topic created as a queue: there is no order and no priority across partitions.
 QUEUE_PARTITIONS: Final = 1
 
 
@@ -108,52 +106,54 @@ class GroupOptions(TypedDict, total=False):
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """How one topic keeps its messages."""
 
-    # Logs the topic is split into; order holds within one.
+    # Number of partitions; messages are ordered within a partition.
     partitions: int = 1
-    # "fsync": acknowledged is on disk. "os": in the page cache, flushed every second. "memory": only there.
+    # "fsync": on disk before the acknowledgement. "os": in the page cache, flushed every second. "memory": no
+    # disk.
     durability: Durability = "fsync"
-    # How batches published through this broker are packed.
+    # Compression of batches published through this broker.
     compression: Compression = "none"
-    # Segments older than this are deleted; None keeps them for ever.
+    # Segments older than this are deleted; None keeps them forever.
     retention_ms: int | None = 7 * DAY_MS
-    # Per partition: oldest segments go when the log is larger; None is no limit.
+    # Per partition: the oldest segments are deleted when the log is larger; None is no limit.
     retention_bytes: int | None = None
     # Whether retention deletes anything: "always", "never", or "auto": unless the topic is compacted.
     retention_applies: Literal["auto", "always", "never"] = "auto"
     # Retention waits for the slowest group.
     retain_until_settled: bool = False
-    # Retention deletes only what is in the lake: below the committed offset of the stream group "archive".
+    # Retention deletes only archived messages, below the committed offset of the stream group "archive".
     retention_waits_for_archive: bool = False
-    # Size at which a new segment file is begun.
+    # Size at which a new segment file is started.
     segment_bytes: int = 256 * 1024 * 1024
     # Keep only the last value of every key in sealed segments.
     compact: bool = False
-    # How long compaction keeps a tombstone, so that slow readers see the deletion.
+    # How long compaction keeps a tombstone, so that slow consumers see the deletion.
     tombstone_retention_ms: int = DAY_MS
-    # Messages older than this are settled instead of delivered; None is never.
+    # Messages older than this are settled instead of delivered; None: messages do not expire.
     ttl_ms: int | None = None
-    # Expired messages go to the dead letters instead of just being settled.
+    # Expired messages become dead letters instead of just being settled.
     dead_letter_expired: bool = False
-    # Where dead letters go; empty means "<topic>.dlq".
+    # Topic for dead letters; empty means "<topic>.dlq".
     dead_letter_topic: str = ""
     # Largest message: key, value and headers together.
     message_bytes_max: int = 1024 * 1024
-    # Most messages that may wait for the slowest group; None is no limit.
+    # Most messages that the slowest group may have pending; None is no limit.
     depth_max: int | None = None
-    # At depth_max a publish is refused at once, or waits for room up to depth_wait_ms.
+    # At depth_max a publish is rejected at once, or waits for up to depth_wait_ms.
     depth_policy: Literal["reject", "wait"] = "reject"
     depth_wait_ms: int = 30_000
     # How long a dedup id is remembered.
     dedup_window_ms: int = 5 * 60 * 1000
-    # Longest delay a publish may ask for.
+    # Longest delay of a message.
     delay_max_ms: int = 365 * DAY_MS
-    # Most messages that may wait in the schedule of one partition.
+    # Most scheduled messages in one partition.
     scheduled_max: int = 10_000_000
-    # Headers of Kafka's clients count: x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and x-dedup-id.
+    # Apply these headers of messages from Kafka clients: x-delay-ms, x-deliver-at, x-priority, x-ttl-ms and
+    # x-dedup-id.
     kafka_headers: bool = False
-    # Records of Kafka's clients get the broker's time, as all others do (LogAppendTime).
+    # Records of Kafka clients get the broker's timestamp, as all other messages do (LogAppendTime).
     append_time: bool = False
-    # Settings of Kafka's that are only stored for its clients, by their names.
+    # Kafka settings that have no effect here, stored so that Kafka clients can read them back.
     kafka_configs: dict[str, str] = {}
 
     def __post_init__(self) -> None:
@@ -193,29 +193,30 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How one group works through its topic."""
+    """How one group consumes its topic."""
 
-    # "queue": consumers share the messages by leases. "stream": partitions are assigned, offsets committed.
+    # "queue": consumers lease single messages. "stream": consumers are assigned partitions and commit
+    # offsets.
     kind: Kind = "queue"
-    # Where a new group begins: "earliest", "latest", an offset, or milliseconds since 1970 as "@<ms>".
+    # Where a new group starts: "earliest", "latest", an offset, or milliseconds since 1970 as "@<ms>".
     start: str = "earliest"
-    # How long a consumer may hold a message before it is offered to another.
+    # How long a consumer may hold a message before it is delivered to another one.
     visibility_timeout_ms: int = 30_000
-    # Deliveries in all, the first included; then the message is a dead letter.
+    # Total deliveries, including the first; after that the message becomes a dead letter.
     max_attempts: int = 4
-    # Waits before each retry: "exponential:<base ms>:<factor>:<cap ms>:<jitter>" or "fixed:<ms>,<ms>,...".
+    # Delays before retries: "exponential:<base ms>:<factor>:<cap ms>:<jitter>" or "fixed:<ms>,<ms>,...".
     backoff: str = "exponential:1000:2:60000:0.2"
-    # Messages with equal keys are never in flight together.
+    # Messages with the same key are never in flight at the same time.
     ordered: bool = False
-    # "at-most-once" settles a message before it is handed out.
+    # "at-most-once" settles a message before it is delivered.
     delivery: Literal["at-least-once", "at-most-once"] = "at-least-once"
-    # "strict": the highest lane first, always. "weighted": low lanes get their share.
+    # "strict": the highest lane always goes first. "weighted": lower lanes get a share.
     lanes: Literal["strict", "weighted"] = "strict"
     # Queue groups: "read_uncommitted" also delivers messages of transactions that are open or were aborted.
     isolation: Isolation = "read_committed"
-    # False: a message that used up its attempts is settled and left in its topic, with no dead letter.
+    # False: a message that has reached max_attempts is settled and stays in its topic, without a dead letter.
     dead_letter: bool = True
-    # A stream consumer that is silent for this long loses its partitions.
+    # A stream consumer that sends no heartbeat for this long loses its partitions.
     session_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
@@ -225,7 +226,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("kind", "delivery", "lanes", "isolation"):
             _one_of(name, getattr(self, name))
         if self.ordered and self.kind == "stream":
-            raise InvalidValue(name="ordered", value=True, why="a stream group is in order by itself")
+            raise InvalidValue(name="ordered", value=True, why="stream groups are always ordered")
 
     @property
     def uncommitted(self) -> bool:
@@ -234,54 +235,55 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one broker, and what new topics and groups are like."""
+    """Limits of one broker, and defaults for new topics and groups."""
 
-    # Topics; the broker's own (dead letters) are made beyond it.
+    # Topics; the broker's own topics (dead letters) do not count.
     topics_max: int = 10_000
-    # Partitions of all topics together, and of one topic.
+    # Partitions in total, and per topic.
     partitions_max: int = 50_000
     topic_partitions_max: int = PARTITIONS_MAX
-    # Groups of all topics together; a group that reads two topics counts twice.
+    # Groups in total; a group that consumes two topics counts twice.
     groups_max: int = 50_000
     # Consumers of one group, or members of one Kafka group.
     group_members_max: int = 10_000
-    # Transactional ids of Kafka's producers that are remembered.
+    # Transactional ids of Kafka producers that the broker keeps.
     transactional_ids_max: int = 50_000
-    # Files of logs that are open at a time; the others are opened when they are needed.  Never more than half
-    # of what the system lets the process have open, so that connections have the rest.
+    # Log files open at the same time; others are opened on demand.  At most half of the process's limit of
+    # open files is used, which leaves the rest for connections.
     open_files_max: int = 4096
-    # Messages one consumer may hold at a time.
+    # Unsettled messages per consumer.
     in_flight_max: int = 10_000
-    # Messages one receive may return, and how many bytes it (or a look: read, peek, a list) gathers before it
-    # stops looking for more.
+    # Messages that one receive may return, and the bytes at which a receive, read, peek or list stops adding
+    # messages.
     receive_messages_max: int = 10_000
     receive_bytes_max: int = 64 * 1024 * 1024
-    # Messages an ordered group may set aside while their keys are busy, per partition.
+    # Messages that an ordered group may defer while their keys are in flight, per partition.
     deferred_max: int = 10_000
-    # Dedup ids remembered per topic; beyond it the oldest are forgotten early.
+    # Dedup ids kept per topic; above this the oldest are dropped early.
     dedup_ids_max: int = 1_000_000
-    # Topics, and groups, that have metrics of their own; of more only their number is told.
+    # Topics, and groups, with their own metrics; beyond that, only a count is exported.
     metrics_names_max: int = 1000
-    # How often retention, compaction and journal snapshots are looked at.
+    # Interval of retention, compaction and journal snapshots.
     maintenance_ms: int = 60_000
-    # How often the schedule looks at the wall clock, which may jump, before its next entry is due.
+    # How often the schedule checks the wall clock, which may jump, before its next entry is due.
     clock_check_ms: int = 1000
-    # How long the places of Kafka's groups are kept that nobody is in; those of others are kept for ever.
+    # How long committed offsets of empty Kafka groups are kept; those of other groups are kept forever.
     offsets_retention_ms: int = 7 * DAY_MS
-    # Journal bytes after which a snapshot is taken, so that reopening replays little.
+    # Journal size at which a snapshot is taken, so that reopening replays little.
     snapshot_bytes: int = 16 * 1024 * 1024
-    # How long close() waits for calls that are still running.
+    # How long close() waits for running calls.
     close_timeout_ms: int = 10_000
-    # Publishing to a missing topic, or consuming it, creates the topic; False: it is an error.
+    # Publishing to or consuming a missing topic creates it; False: it is an error.
     auto_create_topics: bool = True
-    # Where the lake is, a directory or a URI; empty is "lake" beside the topics, or none in memory.
+    # Directory or URI of the lake; empty means "lake" in the data directory, or no lake for a broker in
+    # memory.
     lake: str = ""
-    # The consumers are in other processes, as a server's are: they outlive a broker that is killed, and what
-    # it had lent them comes again without counting the attempt.
+    # Consumers run in other processes, as those of a server do: they survive a killed broker, so messages
+    # that they held are redelivered without counting the attempt.
     consumers_elsewhere: bool = False
-    # What a new topic is like, where its maker does not say otherwise.
+    # Defaults for new topics.
     topic: TopicSettings = msgspec.field(default_factory=TopicSettings)
-    # What a new group is like, where its maker does not say otherwise.
+    # Defaults for new groups.
     group: GroupSettings = msgspec.field(default_factory=GroupSettings)
 
     def __post_init__(self) -> None:
@@ -304,7 +306,7 @@ def settings_with(settings: Settings, options: TopicOptions | GroupOptions) -> S
     known = [field.removesuffix("_ms") for field in settings.__struct_fields__]
     for name, value in options.items():
         if name not in known:
-            why = f"there is no such setting; there are {', '.join(known)}"
+            why = f"there is no such setting; the settings are {', '.join(known)}"
             raise InvalidValue(name="settings", value=name, why=why)
         if name in _DURATIONS:
             fields[f"{name}_ms"] = None if value is None else duration_ms(name, value)  # type: ignore[arg-type]
@@ -320,7 +322,7 @@ def settings_with(settings: Settings, options: TopicOptions | GroupOptions) -> S
 
 
 def start_text(start: Start | str | Instant) -> str:
-    """Where a group starts, as it is stored."""
+    """The stored form of a group's start position."""
     if isinstance(start, bool):
         raise InvalidValue(name="start", value=start, why="use 'earliest', 'latest', an offset or a time")
     if isinstance(start, int):
@@ -333,11 +335,11 @@ def start_text(start: Start | str | Instant) -> str:
 
 
 def backoff_text(backoff: str | list[Duration]) -> str:
-    """A backoff as it is stored: the word "exponential", its full form, or a list of waits."""
+    """The stored form of a backoff: "exponential", its full form, or a list of delays."""
     if isinstance(backoff, list):
         if not backoff:
             raise InvalidValue(
-                name="backoff", value=backoff, why="give at least one wait, such as ['1s', '10s']"
+                name="backoff", value=backoff, why="give at least one delay, such as ['1s', '10s']"
             )
         return "fixed:" + ",".join(str(duration_ms("backoff", wait)) for wait in backoff)
     if backoff == "exponential":
@@ -345,7 +347,7 @@ def backoff_text(backoff: str | list[Duration]) -> str:
     if isinstance(backoff, str) and backoff.partition(":")[0] in ("exponential", "fixed"):
         return backoff
     raise InvalidValue(
-        name="backoff", value=backoff, why="use 'exponential' or a list of waits such as ['1s', '10s']"
+        name="backoff", value=backoff, why="use 'exponential' or a list of delays such as ['1s', '10s']"
     )
 
 

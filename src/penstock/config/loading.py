@@ -1,16 +1,15 @@
-"""The configuration of a server: file, then environment, then flags; all problems at once.
+"""Loads the configuration of a server from file, environment and flags, and reports all problems at once.
 
     penstock.toml                 <   PENSTOCK_TOPIC__RETENTION=7d   <   --native 127.0.0.1:0
     [topic]
     retention = "14d"
 
-Nothing here opens a file or asks the environment: text, mapping and flags come
-in, and a checked ``ServerConfig`` goes out, with the origin of every value that
-is not a default.  A value that a later source replaces is checked all the same.
+This module does no I/O: it takes the text, the environment and the flags as arguments, and returns a
+validated ``ServerConfig`` with the origin of every value that is not a default.  A value that a later source
+overrides is validated too.
 
-A mistake never hides another: every entry is read by itself, what is wrong with
-it is noted with its place (file and line, variable, flag), and only then is
-``InvalidConfiguration`` raised with all that was noted.
+Every entry is parsed separately and its problems are collected with their origin (file and line, variable,
+flag); then ``InvalidConfiguration`` is raised with all of them.
 """
 
 import re
@@ -44,7 +43,7 @@ _PAIR: Final = re.compile(r"""\s*["']?([\w.-]+)["']?\s*=""")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that was written somewhere."""
+    """One value from one source."""
 
     key: str  # Section and name, as written.
     value: Any
@@ -53,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration, and where its values are from."""
+    """A configuration and the origins of its values."""
 
     config: ServerConfig
     origins: Mapping[str, str]  # By key; a key that is not here has its default.
@@ -113,7 +112,7 @@ def _from_file(text: str, file: str, problems: list[str]) -> Iterator[Entry]:
     lines = key_lines(text)
     for section, table in tables.items():
         if not isinstance(table, dict):
-            problems.append(f"{_place(file, lines, section)}: {section} stands in no section; {_sections()}")
+            problems.append(f"{_place(file, lines, section)}: {section} is in no section; {_sections()}")
             continue
         if section not in SECTIONS and not table:
             problems.append(f"{_place(file, lines, section)}: there is no section {section}; {_sections()}")
@@ -123,7 +122,7 @@ def _from_file(text: str, file: str, problems: list[str]) -> Iterator[Entry]:
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """In which line of a TOML file each key stands; a key that is written in an unusual way is left out."""
+    """The line of each key in a TOML file; keys written in an unusual way are left out."""
     lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -149,7 +148,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterat
             yield Entry(f"{section}.{rest}", value, variable)
         elif (section := name.partition("_")[0]) in SECTIONS and section != name:
             meant = f"{PREFIX}{section}__{name.partition('_')[2]}".upper()
-            problems.append(f"{variable}: two underscores follow the section; did you mean {meant}?")
+            problems.append(f"{variable}: the section is followed by two underscores; did you mean {meant}?")
 
 
 def _setting(key: str) -> Setting:
@@ -176,7 +175,7 @@ def _near(section: str, name: str, names: list[str]) -> list[str]:
 
 
 def _words(entry: Entry, error: PenstockError) -> str:
-    """What is wrong, in the words of who wrote it."""
+    """The problem, in terms of the entry as it was written."""
     if ALIASES.get(entry.key, entry.key) not in SETTINGS:
         return f"there is no setting {entry.key}; {error.facts['why']}"
     if isinstance(error, InvalidValue):
@@ -189,7 +188,7 @@ def _sentence(error: PenstockError) -> str:
 
 
 def _build(values: Mapping[str, Any], problems: list[str]) -> ServerConfig:
-    """A configuration of values each of which is good by itself."""
+    """Build a configuration from values that are each valid on their own."""
     sections: dict[str, Any] = {}
     for section in SECTIONS:
         mine = [key for key in values if SETTINGS[key].section == section]
@@ -203,17 +202,17 @@ def _build(values: Mapping[str, Any], problems: list[str]) -> ServerConfig:
 
 
 def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong only together."""
+    """Problems of values that are valid on their own."""
     taken: dict[tuple[str, int], str] = {}
     for name in config.listen.__struct_fields__:
         place = address(name, getattr(config.listen, name))
         if place is not None and place[1] and taken.setdefault(place, name) != name:
             yield f"listen.{taken[place]} and listen.{name} are the same address; each needs its own"
     if all(getattr(config.listen, name) == OFF for name in config.listen.__struct_fields__):
-        yield "every listener is off, so nobody could connect; turn one on, such as listen.native"
+        yield "every listener is off, so no client could connect; turn one on, such as listen.native"
     yield from _exposed(config, origins)
     if bool(config.tls.certificate) != bool(config.tls.key):
-        yield "tls.certificate and tls.key go together: set both, or neither"
+        yield "tls.certificate and tls.key belong together: set both, or neither"
     for small, large, why in ORDER:
         if value_of(config, SETTINGS[small]) > value_of(config, SETTINGS[large]):
             yield f"{_named(small, origins)} is larger than {_named(large, origins)}: {why}"
@@ -226,16 +225,16 @@ def _contradictions(config: ServerConfig, origins: Mapping[str, str]) -> Iterato
 
 
 def _exposed(config: ServerConfig, origins: Mapping[str, str]) -> Iterator[str]:
-    """Listeners that other machines reach, and where nobody is asked who they are."""
+    """Listeners that other machines can reach without authentication."""
     if config.security.authentication or config.security.insecure:
         return
     for name in config.listen.__struct_fields__:
         place = address(name, getattr(config.listen, name))
         if place is not None and not is_loopback(place[0]):
             yield (
-                f"{_named(f'listen.{name}', origins)} is reached by other machines, and whoever reaches it "
-                "may do everything, because security.authentication is off; turn that on, or say --insecure "
-                "(security.insecure) if everybody there may"
+                f"{_named(f'listen.{name}', origins)} can be reached from other machines, and "
+                "security.authentication is off, so anyone could use it; turn authentication on, or allow "
+                "this with --insecure (security.insecure)"
             )
 
 

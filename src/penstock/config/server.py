@@ -1,11 +1,11 @@
 """Settings of a server.  Those of brokers, topics and groups are in ``penstock.config.broker``.
 
-A section of the file is one class here, a field is one setting, and the
-comment above a field is its row in docs/configuration.md.  Where a field ends
-in ``_ms``, people leave that away and write a duration: ``stop_timeout = "10s"``.
+Each class is a section of the configuration file, each field is a setting, and the comment above a field is
+its row in docs/configuration.md.  A field that ends in ``_ms`` is written without it, as a duration:
+``stop_timeout = "10s"``.
 
-Everything is checked when a value is made, and trusted after.  How values are
-found in a file, in the environment and among the flags is in ``loading.py``.
+Values are validated when a settings object is created.  ``loading.py`` reads them from the file, the
+environment and the flags.
 """
 
 from ipaddress import ip_address
@@ -40,7 +40,7 @@ def address(name: str, text: str) -> tuple[str, int] | None:
 
 
 def shown(host: str, port: int) -> str:
-    """An address as one writes it."""
+    """An address as HOST:PORT."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -65,11 +65,11 @@ def _at_least(name: str, value: int, low: int) -> None:
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The process."""
 
-    # Directory of the data, made if it is not there; ":memory:" keeps everything in memory, until the end.
+    # Data directory, created if it is missing; ":memory:" keeps everything in memory, until the process ends.
     data: str = "data"
-    # How long a stop may take: requests in hand are answered, leases released, all is written down.
+    # How long a shutdown may take: in-flight requests finish, leases are released, state is flushed to disk.
     stop_timeout_ms: int = 10_000
-    # What is written to stderr: this and what is more important.
+    # Lowest level of log lines on stderr.
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def __post_init__(self) -> None:
@@ -83,17 +83,17 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where connections are accepted: HOST:PORT, a port of 127.0.0.1, or "off"; port 0 takes a free one."""
+    """Listening addresses: HOST:PORT, a port on 127.0.0.1, or "off"; port 0 picks a free one."""
 
-    # The native protocol, for Penstock's own clients and KQueue's.
+    # The native protocol, for Penstock and KQueue clients.
     native: str = "127.0.0.1:7070"
     # The text protocol, for netcat.
     text: str = "127.0.0.1:3000"
     # Status over HTTP: GET /metrics.
     status: str = "127.0.0.1:8081"
-    # The HTTP API: GET /openapi.json describes it.
+    # The HTTP API and the dashboard; GET /openapi.json describes the API.
     http: str = "127.0.0.1:8080"
-    # The Kafka protocol, for Kafka's clients as they are.
+    # The Kafka protocol, for unmodified Kafka clients.
     kafka: str = "127.0.0.1:9092"
 
     def __post_init__(self) -> None:
@@ -102,10 +102,10 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where archived messages are."""
+    """Location of archived messages."""
 
-    # A directory or a URI such as "s3://bucket/lake", which a server only tells those who archive and query;
-    # "auto" is "lake" in the directory of the data.
+    # A directory or a URI such as "s3://bucket/lake", which the server only passes on to archive and query
+    # jobs; "auto" is "lake" in the data directory.
     path: str = AUTO
 
     def __post_init__(self) -> None:
@@ -116,11 +116,11 @@ class LakeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP API."""
 
-    # Origins whose web pages may use the API (CORS), with commas between, such as "https://app.example.com";
-    # "*" is every page there is.
+    # Origins whose web pages may use the API (CORS), comma-separated, such as "https://app.example.com";
+    # "*" allows every page.
     cors_origins: str = ""
-    # Names by which the API may be called while authentication is off, with commas between; beside localhost,
-    # every address, and the name that it listens on.
+    # Host names that requests may use while authentication is off, comma-separated, in addition to localhost,
+    # IP addresses and the name that the server listens on.
     hosts: str = ""
 
     def __post_init__(self) -> None:
@@ -145,33 +145,33 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients may ask of a server."""
+    """Limits for clients."""
 
-    # Connections of all listeners together; one more is told so and closed.
+    # Connections of all listeners together; one more gets an error and is closed.
     connections_max: int = 10_000
-    # Largest frame of the native and the Kafka protocol; its length is looked at before anything is kept.
+    # Largest frame of the native and Kafka protocols, checked before any buffer is allocated.
     frame_bytes_max: int = 16 * 1024 * 1024
-    # Bytes of publishes that wait for the disk, of all connections; beyond it a publish is refused and may be
-    # tried again.
+    # Bytes of publishes, of all connections, that wait for the disk; above this a publish is refused with a
+    # retryable error.
     publish_bytes_max: int = 256 * 1024 * 1024
-    # Bytes that wait for a client to read them; beyond it the connection is sent nothing more until it reads.
+    # Bytes buffered for a client that does not read; above this nothing more is sent until it reads.
     write_buffer_bytes_max: int = 1024 * 1024
-    # Requests of one native connection that may be unanswered; no more is read until some are answered.
+    # In-flight requests of one native connection; no more are read until some are answered.
     requests_max: int = 4096
-    # How long the consumers of a lost native connection are kept; a client that is back in time goes on with
+    # How long the consumers of a lost native connection are kept; a client that reconnects in time resumes
     # them.
     resume_ms: int = 5_000
-    # Longest line of the text protocol; a longer one ends the connection.
+    # Longest line of the text protocol; a longer one closes the connection.
     text_line_bytes_max: int = 2 * 1024 * 1024
-    # Messages that one subscription of the text protocol may hold unanswered.
+    # Unsettled messages of one subscription of the text protocol.
     text_in_flight_max: int = 100
     # Largest head of a status request, and how long it may take to arrive.
     status_head_bytes_max: int = 8 * 1024
     status_timeout_ms: int = 10_000
-    # Largest head of an HTTP request, and largest body of one that is read whole.
+    # Largest head of an HTTP request, and largest body that is not streamed.
     http_head_bytes_max: int = 32 * 1024
     http_body_bytes_max: int = 16 * 1024 * 1024
-    # How long the head of an HTTP request may take, and how long nothing of its body may arrive.
+    # How long the head of an HTTP request may take, and the longest pause within its body.
     http_timeout_ms: int = 30_000
 
     def __post_init__(self) -> None:
@@ -180,13 +180,14 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What Kafka's clients are told."""
+    """The Kafka protocol."""
 
-    # HOST:PORT at which clients reach this server; "auto" is the address that a client has connected to.
+    # HOST:PORT at which clients reach this server; "auto" is the address that the client connected to.
     advertised: str = AUTO
-    # Accept a replication factor, and min.insync.replicas, above 1; there is one replica all the same.
+    # Accept a replication factor and min.insync.replicas above 1, although there is only one replica.
     accept_replication: bool = False
-    # How long the first round of a consumer group waits for more members (group.initial.rebalance.delay.ms).
+    # How long the first rebalance of a consumer group waits for more members
+    # (group.initial.rebalance.delay.ms).
     initial_rebalance_delay_ms: int = 250
 
     def __post_init__(self) -> None:
@@ -196,38 +197,39 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may come."""
+    """Authentication."""
 
-    # Ask everybody for an API key, or a user's name and password; a start without an admin makes one a key.
+    # Require an API key, or a user name and password; at start, a server without an admin creates an admin
+    # key.
     authentication: bool = False
-    # Listen on addresses that other machines reach, although authentication is off.
+    # Allow listening on addresses that other machines can reach while authentication is off.
     insecure: bool = False
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Encryption of all listeners: both files, or neither."""
 
-    # File of the certificate, with those between it and its root, in PEM.
+    # Certificate file, with intermediate certificates, in PEM.
     certificate: str = ""
-    # File of its private key, in PEM, without a passphrase.
+    # Private key file, in PEM, without a passphrase.
     key: str = ""
 
 
 class TopicDefaults(TopicSettings, frozen=True, kw_only=True):
-    """What new topics are like, and who makes them."""
+    """Defaults for new topics, and whether missing topics are created."""
 
-    # Publishing to a topic that does not exist, or consuming it, creates it, over every protocol;
-    # false: that is an error, TOPIC_NOT_FOUND.
+    # Publishing to or consuming a topic that does not exist creates it, over every protocol;
+    # false: it is the error TOPIC_NOT_FOUND.
     auto_create: bool = True
 
     @property
     def settings(self) -> TopicSettings:
-        """What new topics are like."""
+        """Defaults for new topics."""
         return TopicSettings(**{name: getattr(self, name) for name in TopicSettings.__struct_fields__})
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it: one field for each section."""
+    """All settings: one field per section."""
 
     server: ServerSettings = ServerSettings()
     listen: ListenSettings = ListenSettings()
@@ -238,7 +240,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     lake: LakeSettings = LakeSettings()
     kafka: KafkaSettings = KafkaSettings()
     broker: BrokerConfig = BrokerConfig()
-    # What new topics and groups are like, unless whoever makes them says otherwise.  Six partitions: more
-    # than one consumer at a time, of either kind, without a thought.
+    # Defaults for new topics and groups.  Six partitions allow several consumers of either kind out of the
+    # box.
     topic: TopicDefaults = TopicDefaults(partitions=6)
     group: GroupSettings = GroupSettings()

@@ -1,14 +1,13 @@
-"""The settings of a server one by one: their names, how a value is read, and how it is shown.
+"""The settings of a server: their names, and parsing and formatting of their values.
 
     topic.retention            [topic] retention in the file
     PENSTOCK_TOPIC__RETENTION  in the environment
-    --native                   a flag, for those that have one
-    TopicSettings.retention_ms where the value goes, in milliseconds
+    --native                   a flag; only some settings have one
+    TopicSettings.retention_ms the field that stores the value, in milliseconds
 
-The classes of ``config.py`` are the source of all of it, so a setting is added
-there and nowhere else.  A value is read from what people write ("7d", "64MiB",
-"none") or from a number (seconds, bytes), and shown such that reading it again
-gives the same; a test holds the two together.
+All of this derives from the classes in ``broker.py`` and ``server.py``, so a new setting is added only there.
+A value is text ("7d", "64MiB", "none") or a number (seconds, bytes); parsing a formatted value gives the same
+value, which a test checks.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from penstock.errors import InvalidValue
 from penstock.types import duration_ms, duration_text, size_bytes, size_text
 
 PREFIX: Final = "PENSTOCK_"
-NONE: Final = "none"  # TOML has no word for it: no limit, for ever, never.
+NONE: Final = "none"  # TOML has no null; it means no limit, forever or never.
 FLAGS: Final = {
     "server.data": "--data",
     "listen.native": "--native",
@@ -35,7 +34,7 @@ FLAGS: Final = {
     "listen.kafka": "--kafka",
     "security.insecure": "--insecure",
 }
-# Of the broker, these are not for the file: they have sections or settings of their own here.
+# Settings of the broker that have their own section, or another name, in the file.
 ELSEWHERE: Final = frozenset({
     "broker.auto_create_topics", "broker.lake", "broker.consumers_elsewhere", "broker.topic", "broker.group",
     "broker.close_timeout_ms", "topic.kafka_configs",
@@ -59,7 +58,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """Within its section, as people write it."""
+        """The name within its section."""
         return self.field.removesuffix("_ms")
 
     @property
@@ -69,12 +68,12 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """Of the environment."""
+        """The name of the environment variable."""
         return f"{PREFIX}{self.section}__{self.name}".upper()
 
     @property
     def flag(self) -> str:
-        """Of ``penstock serve``; empty if it has none."""
+        """The flag of ``penstock serve``; empty if it has none."""
         return FLAGS.get(self.key, "")
 
     @property
@@ -83,7 +82,7 @@ class Setting:
         return NoneType in get_args(self.kind)
 
     def read(self, value: object) -> Any:
-        """The value of the field, from what was written; ``InvalidValue`` says what may be written."""
+        """Parse a value; raises ``InvalidValue``, which says what is accepted."""
         if self.optional and value == NONE:
             return None
         found = _reader(self)(self.key, value)
@@ -91,7 +90,7 @@ class Setting:
         return found
 
     def show(self, value: Any) -> str:
-        """The value of the field, as one would write it."""
+        """Format a value as it is written in the file."""
         if value is None:
             return NONE
         if isinstance(value, bool):
@@ -146,14 +145,14 @@ def _number(name: str, value: Any) -> int:
     if isinstance(value, str) and value.replace("_", "").isdecimal():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidValue(name=name, value=value, why="it is a whole number")
+        raise InvalidValue(name=name, value=value, why="it must be a whole number")
     return value
 
 
 def _boolean(name: str, value: Any) -> bool:
     known = BOOLEANS.get(str(value).lower())
     if known is None:
-        raise InvalidValue(name=name, value=value, why="it is true or false")
+        raise InvalidValue(name=name, value=value, why="it must be true or false")
     return known
 
 
@@ -161,7 +160,7 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # A port.
     if not isinstance(value, str):
-        raise InvalidValue(name=name, value=value, why="it is text")
+        raise InvalidValue(name=name, value=value, why="it must be text")
     return value
 
 

@@ -231,7 +231,7 @@ async def test_a_frame_that_is_too_long_is_told_and_the_connection_closed() -> N
 
         peer.send(b"\x01\xff\xff\xff\xff")
 
-        assert (await peer.rest()).startswith(b"ERR a frame of 4294967295 bytes was announced")
+        assert (await peer.rest()).startswith(b"ERR a frame has 4294967295 bytes")
 
 
 @both_loops

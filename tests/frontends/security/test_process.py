@@ -50,5 +50,5 @@ def test_other_machines_are_let_in_only_where_somebody_says_so(tmp_path: Path) -
         assert server.stop() == 0
 
     assert code == 1
-    assert "listen.native (--native) is reached by other machines" in words
+    assert "listen.native (--native) can be reached from other machines" in words
     assert "--insecure" in words

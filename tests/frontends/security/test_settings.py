@@ -15,7 +15,7 @@ from penstock.model.access import Grant
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.168.1.5", "broker.example.com"])
 def test_an_address_that_others_reach_is_refused_without_authentication(host: str) -> None:
-    words = r"listen.native \(--native\) is reached by other machines.*--insecure"
+    words = r"listen.native \(--native\) can be reached from other machines.*--insecure"
     with pytest.raises(InvalidConfiguration, match=words):
         load(flags={"listen.native": f"{host}:7070"})
 
@@ -35,7 +35,7 @@ def test_who_says_so_may_have_it(setting: str) -> None:
 
 
 def test_a_certificate_has_a_key() -> None:
-    with pytest.raises(InvalidConfiguration, match=r"tls.certificate and tls.key go together"):
+    with pytest.raises(InvalidConfiguration, match=r"tls.certificate and tls.key belong together"):
         load(text='[tls]\ncertificate = "c.pem"')
 
 

@@ -1,4 +1,4 @@
-"""Every metric of a broker, defined once: its name, its kind, what it means, and where it comes from.
+"""All metrics of a broker: name, kind, meaning, and how the value is read.
 
     SECTIONS ──> Measuring: the broker, each topic, each group ──> /metrics
         └──> docs/metrics.md  (scripts/metrics_page.py)
@@ -23,21 +23,22 @@ Kind = Literal["counter", "gauge", "histogram"]
 Labelled = dict[tuple[str, ...], float]  # A value for each combination of the metric's own labels.
 Read = Callable[[Any], float | Labelled | Histogram]
 
-# What may befall a message last.  Their counts are there from the start: what appears with a 1 has not grown.
+# Final reasons of dead letters.  All are exported from the start: a series that appears with 1 shows no
+# increase.
 DEADLY: Final = (
     events.NACKED, events.TIMED_OUT, events.RESTARTED, events.REJECTED, events.OUTLIVED, events.DISCONNECTED,
 )  # fmt: skip
 
 
 class Metric(NamedTuple):
-    """What is measured.  Names end in their unit; counters, which count from the start, in ``_total``."""
+    """One metric.  Names end in their unit, those of counters in ``_total``."""
 
     name: str
     kind: Kind
     meaning: str
-    read: Read  # From what its section is about.
-    labels: tuple[str, ...] = ()  # Its own, beside those of the section.
-    scale: int = 1  # Histograms: how many of theirs are one of the metric's unit.
+    read: Read  # Takes the object of its section.
+    labels: tuple[str, ...] = ()  # In addition to those of the section.
+    scale: int = 1  # Histograms: recorded units per unit of the metric.
 
 
 def counter(name: str, meaning: str, read: Read, labels: tuple[str, ...] = ()) -> Metric:
@@ -49,7 +50,6 @@ def gauge(name: str, meaning: str, read: Read, labels: tuple[str, ...] = ()) -> 
 
 
 def histogram(name: str, meaning: str, read: Read, scale: int = 1) -> Metric:
-    """How often it was how much."""
     return Metric(name, "histogram", meaning, read, scale=scale)
 
 
@@ -62,7 +62,7 @@ class Section(NamedTuple):
 
 
 class BrokerFacts(NamedTuple):
-    """What the metrics of the whole broker are read from."""
+    """Source of the metrics of the broker."""
 
     state: State
     topics: list[Topic]  # Without the broker's own, as the groups.
@@ -73,7 +73,7 @@ class BrokerFacts(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """What the metrics of a group are read from."""
+    """Source of the metrics of a group."""
 
     group: Group
     info: GroupInfo
@@ -155,8 +155,13 @@ OF_BROKER: Final = Section(
     "The broker",
     (),
     (
-        gauge("penstock_build_info", "1; what runs.", _build, ("version", "compiled")),
-        gauge("penstock_uptime_seconds", "Since the broker was opened.", _uptime),
+        gauge(
+            "penstock_build_info",
+            "Always 1; version and build.",
+            _build,
+            ("version", "compiled"),
+        ),
+        gauge("penstock_uptime_seconds", "Time since the broker was opened.", _uptime),
         gauge("penstock_topics", "Topics.", lambda of: len(of.topics)),
         gauge("penstock_partitions", "Partitions of all topics.", _partitions),
         gauge("penstock_groups", "Groups of all topics.", lambda of: len(of.groups)),
@@ -165,45 +170,45 @@ OF_BROKER: Final = Section(
         gauge("penstock_tasks", "Tasks on the event loop of the server.", lambda of: of.tasks),
         counter(
             "penstock_event_loop_stalls_total",
-            "Times that the event loop of the server was late by more than 50 ms, and nobody was served.",
+            "Stalls of the server's event loop of more than 50 ms, in which no client was served.",
             lambda of: of.state.lag.stalls,
         ),
         gauge(
             "penstock_event_loop_lag_max_seconds",
-            "How late the event loop of the server was at most, in the last one or two minutes.",
+            "Longest delay of the server's event loop in the last one or two minutes.",
             lambda of: of.state.lag.longest_ms / 1000,
         ),
         gauge(
             "penstock_logs_failed",
-            "Logs that take no more messages, because the disk refused to write or to sync.",
+            "Logs that accept no more writes because a write or sync failed.",
             _logs_failed,
         ),
         gauge(
             "penstock_problems",
-            "Problems with the storage, by kind: damaged, cut, file_damaged, topic_offline, storage_failed, "
+            "Storage problems, by kind: damaged, cut, file_damaged, topic_offline, storage_failed, "
             "directory_gone, disk_full.",
             _problems,
             ("kind",),
         ),
         gauge(
             "penstock_damaged_offsets",
-            "Offsets of messages in damaged ranges, of those that were found since the broker was opened.",
+            "Offsets in damaged ranges found since the broker was opened.",
             _damaged_offsets,
         ),
         gauge(
             "penstock_disk_free_bytes",
-            "Room on the file system of the data directory; -1 if all is in memory.",
+            "Free space on the file system of the data directory; -1 for a broker in memory.",
             _disk_free_bytes,
         ),
         counter(
             "penstock_writes_refused_total",
-            "Writes to logs that failed, by the code of the error: DISK_FULL or STORAGE_FAILED.",
+            "Failed writes to logs, by error code: DISK_FULL or STORAGE_FAILED.",
             _writes_refused,
             ("code",),
         ),
         histogram(
             "penstock_fsync_seconds",
-            "How long it took to sync a log.",
+            "Duration of log syncs.",
             lambda of: of.state.commit.sync_us,
             scale=1_000_000,
         ),
@@ -215,13 +220,13 @@ OF_BROKER: Final = Section(
         ),
         histogram(
             "penstock_commit_waiters",
-            "Operations that were answered by the same round of syncs: the size of a commit group.",
+            "Operations acknowledged by the same round of syncs (size of a commit group).",
             lambda of: of.state.commit.answered,
         ),
         gauge(
             "penstock_left_out",
-            "Topics and groups that have no metrics of their own, because there are too many "
-            "(broker.metrics_names_max), or because they could not be read.",
+            "Topics and groups without their own metrics, because there are too many "
+            "(broker.metrics_names_max) or because they could not be read.",
             lambda of: of.left_out,
             ("what",),
         ),
@@ -232,22 +237,20 @@ OF_TOPIC: Final = Section(
     ("topic",),
     (
         counter("penstock_topic_published_total", "Messages published.", lambda of: of.published),
-        counter(
-            "penstock_topic_published_bytes_total", "Bytes of them, as they are stored.", _published_bytes
-        ),
+        counter("penstock_topic_published_bytes_total", "Bytes published, as stored.", _published_bytes),
         counter(
             "penstock_topic_duplicates_total",
-            "Messages that were there already, and not published again.",
+            "Duplicate messages that were not published again.",
             lambda of: of.duplicates,
         ),
         gauge("penstock_topic_messages", "Messages stored.", _messages),
-        gauge("penstock_topic_bytes", "Bytes of them, as they are stored.", _bytes),
+        gauge("penstock_topic_bytes", "Bytes stored.", _bytes),
         gauge(
             "penstock_topic_depth",
-            "Messages that wait for the slowest group, or all if there is no group.",
+            "Messages that the slowest group has not settled; all messages if there is no group.",
             topic_depth,
         ),
-        gauge("penstock_topic_scheduled", "Messages that are not yet due.", _scheduled),
+        gauge("penstock_topic_scheduled", "Scheduled messages that are not due yet.", _scheduled),
     ),
 )
 OF_GROUP: Final = Section(
@@ -257,57 +260,65 @@ OF_GROUP: Final = Section(
         counter("penstock_group_delivered_total", "Messages delivered.", lambda of: of.info.delivered),
         counter(
             "penstock_group_redelivered_total",
-            "Those of them that had been delivered before.",
+            "Messages delivered again after a first delivery.",
             lambda of: of.group.redelivered,
         ),
         counter(
             "penstock_group_acked_total",
-            "Messages acked; of a stream group: committed.",
+            "Messages acked, or committed by a stream group.",
             lambda of: of.info.acked,
         ),
-        counter("penstock_group_nacked_total", "Deliveries that failed.", lambda of: of.info.nacked),
+        counter("penstock_group_nacked_total", "Deliveries nacked.", lambda of: of.info.nacked),
         counter(
             "penstock_group_timed_out_total",
-            "Deliveries that were not answered in time.",
+            "Deliveries not settled within the visibility timeout.",
             lambda of: of.info.timed_out,
         ),
         counter(
             "penstock_group_dead_lettered_total",
-            "Messages that were given up, by what befell them last.",
+            "Dead-lettered messages, by reason.",
             _dead_lettered,
             ("reason",),
         ),
-        counter("penstock_group_expired_total", "Messages that came too late.", lambda of: of.info.expired),
+        counter(
+            "penstock_group_expired_total",
+            "Messages that expired before delivery.",
+            lambda of: of.info.expired,
+        ),
         counter(
             "penstock_group_lost_total",
-            "Messages that retention deleted before the group had settled them.",
+            "Messages deleted by retention before the group settled them.",
             lambda of: of.info.lost,
         ),
-        gauge("penstock_group_lag", "Messages that are not settled.", lambda of: of.info.lag),
-        gauge("penstock_group_lag_seconds", "Age of the oldest of them.", lambda of: of.info.lag_seconds),
-        gauge("penstock_group_in_flight", "Messages on loan to consumers.", lambda of: of.info.in_flight),
+        gauge("penstock_group_lag", "Unsettled messages.", lambda of: of.info.lag),
+        gauge(
+            "penstock_group_lag_seconds",
+            "Age of the oldest unsettled message.",
+            lambda of: of.info.lag_seconds,
+        ),
+        gauge("penstock_group_in_flight", "Messages leased to consumers.", lambda of: of.info.in_flight),
         gauge(
             "penstock_group_waiting_retry",
-            "Messages that failed and wait for their next attempt.",
+            "Messages waiting for a retry.",
             lambda of: of.info.waiting_retry,
         ),
         gauge("penstock_group_consumers", "Consumers.", lambda of: len(of.info.consumers)),
         gauge(
             "penstock_group_verdict",
-            "1 for the word that says how the group is getting on; the others are absent.",
+            "Always 1; the label is the current verdict on the group.",
             _verdict,
             ("verdict",),
         ),
         histogram(
             "penstock_queue_latency_seconds",
-            "How long messages waited from publish, or from when they were due, to their first delivery. "
-            "Messages that are delivered together count as the oldest of them.",
+            "Time from publish, or from the due time, to the first delivery. "
+            "Messages delivered together count as the oldest of them.",
             lambda of: of.group.waited_ms,
             scale=1000,
         ),
         gauge(
             "penstock_queue_latency_max_seconds",
-            "The longest of these waits since the broker was opened: a quantile of "
+            "The longest such time since the broker was opened: a quantile of "
             "penstock_queue_latency_seconds above it is an artefact of its buckets.",
             lambda of: of.group.waited_ms.largest / 1000,
         ),
