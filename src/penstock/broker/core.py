@@ -10,7 +10,6 @@
     facts          statistics               progress       lag and rate of a group
     overviews      all topics and groups    measuring      metrics
     fetching       raw batches by offset    deliveries     delivery state of ranges
-    partitions     the same for Kafka
     commits        committed offsets        coordination   members of Kafka groups
     expiry         offsets of empty groups  group_configs  settings of Kafka groups
     restoring      puts back what retention deleted
@@ -35,7 +34,6 @@ from penstock.broker.journal.intents import Intents
 from penstock.broker.kafka.coordination import Coordination
 from penstock.broker.kafka.expiry import Expiry
 from penstock.broker.kafka.group_configs import GroupConfigs
-from penstock.broker.kafka.partitions import Partitions
 from penstock.broker.kafka.transactions import Transactions
 from penstock.broker.maintenance.disk import Storage
 from penstock.broker.maintenance.maintenance import Maintenance
@@ -107,8 +105,7 @@ class Core:
         self.tracing = Tracing(self.state)
         self.browsing = Browsing(self.state)
         self.deliveries = Deliveries(self.state)
-        self.partitions = Partitions(self.state, self.catalogue)
-        self.fetching = Fetching(self.state)
+        self.fetching = Fetching(self.state, self.catalogue)
         self.commits = Commits(self.state, self.groups)
         self.matching = Matching(self.state)
         self.coordination = Coordination(self.state, self.catalogue, self.commits, self.matching)

@@ -1,6 +1,6 @@
 """Operations of a broker for front ends of other protocols, mainly Kafka.
 
-    ProtocolOperations ──> partitions, fetching, transactions, coordination, commits, group_configs
+    ProtocolOperations ──> fetching, transactions, coordination, commits, group_configs
 
 Programs and clients of Penstock cannot call them.  Each has an entry in
 ``operations/spec.py``, which names the arguments that permissions depend on.
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from penstock.broker.batches import BatchConsumer, no_messages
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
-from penstock.broker.kafka.partitions import At, Chunk, Layout, Position
 from penstock.broker.matching import TOO_LONG
 from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
+from penstock.broker.stream.fetching import At, Layout, Position, RawFetched
 from penstock.config.broker import GroupOptions
 from penstock.errors import InvalidValue, PenstockError
 from penstock.groups.commits import Commit
@@ -48,20 +48,22 @@ class ProtocolOperations:
     @at_once
     def topic_names(self) -> Mapping[bytes, str]:
         """The names of all topics by id, as they are at any time; for the doors of this process."""
-        return self._core.partitions.names
+        return self._core.fetching.names
 
     @at_once
     def layout(self, topic: str) -> Layout:
-        return self._core.partitions.layout(topic)
+        return self._core.fetching.layout(topic)
 
     @at_once
-    def read_records(self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool) -> Chunk:
+    def read_records(
+        self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool
+    ) -> RawFetched:
         """Record batches as they lie in the log."""
-        return self._core.partitions.read(topic, partition, offset, max_bytes, committed)
+        return self._core.fetching.fetch_raw(topic, partition, offset, max_bytes, committed)
 
     def arrival(self, topic: str, until_ms: int) -> Steps[None]:
         """Wait until something happens on a topic."""
-        return self._core.partitions.arrival(topic, until_ms)
+        return self._core.fetching.arrival(topic, until_ms)
 
     @at_once
     def delete_records(self, topic: str, partition: int, offset: int | None) -> int:
@@ -72,7 +74,7 @@ class ProtocolOperations:
     @at_once
     def position(self, topic: str, partition: int, at: At, committed: bool) -> Position:
         """Which offset a time is."""
-        return self._core.partitions.position(topic, partition, at, committed)
+        return self._core.fetching.position(topic, partition, at, committed)
 
     def batch_consumer(
         self,

@@ -1,29 +1,71 @@
-"""Raw record batches for readers that track their own position: queries, archives, copies.
+"""Reads from logs for readers that keep their own position: queries, archives, Kafka's clients.
 
-    fetch            record batches from an offset on       bytes of the file, nothing is decoded
-    offsets          the offset for a time                  to know where to begin and to end
+    fetch       record batches from an offset on     bytes of the file, nothing is decoded
+    fetch_raw   the same, with open and aborted transactions, for readers that apply Kafka's rules
+    offsets     by partition, the offset of a time   to know where to begin and to end
+    position    the offset of a time, with its record's timestamp and epoch
+    layout      id, partitions and settings of a topic
+    arrival     waits until something happens on a topic
 
-A fetch costs one look-up and one read, however many records it returns.  It returns
-what consumers may see, so it never waits; only the buffered events of a journal are
-written first.
+A fetch costs one look-up and one read, whatever the number of records.  ``fetch``
+shows what consumers may see: batches of aborted transactions come as empty ones.
+It waits for nothing, except at the end of a journal, which is flushed first
+because delivery notes its events before it writes them.
 
-Such a reader reports its progress with commits (``commits.py``).
+Such readers report their progress by commits (``commits.py``).
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+import msgspec
+
 from penstock.broker.state import Partition, State
-from penstock.broker.steps import Steps
+from penstock.broker.steps import Arrival, Steps
+from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.groups import journal_durable
+from penstock.config.broker import TopicSettings
 from penstock.errors import OffsetOutOfRange
 from penstock.log.log import Log
 from penstock.model.info import Fetched
 from penstock.types import Instant, check_fetch, instant_ms
 
+At = Literal["earliest", "latest", "newest"] | int
+
+NOWHERE: Final = -1
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    id: bytes
+    partitions: int
+    settings: TopicSettings
+
+
+class RawFetched(Fetched, frozen=True, kw_only=True, gc=False):
+    """Batches with their transactions; up to ``end`` all transactions are decided."""
+
+    safe: int  # What is below is durable, also of transactions that are still open.
+    aborted: list[tuple[int, int]]  # Producer and first offset of transactions that do not count.
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a partition."""
+
+    offset: int  # NOWHERE if there is none.
+    timestamp: int = NOWHERE
+    leader_epoch: int = 0
+
 
 class Fetching:
-    """What readers from outside ask for."""
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, catalogue: Catalogue) -> None:
         self._state = state
+        self.names: Mapping[bytes, str] = MappingProxyType(catalogue.names)  # Of all topics, by id.
+
+    def layout(self, name: str) -> Layout:
+        topic = self._state.topic(name)
+        return Layout(topic=name, id=topic.id, partitions=len(topic.partitions), settings=topic.settings)
 
     def fetch(self, name: str, number: int, offset: int, max_bytes: int, journal: bool) -> Steps[Fetched]:
         """Whole record batches from the one that holds ``offset`` on; nothing at the end."""
@@ -39,6 +81,32 @@ class Fetching:
         batches, following = log.fetch(offset, min(max_bytes, self._state.config.receive_bytes_max))
         return Fetched(start=log.start, end=log.high, next_offset=following, batches=batches)
 
+    def fetch_raw(self, name: str, number: int, offset: int, max_bytes: int, committed: bool) -> RawFetched:
+        """Whole batches from the one that holds ``offset`` on; nothing at the end, or with 0 bytes.
+
+        The first batch may be larger than ``max_bytes``.
+        ``committed``: up to the first transaction that is open, and with those that were aborted.
+        """
+        check_fetch(number, offset, max(max_bytes, 1))
+        log = self._state.topic(name).partition(number).log
+        upto = log.high if committed else log.safe
+        undecided = upto < offset <= log.safe  # It was there already, in the middle of what is still open.
+        if undecided or (max_bytes == 0 and log.start <= offset <= upto):
+            batches, following = b"", offset
+        else:
+            batches, following = log.fetch_all(
+                offset, min(max_bytes, self._state.config.receive_bytes_max), upto
+            )
+        aborted = log.transactions.aborted(offset, following) if committed and batches else []
+        return RawFetched(
+            start=log.start,
+            end=log.high,
+            next_offset=following,
+            batches=batches,
+            safe=log.safe,
+            aborted=aborted,
+        )
+
     def offsets(self, name: str, at: str | Instant, journal: bool) -> Steps[dict[int, int]]:
         """By partition: the first offset, the one after the last, or the first not older than ``at``."""
         topic = self._state.topic(name)
@@ -50,6 +118,26 @@ class Fetching:
                 yield from _write_down(partition)
                 found[partition.number] = _offset_at(partition.journal.log, at)
         return found
+
+    def arrival(self, name: str, until_ms: int) -> Steps[None]:
+        """Wait until something happens on a topic, at most until then."""
+        topic = self._state.topic(name)
+        yield Arrival(topic, until_ms)
+
+    def position(self, name: str, number: int, at: At, committed: bool) -> Position:
+        """The first offset, the one after the last, that of the newest record, or the first since a time."""
+        partition = self._state.topic(name).partition(number)
+        log = partition.log
+        end = log.high if committed else log.safe
+        match at:
+            case "earliest":
+                return Position(offset=log.start, leader_epoch=log.leader_epoch)
+            case "latest":
+                return Position(offset=end, leader_epoch=log.leader_epoch)
+            case "newest":
+                return _newest(partition, end)
+            case _:
+                return _since(partition, int(at), end)
 
 
 def _write_down(partition: Partition) -> Steps[None]:
@@ -71,3 +159,29 @@ def _offset_at(log: Log, at: str | Instant) -> int:
     if at == "latest":
         return log.high
     return min(log.offset_at(instant_ms("at", at)), log.high)
+
+
+def _since(partition: Partition, time_ms: int, end: int) -> Position:
+    log = partition.log
+    offset = log.offset_at(time_ms)
+    return _at(partition, offset) if offset < end else Position(offset=NOWHERE)
+
+
+def _newest(partition: Partition, end: int) -> Position:
+    """The record with the highest timestamp."""
+    log = partition.log
+    if log.start >= end:
+        return Position(offset=NOWHERE)
+    found = _since(partition, log.last_timestamp, end)
+    if found.offset == NOWHERE:  # That is the time of a marker, or of what readers do not see yet.
+        newest = max((record.timestamp for record in log.last(1)), default=NOWHERE)
+        return _since(partition, newest, end) if newest >= 0 else found
+    return found
+
+
+def _at(partition: Partition, offset: int) -> Position:
+    log = partition.log
+    found = log.records(offset, offset + 1)
+    if not found:
+        raise OffsetOutOfRange(offset=offset, start=log.start, end=log.high)
+    return Position(offset=offset, timestamp=found[0].timestamp, leader_epoch=log.leader_epoch)

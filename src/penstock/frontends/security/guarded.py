@@ -7,11 +7,11 @@ from typing import Any
 from penstock.api.operations import ConsumerOperations, ProducerOperations, Wrap
 from penstock.broker.access.scram import Scram
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.kafka.partitions import At, Chunk, Layout, Position
 from penstock.broker.observability.measuring import Family
 from penstock.broker.operations import LocalOperations
 from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
+from penstock.broker.stream.fetching import At, Layout, Position, RawFetched
 from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
 from penstock.errors import PenstockError
 from penstock.frontends.security.guard import Guard, filtered, topic_of
@@ -390,7 +390,7 @@ class GuardedOperations(Guard):
 
     def read_records(
         self, topic: str, partition: int, offset: int, max_bytes: int, committed: bool
-    ) -> Steps[Chunk]:
+    ) -> Steps[RawFetched]:
         if topic not in self._allowed["read_records"]:
             self._check_topic("read_records", topic)
         return self._operations.read_records(topic, partition, offset, max_bytes, committed)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import cast
 
 from penstock.broker.drivers.at_once import now
-from penstock.broker.kafka.partitions import Layout
+from penstock.broker.stream.fetching import Layout
 from penstock.config.broker import TopicOptions
 from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall

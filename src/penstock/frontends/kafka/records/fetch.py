@@ -17,7 +17,7 @@ Fetch sessions are not kept: a client that asks for one is told 0, and says each
 from typing import Any
 
 from penstock.broker.drivers.at_once import now
-from penstock.broker.kafka.partitions import Chunk
+from penstock.broker.stream.fetching import RawFetched
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.frontends.kafka.call import LATER, Api, KafkaCall, Later
 from penstock.frontends.kafka.errors import code_of
@@ -87,31 +87,35 @@ class Fetch:
         committed = self._request.isolation_level == READ_COMMITTED
         most = max(min(asked.partition_max_bytes, self._left), 0 if self._begun else 1)
         try:
-            chunk = now(self._call.operations.read_records(name, number, asked.fetch_offset, most, committed))
+            fetched = now(
+                self._call.operations.read_records(name, number, asked.fetch_offset, most, committed)
+            )
         except PenstockError as error:
             return _refused(number, error)
-        return self._filled(asked, chunk, most, committed)
+        return self._filled(asked, fetched, most, committed)
 
-    def _filled(self, asked: FetchPartition, chunk: Chunk, most: int, committed: bool) -> PartitionData:
+    def _filled(
+        self, asked: FetchPartition, fetched: RawFetched, most: int, committed: bool
+    ) -> PartitionData:
         data = PartitionData(
             partition_index=asked.partition,
-            high_watermark=chunk.safe,
-            last_stable_offset=chunk.stable,
-            log_start_offset=chunk.start,
+            high_watermark=fetched.safe,
+            last_stable_offset=fetched.end,
+            log_start_offset=fetched.start,
             aborted_transactions=None,
             records=b"",
         )
-        fits = len(chunk.batches) <= most or not self._begun
-        if chunk.batches and fits:
+        fits = len(fetched.batches) <= most or not self._begun
+        if fetched.batches and fits:
             self._begun = True
-            self._left -= len(chunk.batches)
-            data.records = chunk.batches
-        elif chunk.batches or (most == 0 and asked.fetch_offset < chunk.safe):
+            self._left -= len(fetched.batches)
+            data.records = fetched.batches
+        elif fetched.batches or (most == 0 and asked.fetch_offset < fetched.safe):
             self._full = True  # This partition has its turn in the next answer.
         if committed:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=producer_id, first_offset=first)
-                for producer_id, first in chunk.aborted
+                for producer_id, first in fetched.aborted
             ]
         return data
 

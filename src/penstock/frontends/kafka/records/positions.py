@@ -3,7 +3,7 @@
 from typing import Final
 
 from penstock.broker.drivers.at_once import now
-from penstock.broker.kafka.partitions import At
+from penstock.broker.stream.fetching import At
 from penstock.errors import PenstockError, VersionUnsupported
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of
