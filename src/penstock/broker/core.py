@@ -26,8 +26,6 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-
 from penstock.broker.access.access import Access
 from penstock.broker.access.audit import Audit
 from penstock.broker.journal.intents import Intents
@@ -63,7 +61,7 @@ from penstock.broker.state import (
     Target,
     Topic,
 )
-from penstock.broker.steps import Durable, Steps
+from penstock.broker.steps import Steps
 from penstock.broker.storage.producer_snapshot import load_dedup_ids, save_digest
 from penstock.broker.storage.recovery import open_partition
 from penstock.broker.stream.commits import Commits
@@ -75,8 +73,8 @@ from penstock.broker.topic.groups import Groups
 from penstock.broker.topic.missing import MissingTopics
 from penstock.broker.topic.topics import Topics, partition_logs
 from penstock.clock import Clock
-from penstock.config.broker import MEMORY, BrokerConfig, TopicOptions, TopicSettings, settings_with
-from penstock.errors import CorruptionError, InvalidValue, PenstockError, TopicDamaged
+from penstock.config.broker import BrokerConfig
+from penstock.errors import CorruptionError, PenstockError, TopicDamaged
 from penstock.log.files import Files
 from penstock.model.info import BrokerInfo, PartitionInfo, TopicInfo
 
@@ -94,10 +92,10 @@ class Core:
         self.storage = Storage(self.state)
         self.access = Access(self.state)
         self.audit = Audit(self.state)
-        self.missing = MissingTopics(self.state, self.create_topic)
+        self.topics = Topics(self.state, self.catalogue)
+        self.missing = MissingTopics(self.state, self.topics.create)
         self.groups = Groups(self.state, self.missing)
         self.publishing = Publishing(self.state, self.missing)
-        self.topics = Topics(self.state, self.catalogue)
         self.dead_letters = DeadLetters(self.state, self.catalogue, self.topics, self.publishing, self.groups)
         self.queues = Queues(self.state, self.dead_letters)
         self.streams = Streams(self.state)
@@ -303,39 +301,6 @@ class Core:
 
     # Topics.
 
-    def create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        self._check_open()
-        settings = settings_with(self._defaults(), options)
-        if self._in_memory and settings.durability != "memory":
-            raise InvalidValue(
-                name="durability", value=settings.durability, why="this broker keeps all in memory"
-            )
-        yield from self.topics.make(name, settings)
-
-    @property
-    def _in_memory(self) -> bool:
-        return self.state.directory == MEMORY
-
-    def _defaults(self) -> TopicSettings:
-        settings = self.state.config.topic
-        return msgspec.structs.replace(settings, durability="memory") if self._in_memory else settings
-
-    def _check_open(self) -> None:
-        if self.state.closed:
-            self.state.topic("")  # Raises Closed.
-
-    def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        """Change a topic's settings; partitions may only become more."""
-        topic = self.state.topic(name)
-        yield from self.topics.alter(topic, options, self.groups)
-
-    def delete_topic(self, name: str) -> Steps[None]:
-        """Remove a topic with all its messages and groups."""
-        if name in self.state.offline and not self.state.closed:
-            yield from self.topics.delete_offline(name)
-        else:
-            yield from self.topics.delete(self.state.topic(name))
-
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings and sizes of a topic."""
         topic = self.state.topic(name)
@@ -365,8 +330,8 @@ class Core:
 
     def stats(self, connections: int) -> BrokerInfo:
         """The broker at a glance; ``connections`` are the server's, if there is one."""
-        self._check_open()
-        return self.facts.stats(self._defaults().durability, connections)
+        self.state.check_open()
+        return self.facts.stats(self.topics.defaults().durability, connections)
 
     # Consumers, of either kind.
 
@@ -376,11 +341,3 @@ class Core:
             self.streams.close_consumer(consumer)
         else:
             self.queues.close_consumer(consumer, disconnected)
-
-    def sync_all(self) -> Steps[None]:
-        """Wait until everything written so far is on disk."""
-        for topic in list(self.state.topics.values()):
-            for partition in topic.partitions:
-                for log in partition_logs(partition):
-                    if log.config.durability == "fsync" and log.durable < log.written:
-                        yield Durable(log)

@@ -101,7 +101,7 @@ class LocalOperations(ProtocolOperations):
     # Topics.
 
     def create_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        return self._core.create_topic(name, options)
+        return self._core.topics.create(name, options)
 
     def is_creatable(self, name: str) -> bool:
         """Whether using this topic would create it; no operation, but for the doors of a server."""
@@ -112,10 +112,10 @@ class LocalOperations(ProtocolOperations):
         yield from self._core.missing.create(name, options=options)
 
     def alter_topic(self, name: str, options: TopicOptions) -> Steps[None]:
-        return self._core.alter_topic(name, options)
+        return self._core.topics.alter(name, options, self._core.groups)
 
     def delete_topic(self, name: str) -> Steps[None]:
-        return self._core.delete_topic(name)
+        return self._core.topics.delete(name)
 
     @at_once
     def topics(self) -> list[str]:

@@ -26,7 +26,7 @@ from penstock.broker.steps import Steps, Waiter
 from penstock.broker.turns import Turn
 from penstock.clock import Clock
 from penstock.config.backoff import Backoff
-from penstock.config.broker import BrokerConfig, GroupSettings, TopicSettings
+from penstock.config.broker import MEMORY, BrokerConfig, GroupSettings, TopicSettings
 from penstock.delivery.dedup import DedupWindow, ProducerTable
 from penstock.delivery.engine import DeliveryEngine
 from penstock.delivery.events import Output
@@ -333,6 +333,7 @@ class State:
         self, *, directory: str, files: Files, clock: Clock, config: BrokerConfig, random: Random
     ) -> None:
         self.directory = directory
+        self.in_memory = directory == MEMORY
         self.files = files
         self.memory = MemoryFiles()  # For topics of durability "memory".
         self.clock = clock
@@ -419,6 +420,10 @@ class State:
             return self.topics.get(name)
         except TypeError:  # Not even a name.
             return None
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Closed(what="broker")
 
     def topic(self, name: Any) -> Topic:
         """The topic of that name, or the error for the caller."""

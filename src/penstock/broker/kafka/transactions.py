@@ -38,7 +38,7 @@ from penstock.broker.state import Partition, State
 from penstock.broker.steps import Durable, Steps
 from penstock.broker.stream.commits import Commits, check_commit
 from penstock.broker.topic.catalogue import Catalogue
-from penstock.config.broker import DAY_MS, MEMORY
+from penstock.config.broker import DAY_MS
 from penstock.errors import CorruptionError, LimitReached, PenstockError, ProducerUnknown, RequestError
 from penstock.groups import transactions as rules
 from penstock.groups.commits import Commit
@@ -119,7 +119,7 @@ class Transactions:
             raise self._error
         if self._state.ledger is None:
             self._state.files.make_directory(self._directory)
-            durability = "memory" if self._state.directory == MEMORY else "fsync"
+            durability = "memory" if self._state.in_memory else "fsync"
             self._state.ledger = Ledger(self._state.files, self._directory, durability, self._state.clock)
             self._state.problems.watch(self._state.ledger.log, "ledger of transactions")
         return self._state.ledger

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.broker.state import State
-from penstock.config.broker import MEMORY
 from penstock.errors import DiskFull, PenstockError, StorageFailed
 from penstock.log.files import DELETED, TEMPORARY
 from penstock.log.log import Log
@@ -36,12 +35,12 @@ class Storage:
 
     def opened(self) -> None:
         """Remember which directory it is."""
-        if self._state.directory != MEMORY:
+        if not self._state.in_memory:
             self._identity = self._state.files.identity(self._state.directory)
 
     def check(self) -> None:
         """Look at the directory, and whether there is room if there was none."""
-        if self._state.directory == MEMORY or self._state.closed:
+        if self._state.in_memory or self._state.closed:
             return
         self._check_directory()
         self._check_room()

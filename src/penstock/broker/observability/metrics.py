@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from penstock.broker.state import Group, State, Topic
 from penstock.broker.topic.depth import topic_depth
-from penstock.config.broker import MEMORY
 from penstock.delivery import events
 from penstock.model.histogram import Histogram
 from penstock.model.info import GroupInfo, ProblemKind
@@ -98,7 +97,7 @@ def _damaged_offsets(facts: BrokerFacts) -> int:
 
 def _disk_free_bytes(facts: BrokerFacts) -> int:
     state = facts.state
-    return -1 if state.directory == MEMORY else state.files.free_bytes(state.directory)
+    return -1 if state.in_memory else state.files.free_bytes(state.directory)
 
 
 def _writes_refused(facts: BrokerFacts) -> Labelled:

@@ -28,7 +28,6 @@ everything up to its end is published, and after a day in any case (the topic's
 retention), but never while an intent still needs it.
 """
 
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -41,9 +40,9 @@ from penstock.broker.state import State, Topic
 from penstock.broker.steps import Arrival, Durable, GiveWay, Steps
 from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.topics import Topics
-from penstock.config.broker import DAY_MS, MEMORY, MESSAGE_BYTES_MAX, TopicSettings
+from penstock.config.broker import DAY_MS, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery.offsets import OffsetSet
-from penstock.errors import CorruptionError, InvalidValue, TopicDamaged, TopicExists
+from penstock.errors import CorruptionError, InvalidValue, TopicDamaged
 from penstock.log.log import Log
 from penstock.model.info import StagedPublish
 from penstock.types import whole_number
@@ -75,17 +74,10 @@ class Staging:
     def stage(self, name: Any, data: Any) -> Steps[int]:
         """Put batches aside for a topic (``wire/staged.py``); the offset of the first of them."""
         self._state.topic(name)
-        yield from self._make()
+        yield from self._topics.ensure(STAGING, SETTINGS)
         receipt = yield from self._publishing.append(STAGING, 0, data)
         assert receipt.offset is not None
         return receipt.offset
-
-    def _make(self) -> Steps[None]:
-        in_memory = self._state.directory == MEMORY
-        settings = msgspec.structs.replace(SETTINGS, durability="memory") if in_memory else SETTINGS
-        while STAGING not in self._state.topics:
-            with suppress(TopicExists):  # Somebody was quicker.
-                yield from self._topics.make(STAGING, settings, limited=False)
 
     def version(self, name: Any, application: Any) -> int | None:
         """The last version of an application that was published, or is bound to be."""
@@ -103,7 +95,9 @@ class Staging:
         intents = self._opened(topic)
         if (yield from self._is_repeat(topic, intents, application, version)):
             return StagedPublish(published=0, duplicate=True)
-        yield from self._make()  # A job without a row has staged nothing, and is published all the same.
+        yield from self._topics.ensure(
+            STAGING, SETTINGS
+        )  # A job without a row has staged nothing, and is published all the same.
         log = self._log(topic)
         count = yield from self._check(topic, log, wanted)
         yield Durable(log)

@@ -27,7 +27,7 @@ from penstock.broker.topic.groups import Groups
 from penstock.broker.topic.topics import Topics
 from penstock.config.broker import DAY_MS, DEAD_LETTER_SUFFIX, MESSAGE_BYTES_MAX, TopicSettings
 from penstock.delivery import events
-from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError, TopicExists
+from penstock.errors import DeadLetterNotFound, InvalidValue, PenstockError
 from penstock.model.info import DeadLetter, Redrive
 from penstock.model.message import Message, RawHeaders, StoredMessage, own_headers
 from penstock.model.placing import Placed, stored_bytes
@@ -131,11 +131,9 @@ class DeadLetters:
             retention_ms=RETENTION_MS,
             message_bytes_max=min(topic.settings.message_bytes_max + 16 * 1024, MESSAGE_BYTES_MAX),
         )
-        while name not in self._state.topics and cursor.engine.exhausted:
+        if name not in self._state.topics and cursor.engine.exhausted:
             try:
-                yield from self._topics.make(name, settings, limited=False)
-            except TopicExists:
-                continue  # Somebody was quicker.
+                yield from self._topics.ensure(name, settings)
             except PenstockError:
                 self._state.alarms.set(cursor, self._state.clock.steady_ms() + RETRY_MS)
                 raise

@@ -21,8 +21,11 @@ regardless.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from penstock.broker.state import Group, Partition, State, Topic
 from penstock.broker.steps import GiveWay, Steps, aside
@@ -30,8 +33,8 @@ from penstock.broker.storage.recovery import new_partition
 from penstock.broker.topic.catalogue import Catalogue
 from penstock.broker.topic.groups import SYNCED_SLICE, Groups, journal_durable
 from penstock.broker.turns import Turn
-from penstock.config.broker import MEMORY, GroupSettings, TopicOptions, TopicSettings, settings_with
-from penstock.errors import Closed, LimitReached, PenstockError, TopicExists
+from penstock.config.broker import GroupSettings, TopicOptions, TopicSettings, settings_with
+from penstock.errors import InvalidValue, LimitReached, PenstockError, TopicExists
 from penstock.log.log import Log
 from penstock.types import check_name
 
@@ -51,7 +54,28 @@ class Topics:
 
     # Making.
 
-    def make(self, name: str, settings: TopicSettings, *, limited: bool = True) -> Steps[Topic]:
+    def create(self, name: str, options: TopicOptions) -> Steps[None]:
+        """A new topic with the broker's default settings, except for ``options``."""
+        self._state.check_open()
+        settings = settings_with(self.defaults(), options)
+        if self._state.in_memory and settings.durability != "memory":
+            why = "this broker keeps all in memory"
+            raise InvalidValue(name="durability", value=settings.durability, why=why)
+        yield from self._make(name, settings)
+
+    def defaults(self) -> TopicSettings:
+        return self._possible(self._state.config.topic)
+
+    def ensure(self, name: str, settings: TopicSettings) -> Steps[None]:
+        """A topic of the broker's own, made if it is missing, whatever the limits are."""
+        while name not in self._state.topics:
+            with suppress(TopicExists):  # Another caller was quicker.
+                yield from self._make(name, self._possible(settings), limited=False)
+
+    def _possible(self, settings: TopicSettings) -> TopicSettings:
+        return replace(settings, durability="memory") if self._state.in_memory else settings
+
+    def _make(self, name: str, settings: TopicSettings, *, limited: bool = True) -> Steps[None]:
         """A new topic; ``limited``: only if there may be another one."""
         self._check(name, settings.partitions if limited else 0)
         topic = self._catalogue.new(name, settings)
@@ -65,7 +89,6 @@ class Topics:
         except PenstockError:
             self._take_back(topic)
             raise
-        return topic
 
     def _install(self, topic: Topic, limited: bool) -> Steps[None]:
         """Make the partitions and the folder, and let everybody see the topic."""
@@ -86,8 +109,7 @@ class Topics:
         self._state.topics[topic.name] = topic
 
     def _check(self, name: str, partitions: int) -> None:
-        if self._state.closed:
-            raise Closed(what="broker")
+        self._state.check_open()
         check_name("topic", name)
         if name in self._state.topics:
             raise TopicExists(topic=name)
@@ -123,8 +145,9 @@ class Topics:
 
     # Growing, and other changes.
 
-    def alter(self, topic: Topic, options: TopicOptions, groups: Groups) -> Steps[None]:
-        """Change settings; more partitions come with the groups there are."""
+    def alter(self, name: str, options: TopicOptions, groups: Groups) -> Steps[None]:
+        """Change settings; partitions may only become more, and new ones come with the groups there are."""
+        topic = self._state.topic(name)
         grown: list[Partition] = []
         with Turn(self._state, [topic.changes]) as turn:
             yield from turn.wait()
@@ -172,8 +195,17 @@ class Topics:
 
     # Deleting.
 
-    def delete(self, topic: Topic) -> Steps[None]:
+    def delete(self, name: str) -> Steps[None]:
         """Remove a topic with all its messages and groups."""
+        if name in self._state.offline and not self._state.closed:
+            self._catalogue.delete_offline(name)
+            self._state.problems.forget_topic(name)
+        else:
+            yield from self._remove(self._state.topic(name))
+        yield from self._aside(self._catalogue.sync)
+        yield from self.sweep()
+
+    def _remove(self, topic: Topic) -> Steps[None]:
         self._catalogue.take_away(topic)
         for log in _logs(topic):
             log.give_up()
@@ -194,15 +226,6 @@ class Topics:
         finally:
             for log in logs:  # The rest, if the caller gives up.
                 log.abandon()
-        yield from self._aside(self._catalogue.sync)
-        yield from self.sweep()
-
-    def delete_offline(self, name: str) -> Steps[None]:
-        """Remove a topic that cannot be opened."""
-        self._catalogue.delete_offline(name)
-        self._state.problems.forget_topic(name)
-        yield from self._aside(self._catalogue.sync)
-        yield from self.sweep()
 
     def sweep(self) -> Steps[None]:
         """Remove the folders of topics that are gone: a part of one now, and the next one soon."""
@@ -221,7 +244,7 @@ class Topics:
 
     def _aside(self, function: Callable[[], T]) -> Steps[T]:
         """Wait for the disk outside the lock; files in memory are quick, and not for two threads."""
-        if self._state.directory == MEMORY:
+        if self._state.in_memory:
             return function()
         result = yield from aside(partial(_attempt, function))
         if isinstance(result, PenstockError):
