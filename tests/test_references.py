@@ -33,6 +33,7 @@ DECISION = re.compile(r"\bdecisions?[ /](\d{4})\b|\[(\d{4})\]")
 DOTTED = re.compile(r"`penstock((?:\.\w+)+)(?:\(\))?`")
 HISTORIC = re.compile(r"`*\s+\((?:now\s|removed\))")
 LINK_TARGET = re.compile(r"\]\([^)]*\)")
+CALL = re.compile(r"\b(?:([A-Z_]\w+)\.)?(\w+)\(\)")  # In a diagram: Queues.receive().
 COMMENT = re.compile(r"(?:^|\s)# (.*)$", re.MULTILINE)
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -161,3 +162,16 @@ def test_what_exists_may_be_mentioned(text: str) -> None:
 def test_a_bare_name_that_two_packages_have_means_the_one_of_the_same_package() -> None:
     assert list(broken_references(SOURCE / "schedule" / "schedule.py", "see ``recovery.py``")) == []
     assert list(broken_references(ROOT / "README.md", "see `recovery.py`")) == ["recovery.py"]
+
+
+def test_the_functions_in_the_diagrams_of_the_architecture_exist() -> None:
+    blocks = FENCE.findall((ROOT / "docs" / "architecture.md").read_text())
+    names = [name for _, block in blocks for name in CALL.findall(block)]
+    sources = [path.read_text() for path in MODULES]
+
+    def is_there(owner: str, name: str) -> bool:
+        has_owner = re.compile(rf"^class {owner}\b" if owner else "", re.MULTILINE)
+        return any(f"def {name}(" in text and has_owner.search(text) for text in sources)
+
+    assert len(names) > 50
+    assert [(owner, name) for owner, name in names if not is_there(owner, name)] == []
