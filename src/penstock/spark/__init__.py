@@ -1,11 +1,11 @@
-"""The data pipeline on Spark: topics as tables and streams, and the lake that continues the log.
+"""Spark integration: topics as tables and streams, and the lake that continues the log.
 
-    penstock.spark.session()          a quiet SparkSession that knows the format "penstock"
-    penstock.spark.tables(spark)      every topic as a view
+    penstock.spark.session()          a SparkSession with the format "penstock" and little log output
+    penstock.spark.tables(spark)      a view for every topic
     penstock.spark.offsets_behind(p)  the lag of a streaming query, from its progress
 
-Needs ``pip install penstock[spark]``.  PySpark is imported when a session is
-asked for, so that looking into the lake does not load it.
+Requires ``pip install penstock[spark]``.  PySpark is imported when a session is
+started, so reading the lake does not load it.
 """
 
 from penstock.spark.queries.views import tables

@@ -1,23 +1,20 @@
-"""Giving a group what retention deleted, from the lake: without Spark, and without Java.
+"""Restores records that retention has deleted, from the lake, for a group.  Needs no Spark and no Java.
 
     lake     │■■■■■■■■■■■■■■■■■■■■■■■■│
-    log               start ──> │■■■■■■■■■■■■■■■■■■■■■■■│        what is missing below the start is read
-    wanted        goal ──> │─────────────────────────────>       from the lake, encoded with its old
-    restored               │■■■■│                                offsets, and put back into the log
+    log               start ──> │■■■■■■■■■■■■■■■■■■■■■■■│        records below the start of the log are
+    wanted        goal ──> │─────────────────────────────>       read from the lake, encoded with their
+    restored               │■■■■│                                original offsets, and put back
 
-The group then is at the goal, and an ordinary consumer reads through what was
-deleted into the live log without noticing where one ends and the other begins.
-Retention waits for it (``Broker.finish_restore``).
+Afterwards the group is at the goal, and an ordinary consumer reads the restored
+records and then the log.  Retention keeps them until then (``Broker.finish_restore``).
 
-The goal of each partition comes from a time, from a snapshot, or from offsets.
-A time is looked for in the lake first, and in the log if the lake has nothing
-so young below the log's start.  Offsets that are in neither place are an error;
-with ``on_gap="skip"`` they are written down, and are holes.  Whether what lies
-below everything that is left was as young as the time that was asked for, nobody
-knows any more: how much there was is told (``Restored.missing``).
+The goal of each partition is given as a time, a snapshot or offsets.  A time is looked
+up in the lake first, then in the log.  Offsets that are in neither are an error, or
+with ``on_gap="skip"`` are recorded and skipped.  If the goal is older than the oldest
+record, the number of offsets below that record is reported (``Restored.missing``).
 
-Partitions are done one after the other; each is done wholly or not at all, and
-doing it again does no harm.  Cost: about 3 us a record, 0.5 us compiled.
+Partitions are restored one at a time, each completely or not at all; repeating a
+restore is safe.  Cost: about 3 us per record, 0.5 us when compiled.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,22 +1,22 @@
-"""A Spark session that is quiet and knows the format ``penstock``.
+"""Starts a Spark session that has the format ``penstock`` and little log output.
 
-    local[2], local[*]             Spark in this process' own JVM; the default
-    spark://..., yarn, k8s://...   a cluster; Penstock itself is shipped to the executors
-    sc://...                       Spark Connect; Penstock is shipped to its server, too
+    local[2], local[*]             Spark in a JVM started by this process; the default
+    spark://..., yarn, k8s://...   a cluster; Penstock is shipped to the executors
+    sc://...                       Spark Connect; Penstock is shipped to its server as well
 
-Settings that are not Spark's defaults, and why:
+Settings that differ from Spark's defaults:
 
-    arrow.maxBytesPerBatch         with its default every row of a write is measured: 7 to 12 times slower
-    timeZone                       the log's times are UTC
-    redaction.options.regex        plans show options, and shall not show keys (``connections.py``)
-    checkpointFileManagerClass     local only: the default starts 20 programs for each micro-batch, this one 4
-    python.daemon.module           local only: with the default tasks wait 80 ms for nothing (``daemon.py``)
+    arrow.maxBytesPerBatch         the default measures every row of a write: 7 to 12 times slower
+    timeZone                       timestamps in the log are UTC
+    redaction.options.regex        plans show options, which may contain keys (``connections.py``)
+    checkpointFileManagerClass     local only: the default starts 20 processes per micro-batch, this one 4
+    python.daemon.module           local only: the default delays every task by 80 ms (``daemon.py``)
 
-Not set is ``spark.sql.python.filterPushdown.enabled``: with it Spark 4.3 keeps the
-conditions of one query with the DataFrame, and the next one gets too few rows.
+``spark.sql.python.filterPushdown.enabled`` is not set: with it, Spark 4.3 keeps the
+filters of one query with the DataFrame and applies them to the next query too.
 
-Spark speaks only of errors: its own logging set-up is in ``log4j2.properties``
-beside this file.  Starting takes about 7 s, the first job 3 s more.
+Spark logs errors only (``log4j2.properties``).  Starting takes about 7 s, and the
+first job 3 s more.
 """
 
 import os

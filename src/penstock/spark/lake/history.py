@@ -1,7 +1,13 @@
-"""What lies before the start of a log: in the lake, or nowhere.
+"""Locates offsets below the start of a log: in the lake, or nowhere (a gap).
 
-Opening a table of the lake costs some milliseconds, so it is done when a reader
-wants offsets below the log's start, and once for each topic.
+    on_gap=error    ``OffsetsMissing``, which names the offsets
+    on_gap=skip     a JSON message in the topic ``__gaps``; reading continues after the gap
+
+A gap that is found again (a repeated task, a query planned twice) is recorded once
+within the topic's dedup window.
+
+Opening a table takes some milliseconds, so it happens only if offsets below the log's
+start are wanted, and once per topic.
 """
 
 from contextlib import suppress

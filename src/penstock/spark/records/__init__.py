@@ -1,1 +1,1 @@
-"""Offset ranges and records as Arrow, shared by the source and the lake."""
+"""Records as Arrow rows and the planning of reads, shared by the source and the lake."""

@@ -1,12 +1,12 @@
-"""Record batches of a log as Arrow: from fetched bytes to rows, with nothing in Python for each record.
+"""Decodes record batches of a log into Arrow, without a Python object per record.
 
-    bytes of fetch() ──> decode_columns (compiled) ──> buffers ──> arrays of the wanted columns
+    bytes of fetch() ──> decode_columns (compiled) ──> buffers ──> arrays of the requested columns
 
-``decode_rows`` knows the columns that a record has by itself, and its topic and
-partition; ``slices.py`` adds what a reader may ask for besides.
+``decode_rows`` makes the columns of ``schema.ROW``; ``source/slices.py`` adds the
+metadata columns.
 
-Costs: about 65 ns a record with all columns, of which a fifth is the copy of
-its value.  An answer holds as many rows as one fetch, or as unpack to 16 MiB.
+Cost: about 65 ns per record with all columns, a fifth of which is copying the value.
+A batch has the rows of one fetch, or as many as decompress to 16 MiB.
 """
 
 from array import array

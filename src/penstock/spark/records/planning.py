@@ -1,18 +1,16 @@
-"""What is to be read from where, decided without asking anybody.
+"""Plans what to read from where.  Pure functions: no I/O.
 
     offsets      0          first          log start              end
     lake         ┆          │■■■■■■■■■■■■■■■■■■■■■■■■■■■■│         ┆
     log          ┆          ┆          │■■■■■■■■■■■■■■■■■■■■■■■■■■■│
     wanted       │──────────────────────────────────────────────│
-    is read as   │   gap    │   lake   │          log           │
+    read from    │   gap    │   lake   │          log           │
 
-The log is read as far back as it goes, and what lies before it from the lake.
-What is in neither is a gap, and a gap is never passed over in silence.  An
-offset without a record (of a compacted topic) inside the log or the lake's
-range is no gap.
+Offsets are read from the log where it has them, and otherwise from the lake.  Offsets
+in neither are a gap, which is always reported.  An offset without a record inside a
+compacted log or the lake's range is not a gap.
 
-Invariant: the parts of a span, gaps among them, follow each other without
-overlap and are the span.
+Invariant: the located parts of a range, gaps included, are contiguous and cover it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized

@@ -1,4 +1,4 @@
-"""Small compacted topics of our own, such as ``__pipelines``: made when first needed."""
+"""Reads and writes the small compacted system topics, such as ``__pipelines``; creates them when needed."""
 
 from collections.abc import Iterator
 from contextlib import suppress

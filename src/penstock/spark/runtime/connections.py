@@ -1,21 +1,17 @@
-"""The broker that a process of Spark talks to, and as whom: connected once, and kept.
+"""Connections of a Spark process to brokers: opened once per process and kept.
 
-    driver:  options, settings, environment ──> Address ── with the work ──> executor:  broker_at(address)
+    driver:  options, settings, environment ──> Address ── with the task ──> executor:  broker_at(address)
 
-An address carries the credentials, so that executors need none of their own: a
-key that only the driver knows, by an option or by its environment, is enough.
-They are in no text that anybody sees: not in ``repr``, and Spark, which shows the
-options of a query in its plans, hides those whose names match ``HIDDEN``.
+An address includes the credentials, so executors need none of their own.  They do not
+appear in ``repr``, and Spark redacts options whose names match ``HIDDEN`` in plans.
 
-Spark's Python workers live on from task to task, so a micro-batch need not
-connect anew.  A connection that broke is made again by the client itself.  A
-process that was forked has connections of its own.  Such a process fetches much,
-so it keeps the memory for it (``memory.py``): a third less work for each row.
+Python workers serve many tasks, so micro-batches reuse a connection; the client
+reconnects a broken one.  A forked process opens its own.  Workers also keep freed
+memory (``memory.py``), which makes reading a third cheaper.
 
-After each task a worker of Spark looks for garbage among all its objects, 100,000
-of which are modules: 25 ms, while the next task waits.  So what is there when a
-worker asks for its broker is left out of that from then on, whenever it has
-modules that it had not the last time: a query's own, or those that Arrow needs.
+Spark workers call ``gc.collect()`` after every task, which takes 25 ms with 100,000
+objects of loaded modules.  ``gc.freeze()`` excludes them; it is repeated when a query
+has loaded more modules.
 """
 
 import gc

@@ -1,21 +1,20 @@
-"""Spark's daemon that starts Python workers, with two things changed.
+"""Spark's daemon for Python workers, with two changes.
 
-Nobody waits for an acknowledgement:
+1. No delayed acknowledgements:
 
-    JVM ── a task ──> worker     then ── its input ──>     held back by Nagle's algorithm, until the kernel
-                                                           of the worker acknowledges the task: 40 ms
-    worker ── rows ──> JVM       then ── the end ──>       the same the other way round
+    JVM ── a task ──> worker     then ── its input ──>     held back by Nagle's algorithm until the worker's
+                                                           kernel acknowledges the task: 40 ms
+    worker ── rows ──> JVM       then ── the end ──>       the same in the other direction
 
-Spark leaves its sockets as they are, so every task of a worker that is used again
-waits twice.  A local session runs this daemon instead (``session.py``), and a query
-of a few tasks takes half as long.  Meanwhile rows are gathered as before: small
-packets for each piece of a batch would cost more than they bring.
+   Spark leaves the socket options at their defaults, so each task of a reused worker
+   waits twice.  With this daemon (local sessions only, ``session.py``) a query of a few
+   tasks takes half as long.  Rows are still coalesced while a task runs.
 
-And a worker to which nobody listens any more ends without a word.  A query with a
-LIMIT that has enough rows hangs up on its tasks, and Spark's own worker would tell
-that on stderr, in eighty lines.
+2. A worker whose JVM has closed the connection exits silently.  A query with a LIMIT
+   closes the connections of its tasks when it has enough rows; Spark's own worker would
+   then print a traceback of eighty lines.
 
-Runs in processes of Spark, as ``python -m penstock.spark.runtime.daemon``.
+Spark starts it as ``python -m penstock.spark.runtime.daemon``.
 """
 
 import socket

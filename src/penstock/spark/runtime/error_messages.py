@@ -1,13 +1,11 @@
-r"""One sentence of what went wrong in Spark, whose own words are a page.
+r"""Turns errors from Spark, which are often a page long, into one sentence.
 
     [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `kye` ...
     \tat org.apache.spark.sql.errors...              ──>   there is no column 'kye'; did you mean key?
 
-Spark gives its errors a condition (``UNRESOLVED_COLUMN``) and parameters, so
-the mistakes that people make most are told from those, and never by reading
-text.  An error of ours that was raised in a worker comes back as the end of a
-traceback: its sentence is taken from there.  Of everything else the first
-sentence is kept, and the stack stays behind.
+Common mistakes are recognised by Spark's error condition (``UNRESOLVED_COLUMN``) and
+its parameters.  A ``PenstockError`` raised in a worker arrives as the end of a
+traceback; its message is extracted.  Of any other error the first sentence is kept.
 """
 
 import os

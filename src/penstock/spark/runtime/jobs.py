@@ -1,16 +1,15 @@
-"""Work that Spark only spreads: tasks go out as values, results come back as values, no row passes the JVM.
+"""Runs tasks on Spark's executors: tasks and results are pickled values, no rows pass the JVM.
 
     tasks  0 1 2 3 4 5 6 7        work(task) -> result
-           └─┬─┘ └─┬─┘            in a Python worker of an executor, one task of a part after the other
-           part   part
+           └─┬─┘ └─┬─┘            in a Python worker, the tasks of a partition one after the other
+        partition partition
 
-A task that fails with an error of ours ends the job with that same error, facts
-and all: it travels as a value, not as text.  What else goes wrong (a worker was
-killed, an executor is gone) is what Spark says, as ``UnavailableError``: who
-can do the work again, may.
+A ``PenstockError`` raised by a task is returned as a value and raised again on the
+driver, with all its fields.  Other failures (a killed worker, a lost executor) become
+``UnavailableError``, which callers may retry.
 
-An ordinary UDF does it, because it works on every master and over Spark Connect,
-and needs no Pandas.
+Implemented as an ordinary UDF, because that works on every master and over Spark
+Connect, and does not need Pandas.
 """
 
 import pickle

@@ -1,16 +1,14 @@
-"""A Spark on the machine of its broker stands back: whoever is woken beside it gets the core.
+"""Requests long scheduler slices for a local Spark, so that a broker on the same host is not delayed.
 
-    nice 10              set by the ``java`` that starts it (``java.py``): a tenth of a core where another
-                         wants all of it
+    nice 10              set by the wrapper that starts Java (``java.py``): a tenth of a contended core
     slices of 100 ms     set here, and inherited by the JVM, its threads and its Python workers
 
-A thread that asks for long slices says that it does not mind to wait.  Linux
-(from 6.12 on) then lets whoever is woken and asks for less have the core at once;
-otherwise it would wait for the next tick of the clock, up to 4 ms.  How much of a
-core Spark gets is not changed by this, beside whatever else runs.
+Since Linux 6.12 a thread with a shorter slice that wakes up preempts one with a longer
+slice at once, instead of at the next tick (up to 4 ms).  Spark's share of the CPU does
+not change.
 
-Python has no name for the call, and neither have C libraries of 2024, so the
-kernel is called by number.  Elsewhere, and on older kernels, nothing changes.
+Neither Python nor the C libraries of 2024 wrap ``sched_setattr``, so it is called by
+number.  On other systems and older kernels nothing changes.
 """
 
 import ctypes

@@ -1,22 +1,18 @@
-"""Penstock on its way to the executors of a cluster: one archive, which Spark carries and unpacks.
+"""Ships Penstock to the executors of a cluster as an archive that Spark distributes and unpacks.
 
-    driver:  penstock-<digest>.zip in the user's cache ── spark.archives ──> every executor's folder
+    driver:  penstock-<digest>.zip in the user's cache ── spark.archives ──> every executor
              penstock, pyspark_penstock, and the compiled packages they need
 
-Spark's other way, ``addPyFile``, imports from the zip itself, which compiled
-packages cannot be; so the nodes would need them.  With the archive they need
-the same version of Python as the driver, PySpark and PyArrow, as Spark's own
-Arrow functions do, ``deltalake`` (129 MB; tasks ask the lake what retention has just
-deleted), and the same kind of machine.  A node that has Penstock
-installed uses the shipped one all the same: driver and executors are always of
-one version.
+``addPyFile`` is not used because compiled packages cannot be imported from a zip.  The
+nodes need the driver's Python version and architecture, PySpark, PyArrow and
+``deltalake`` (129 MB; tasks look up deleted offsets in the lake).  The shipped version
+takes precedence over an installed one, so driver and executors always match.
 
-Spark runs Python beside the driver, too, to look for data sources and to plan their
-reads.  That is the Python of the executors (``PYSPARK_PYTHON``), which may not have
-Penstock; such a one gets the archive's content by its PYTHONPATH (``visible``).
+Spark also runs Python next to the driver, to find data sources and plan reads.  If that
+Python (``PYSPARK_PYTHON``) lacks Penstock, it finds the archive's content through its
+PYTHONPATH (``visible``).
 
-Making the archive takes a tenth of a second, once for each version: its name
-has the digest of what is in it.
+Building the archive takes 0.1 s, once per version: its name contains a digest of its content.
 """
 
 import hashlib

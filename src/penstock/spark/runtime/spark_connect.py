@@ -1,16 +1,15 @@
-"""Penstock for a Spark Connect server that does not have it.
+"""Ships Penstock to a Spark Connect server that does not have it installed.
 
     client ── register(source) ──> planner ── reader, writer ──> executors
            ── udf(carried(work)) ───────────────────────────────> executors
-              each of these is pickled with the archive of Penstock in it, and unpacks it where it arrives
+              each is pickled together with the Penstock archive, and unpacks it on arrival
 
-Files that a client adds to its session do not reach the tasks of a stream, nor
-its driver part.  What does reach all of them are the sources, the readers and
-writers that they make, and functions.  So they carry the archive (``shipping.py``, 4 MB), and
-before one of them comes to life in a process, Penstock is unpacked there, once
-for each machine, and can be imported.
+Files added to a session by the client do not reach the tasks or the driver side of a
+stream.  Data sources, their readers and writers, and functions do, so they carry the
+archive (``shipping.py``, 4 MB).  It is unpacked once per machine, before the first of
+them is unpickled.
 
-The server's Python must be of the client's version, and have PyArrow and ``deltalake``.
+Requires the client's Python version, PyArrow and ``deltalake`` on the server.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
-"""Your own functions in a pipeline: found by name, and shipped to the executors by value.
+"""Loads a user's function by name and pickles its package by value.
 
-    function = "shop.reports:totals"      the module is imported from the working directory, as for a worker
+    function = "shop.reports:totals"      imported from the working directory, as for a worker
 
-The driver imports the module; executors on other machines have never heard of
-it.  So its functions travel whole, and with them those of all modules of its
-package, unless the package is an installed one.
+The driver imports the module, but executors on other machines do not have it.  So the
+functions of all modules of its package are pickled by value, unless the package is
+installed.
 """
 
 import sysconfig

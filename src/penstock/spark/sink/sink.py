@@ -1,25 +1,21 @@
-"""Writing a DataFrame to a topic, once.
+"""Writes a DataFrame to a topic exactly once.
 
     task 0   rows ──> record batches ──> stage            offsets ──┐
     task 1   rows ──> record batches ──> stage            offsets ──┼──> commit: publish_staged
     task 1   (a second attempt: staged too, never named)            ┘    all of them, under one version
 
-A task encodes its rows and has the broker put them aside, where nobody sees
-them; what it hands back are their offsets there.  The driver publishes
-the offsets of the tasks that Spark counts, in one decision of the broker
-(``broker/publish/staging.py``).  So a task that failed, was repeated or ran twice adds
-nothing, and a job that fails leaves nothing but staged bytes, which go after a
-day.
+A task encodes its rows and stages them on the broker, where they are invisible, and
+returns their staging offsets.  The driver publishes the offsets of the tasks that Spark
+counts, atomically (``broker/publish/staging.py``).  A task that failed or ran twice adds
+nothing; a failed job leaves only staged bytes, which expire after a day.
 
-Which job is which:
+Identity of a write, by which the broker detects repetitions:
 
-    stream   application = the query's id, version = the batch's id.  A batch that is repeated
-             after a restart has the same two, and the broker knows that it is done.
-    batch    application = the option ``write_id``, if there is one: whoever runs a write again
-             under the same id adds nothing.  Without it every write is another one.
+    stream   application = the query's id, version = the batch's id; both survive a restart
+    batch    application = the option ``write_id``; without it every write is a new one
 
-Cost: what a row costs is in ``wire/gathering.py``; bytes are sent and written
-twice, once to staging and once, by the broker, to the topic.
+Cost per row: see ``wire/gathering.py``.  Every byte is sent once and written twice, to
+staging and to the topic.
 """
 
 import logging

@@ -1,14 +1,13 @@
-"""Avro's binary encoding: one value after the other, by the schema it was written with.
+"""Decodes values in Avro's binary encoding by the schema they were written with.
 
     {"type": "record", "name": "user", "fields": [{"name": "id", "type": "long"},
                                                   {"name": "email", "type": ["null", "string"]}]}
 
-A schema is turned into a reader once: a function that takes bytes and a place
-in them, and gives a value and the place behind it.
+A schema is compiled once into a reader: a function of bytes and a position that
+returns a value and the position after it.
 
-Known: all types; logical dates, times and decimals; a union of null and one
-more type.  Left out: other unions, types that contain themselves, and resolving
-one schema against another.
+Supported: all types; logical dates, times and decimals; unions of null and one other
+type.  Not supported: other unions, recursive types, and schema resolution.
 
 The format: https://avro.apache.org/docs/1.12.0/specification/
 """

@@ -1,17 +1,16 @@
-"""Publish times of a stream's records: where a batch may end, and how far the earlier ones got.
+"""Aligns micro-batches with publish times, and finds the latest time that earlier batches have read.
 
     partition 0   ──────▒▒▒▒▒▒▒▒▒▒▒▒▒▒│             a batch ends at one time in all partitions,
-    partition 1   ──────▒▒│                           however many records each has until then
+    partition 1   ──────▒▒│                           however many records each has before it
                           T
 
-``planning.aligned`` decides; here the broker and the lake are asked.  A broker
-stamps records in the order of their offsets, so all records before T are in the
-batches that end at T.  Kafka's producers may bring times of their own, in any
-order.  A record that is older than what earlier batches have read is then found
-by the column ``horizon``: the latest publish time that earlier batches have read.
+``planning.aligned`` decides; this module asks the broker and the lake.  A broker stamps
+records in offset order, so all records before T are in batches that end at or before T.
+Kafka producers may set timestamps in any order; records older than those of earlier
+batches are then recognised by the column ``horizon``.
 
-Questions about a time cost the broker some work for every partition, so few are asked: a search
-begins where the last one ended.  A stream that begins asks some eighty.
+A lookup by time costs the broker some work for every partition, so a search starts from
+the previous result.  A new stream needs about eighty lookups.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,10 @@
-"""Which offsets a query's conditions leave, so that the others are not read at all.
+"""Translates the filters of a query into bounds, so that excluded offsets are not read.
 
     where partition = 3 and offset >= 700 and timestamp < '2026-11-16'
 
-Conditions on topic, partition, offset and timestamp narrow ``Bounds``; Spark
-tests all others, row by row.  What is narrowed exactly need not be tested
-again: these columns are never null, and timestamps are whole milliseconds.
+Filters on topic, partition, offset and timestamp narrow ``Bounds``; Spark evaluates
+all others.  Applied filters are exact and need not be evaluated again, because these
+columns are never null and timestamps are whole milliseconds.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""How far a streaming query is behind the ends of its topics, from what Spark tells of a batch.
+"""The lag of a streaming query, from the progress that Spark reports for a batch.
 
     query.lastProgress ──> offsets_behind ──> {"orders": {0: 120, 1: 0}}
 
-Spark's own Kafka source puts such numbers into ``sources[].metrics``.  A source in
-Python cannot: Spark 4.3 asks none for metrics.  But it asks where the topics end, and
-tells that beside the place where the batch ended; the difference is the lag.
+Spark's Kafka source reports its lag in ``sources[].metrics``.  Spark 4.3 does not ask
+Python sources for metrics, but reports both the end of the batch and the end of the
+topics; the difference is the lag.
 """
 
 import json

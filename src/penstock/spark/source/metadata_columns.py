@@ -1,13 +1,13 @@
-"""Columns on demand: what is not in a record, but known of it.
+"""Optional columns that are not stored in the record.
 
     id          orders:3:1200, as ``trace`` takes it
-    attempts    how often the option's group was given the message
-    state       what has become of it there: waiting, in flight, retrying, acked, dead-lettered ...
-    horizon     the latest publish time that earlier micro-batches of the stream have read; null in the first
+    attempts    how often the group (option ``group``) was given the message
+    state       its state in the group: waiting, in flight, retrying, acked, dead-lettered ...
+    horizon     the latest publish time that earlier micro-batches have read; null in the first
 
-The broker tells attempts and states as ranges of offsets, so a million messages
-in one state cost as much as one.  They are those of the moment at which a task
-reads, and two tasks read at two moments.
+The broker returns attempts and states as ranges of offsets, so a million messages in
+one state cost as much as one.  They are read when the task runs, so two tasks see the
+states of two moments.
 """
 
 from bisect import bisect_left

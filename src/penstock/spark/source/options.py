@@ -1,23 +1,22 @@
-"""What a reader of the format ``penstock`` may be told, checked once and before anything is asked.
+"""The options of a reader of the format ``penstock``, validated before the broker is contacted.
 
-    servers                 where the broker listens
-    key; user, password     who asks, if the broker wants to know (``connections.py``)
-    topic, topic_pattern    one topic, several ("a,b"), or all whose whole name matches a regular expression
-    starting, ending        "earliest", "latest", or JSON: {"0": 17}; of several topics {"orders": {"0": 17}}
-    from_time, to_time      in the place of both: from one time on, and before another
-    partition_records       how many offsets one task reads
-    max_records_per_trigger, max_bytes_per_trigger     how much one micro-batch reads
-    group                   as which a stream tells the broker its progress; whose state ``columns`` shows
-    value_format            raw, text, json or avro; what is none of it is null
-    value_schema            of json as "id long, name string", of avro as its JSON
-    columns                 what a row has besides: id, of the group's delivery attempts and state, and of a
-                            stream the horizon, up to which earlier micro-batches have read
-    in_step                 a name; streams of one name read the same micro-batches (``shared_batches.py``)
-    lake                    where the lake is, if it is not where the broker says
-    on_gap                  error, or skip: go on behind offsets that are nowhere, and write down which
+    servers                 address of the broker
+    key; user, password     credentials (``connections.py``)
+    topic, topic_pattern    one topic, several ("a,b"), or all whose name matches a regular expression
+    starting, ending        "earliest", "latest", or JSON: {"0": 17}; for several topics {"orders": {"0": 17}}
+    from_time, to_time      instead of the two above: from one time (inclusive) to another (exclusive)
+    partition_records       offsets that one task reads
+    max_records_per_trigger, max_bytes_per_trigger     limits of one micro-batch
+    group                   the group as which a stream commits, or whose states ``columns`` shows
+    value_format            raw, text, json or avro; values that cannot be decoded are null
+    value_schema            for json as "id long, name string", for avro as JSON
+    columns                 additional columns: id; attempts and state in the group; for a stream the horizon
+    in_step                 a name; streams with the same name read the same micro-batches
+                            (``shared_batches.py``)
+    lake                    location of the lake; default: the broker's
+    on_gap                  error, or skip: record missing offsets and continue after them
 
-Times are RFC 3339 text, as everywhere.  An option that nobody knows is an error:
-it is more likely misspelt than meant for someone else.
+Times are RFC 3339 text.  Unknown options are an error, because they are usually misspelt.
 """
 
 import json

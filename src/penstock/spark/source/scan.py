@@ -1,7 +1,6 @@
-"""From options to tasks: which topics, from where to where, in which slices.
+"""From options to tasks: which topics to read, between which offsets, in which slices.
 
-What is asked of the broker is asked here; what follows from the answers is
-decided in ``planning.py``.
+This module asks the broker and the lake; ``planning.py`` decides from the answers.
 """
 
 import re

@@ -1,21 +1,21 @@
-"""Several streams that read the same micro-batches: the topic ``__batches``.
+"""Makes several streams read the same micro-batches, through the topic ``__batches``.
 
     query 1    [a───b) [b───c) [c──d)
-    query 2    [a───b) [b───c)                  later, and with the same ends
+    query 2    [a───b) [b───c)                  later, with the same ends
 
-The queries of a transform read the same topics, each at its own pace.  Whether a
-record is late depends on what the batches before it have read, so the queries agree
-on that only if their batches are the same.  So the first to plan a batch writes down
-where it ends, and the others end theirs there.
+The queries of a transform read the same topics, each at its own pace.  Whether a record
+is late depends on the batches before it, so the queries agree on that only if their
+batches are equal.  The first query that plans a batch publishes its end, and the others
+use it.
 
     key                 value (JSON)
-    NAME/VIEW#17        a ``PlannedBatch``: the batch that begins here ends there
-    NAME                the life of a transform, which is part of the names of its streams: a
-                        transform that begins anew has another one, and knows no old batches
+    NAME/VIEW#17        a ``PlannedBatch``: its start and end
+    NAME                the generation of a transform, part of the names of its streams: a transform
+                        that starts over gets a new one and ignores old batches
 
-If two plan at once, the first in the log has its way.  A key has a number from 0 to
+If two queries plan at once, the first message in the log wins.  Keys are numbered modulo
 ``KEPT``, so compaction keeps the last ``KEPT`` batches.  A query that is further behind
-plans its own batches until it has caught up, and from there on follows the others.
+plans its own batches until it has caught up.
 """
 
 import hashlib

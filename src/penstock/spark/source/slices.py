@@ -1,13 +1,12 @@
-"""What a task does: the rows of its slices, from the log or the lake, in the columns that are wanted.
+"""Reads the slices of a task, from the log or the lake, in the requested columns.
 
     fetch │ decode  yield │ decode  yield │ ...        the thread of the task
-          └─ fetch ───────┴─ fetch ───────┴─ ...       another one, so that the next bytes are there in time
+          └─ fetch ───────┴─ fetch ───────┴─ ...       prefetch thread
 
-A slice of the log may be gone from it before its task begins: retention does not
-wait for readers.  What the log no longer has is then looked for in the lake, and
-what is nowhere is a gap, as in planning.
+Retention may delete a slice of the log before its task starts.  Its offsets are then
+looked up in the lake; those that are nowhere are a gap, as in planning.
 
-Only the wanted columns are decoded, or read from files.
+Only the requested columns are decoded, or read from files.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,18 +1,18 @@
-"""The data source ``penstock``: topics as tables and streams, to read and to write.
+"""The data source ``penstock``: topics as tables and streams, for reading and writing.
 
     spark.read.format("penstock").option("topic", "orders").load()
     spark.readStream.format("penstock").option("topic", "orders").load()
 
-    options.py ──> scan.py ──> planning.py          what is read from where, in slices
+    options.py ──> scan.py ──> planning.py            plans ranges and splits them into slices
                      │
                      ▼
-    reader.py, stream.py ──> slices.py ──> arrow.py  a task reads its slice
+    reader.py, stream.py ──> slices.py ──> arrow.py   a task reads its slices
 
-Spark finds it by the module ``pyspark_penstock``, in any session, and calls it in
-processes of its own.  Nothing here asks the broker before a query is planned.
+Spark finds it through the module ``pyspark_penstock``, in any session, and calls it in
+its own processes.  The broker is not contacted before a query is planned.
 
-Spark prunes no columns of such a source.  Who needs few of them says so with
-``.schema("key binary, offset long")``, and the others are not decoded.
+Spark does not prune the columns of Python sources.  Name the columns with
+``.schema("key binary, offset long")`` to avoid decoding the others.
 """
 
 import re

@@ -1,26 +1,23 @@
-"""A topic as a stream: micro-batches from one place to the next.
+"""A topic as a stream of micro-batches.
 
-    initialOffset                     where the options say; once, for Spark keeps the place from then on
-    latestOffset(start, limit)        the ends of the logs, or as far as the limit admits
+    initialOffset                     by the options; called once, then Spark keeps the position
+    latestOffset(start, limit)        the ends of the logs, or as far as the limit allows
     partitions(start, end)            the tasks
-    commit                            progress, as far as it was not told: see below
+    commit                            commits offsets that were not committed before; see below
 
 With a limit, a batch ends at one publish time in all partitions (``batch_times.py``), so
-that a query with a watermark that catches up does not take for late what only
-waits in another partition.  Streams with the same ``in_step`` end their batches at
-the same places (``shared_batches.py``).
+that a query with a watermark that catches up does not regard records in other partitions
+as late.  Streams with the same ``in_step`` use the same batches (``shared_batches.py``).
 
-A place is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next
-offset.  A partition, or with a pattern a topic, that was not there before is
-read from its beginning.
+A position is ``{"orders": {"0": 1200, "1": 1187}}``: for each partition the next offset.
+New partitions, and with a pattern new topics, are read from the beginning.
 
-Progress is told to the broker when the next batch is asked for: whatever lies
-before its ``start`` has been done then.  (Spark's own ``commit`` comes a batch
-later still, so the last batch before a pause would seem not to be done.)
+Offsets are committed to the broker when the next batch is planned, because everything
+before its ``start`` is done then.  (Spark calls ``commit`` one batch later, so the last
+batch before a pause would appear unfinished.)
 
-PySpark 4.1 calls ``latestOffset()`` without a start or a limit.  The place
-where the last answer ended stands in for the start.  When a query begins or
-begins again it is not known, so its first batch is as large as all that waits.
+PySpark 4.1 calls ``latestOffset()`` without start and limit; the end of the previous batch
+is used as start.  After a (re)start it is unknown, so the first batch is unlimited.
 """
 
 from collections.abc import Iterator

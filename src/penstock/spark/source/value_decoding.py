@@ -1,17 +1,18 @@
-"""From the bytes of a value to what a column of Spark holds.
+"""Decodes values into the type of a Spark column.
 
-    raw     binary     as they are
+    raw     binary     unchanged
     text    string     UTF-8
-    json    any type   by a schema; what the schema does not name is left out, what is missing is null
+    json    any type   by a schema; unknown fields are ignored, missing ones are null
     avro    any type   by the schema it was written with, without a header
 
-A value that is not what it should be is null; nothing else of its row is, and
-no other row.  Who must know why reads it raw.
+A value that cannot be decoded is null; the rest of its row and other rows are not
+affected.  Read it as raw to see why.
 
-A column of text is text in all formats, and so is a key: ``.schema("key string")``.
+In every format, columns of type string, including the key, are decoded as UTF-8:
+``.schema("key string")``.
 
-Costs: text is checked by Arrow, all at once.  Of json and avro each value is
-decoded by itself: one to several microseconds.
+Cost: text is validated by Arrow in bulk; json and avro take one to several microseconds
+per value.
 """
 
 import datetime
