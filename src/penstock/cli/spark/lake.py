@@ -1,7 +1,7 @@
-"""``penstock lake``: what is archived, and the proof that nothing is missing.
+"""``penstock lake``: shows what is archived, and verifies that nothing is missing.
 
-Both look at the tables themselves, without Spark, wherever the broker says
-that they are.
+Both commands read the tables directly, without Spark, at the location that the broker
+reports.
 """
 
 from collections.abc import Iterator

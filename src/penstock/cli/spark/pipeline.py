@@ -1,7 +1,7 @@
-"""``penstock pipeline``: run the pipelines on Spark, see what they do, stop them from anywhere.
+"""``penstock pipeline``: runs pipelines on Spark, shows their state, stops them.
 
-Only ``run`` loads PySpark, and only when the pipeline asks for it; the others
-read and write the broker's topic of pipelines and answer at once.
+Only ``run`` loads PySpark, when the pipeline needs it; the other commands use the broker's
+topic of pipeline states.
 """
 
 import socket

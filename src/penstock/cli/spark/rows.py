@@ -1,11 +1,11 @@
-"""Rows of a query on the command line.
+"""Prints the rows of a query.
 
-    table      columns for people; bytes are shown as text, and a null as such
-    csv        with a line of names; bytes as text, a null as nothing
-    json       a document a line; bytes that are no text as ``name_base64``
-    parquet    all of it, types and bytes as they are, for a file or a pipe
+    table      aligned columns; bytes as text, nulls as ``null``
+    csv        with a header line; bytes as text, nulls as empty fields
+    json       one document per line; bytes that are not text as ``name_base64``
+    parquet    the complete result with its types, for a file or a pipe
 
-Times are UTC: ``2026-11-15 10:30:00`` for people, ISO 8601 for programs.
+Times are UTC: ``2026-11-15 10:30:00`` in tables, ISO 8601 otherwise.
 """
 
 import csv

@@ -1,7 +1,7 @@
-"""``penstock lake snapshot NAME`` and ``penstock lake snapshots``: points in time that have a name.
+"""``penstock lake snapshot NAME`` and ``penstock lake snapshots``: named points in time.
 
-A snapshot is a position in every partition, and copies nothing; ``penstock
-consume --from-snapshot NAME`` begins there, with what retention has deleted since.
+A snapshot is a position in every partition and copies nothing; ``penstock consume
+--from-snapshot NAME`` starts there, including records that retention has deleted since.
 """
 
 from typing import Annotated

@@ -1,14 +1,14 @@
-r"""``penstock sql``: ask topics in SQL, once or in a shell.
+r"""``penstock sql``: queries topics in SQL, one statement or in a shell.
 
-    broker there? ──> Spark starts (some ten seconds, once) ──> views the query names ──> answer
+    check the broker ──> start Spark (about ten seconds) ──> create the named views ──> result
 
-The answer goes to stdout and everything else to stderr.  A query is Spark SQL
-and Spark runs it, large or small (docs/decisions says why there is no second
-engine).  A mistake is one sentence, without Spark's stack.
+The result goes to stdout, everything else to stderr.  Queries are Spark SQL
+(docs/decisions explains why there is no second engine).  Errors are one sentence, without
+Spark's stack trace.
 
-The shell reads statements up to a ``;``, keeps a history of lines, and has
-three commands of its own: ``\d`` (with a name: its columns), ``\?`` and ``\q``.
-Lines that come from no terminal are run like a script, up to the first mistake.
+The shell reads statements up to a ``;``, keeps a history, and has three commands: ``\d``
+(with a name: its columns), ``\?`` and ``\q``.  Input that is not a terminal is run as a
+script, up to the first error.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""The lake: tables in which the log goes on, under the same offsets."""
+"""The lake: Delta tables that continue the log, with the same offsets."""

@@ -1,14 +1,14 @@
-"""From the log to files of the lake: what is to do, cut into ranges, and what an executor does with one.
+"""Archives offset ranges of the log to files of the lake: planning, and the work of an executor.
 
-    to do       partition 0  [ 1000 ................................ 90000 )
-    ranges                   [ 1000 .. 30000 )[ 30000 .. 60000 )[ 60000 .. 90000 )     one task each
+    backlog     partition 0  [ 1000 ................................ 90000 )
+    tasks                    [ 1000 .. 30000 )[ 30000 .. 60000 )[ 60000 .. 90000 )     one each
     written                  files, rows      files, rows       files, rows
     archived                 [ 1000 ................................ 90000 )           one commit
 
-A range is fetched as the log has it, checked against its checksums (the lake may
-soon be the only place that has it), decoded to columns and written; no row is
-ever an object in Python.  Offsets that the log does not have (compaction has
-removed them, or they are markers) give no rows, and are archived all the same.
+Record batches are fetched as stored, verified against their checksums (the lake may soon
+have the only copy), decoded to columns and written, without a Python object per row.
+Offsets without a record (compacted, or transaction markers) produce no rows but count as
+archived.
 """
 
 from collections.abc import Iterable

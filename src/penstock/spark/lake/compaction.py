@@ -1,21 +1,19 @@
-"""Many small files made into few large ones, while others read and archive.
+"""Compacts small files of a table into larger ones, concurrently with readers and archivers.
 
     date=2026-11-16, partition 0     [0..9][10..19][20..29] ... [80..89]   ──>   [0..89]
 
-Files of one partition and one date follow each other, so joining them is a
-copy in order: nothing is sorted, and the new file is as sorted as the old
-ones.  The table changes from the old files to the new one in one commit.  Who
-had chosen the old files goes on reading them: they are deleted much later
-(``vacuum``).
+The files of one partition and date do not overlap, so they are copied in order without
+sorting.  One commit replaces the old files by the new one.  Readers that have chosen the
+old files can still read them; they are deleted much later (``vacuum``).
 
-When it is worth it:
+Files are compacted if
 
-    today and yesterday    ``FILES_MIN`` small files in a row, of which none is larger than the others
-                           together; so each record is copied once for each doubling of its file
-    before                 any two, because no more will come
+    today and yesterday    at least ``FILES_MIN`` small files are adjacent, none larger than the others
+                           together, so each record is copied once per doubling of its file
+    before                 there are two or more, because no more will be added
 
-A file is small below the size that is wished for.  A file that cannot be read
-stays as it is and is told of, and the others are compacted.
+A file is small if it is below the target size.  An unreadable file is reported and left
+as it is.
 """
 
 import datetime

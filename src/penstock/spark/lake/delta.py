@@ -1,11 +1,10 @@
-"""The library deltalake, as far as tables of the lake use it.
+"""Wraps the library deltalake: converts its errors, and creates actions from ``LakeFile``.
 
-Its errors become ours here; its actions are made of our files.  Traps that were
-met, with version 1.6:
+Known problems of version 1.6, and how they are avoided:
 
-    two commits that remove the same file both succeed     so every join moves an application transaction
-    a vacuum names files that are long gone, too            so what is there is counted before
-    a process that was forked after the first use fails     so only drivers and commands use it, not tasks
+    two commits that remove the same file both succeed     every compaction moves an application transaction
+    vacuum also lists files deleted long ago               existing files are counted first
+    the library fails in a process forked after first use  only drivers and commands use it, not tasks
 """
 
 from collections.abc import Iterator

@@ -1,18 +1,16 @@
-"""What a table of the lake looks like: its columns, its files, and what is known of a file unopened.
+"""The layout of a lake table: columns, files, and the statistics of each file.
 
-    <lake>/orders/                                  one Delta table for each topic
-        _delta_log/                                 which files are the table now, and what it has archived
-        date=2026-11-16/                            the UTC date of the records' timestamps
+    <lake>/orders/                                  one Delta table per topic
+        _delta_log/                                 the table's current files, and what it has archived
+        date=2026-11-16/                            UTC date of the records' timestamps
             0-00000000000000012000-5f0c...parquet   partition 0, offsets from 12000 on
 
-A file holds records of one partition and one date, in the order of their
-offsets, packed with zstd.  Its name is its own for ever: no attempt to write
-it again can touch what another attempt has written.
+A file holds records of one partition and one date, in offset order, compressed with
+zstd.  File names are unique: a repeated write never touches an earlier file.
 
-``LakeFile`` is what the table's log says of a file, so that readers choose
-files without opening them.  Records of one commit that lie on two dates are
-in two files whose offsets interleave; files of one partition *and* one date
-never do.
+``LakeFile`` is the table's entry for a file, so readers choose files without opening
+them.  Files of one partition and different dates may interleave in their offsets; files
+of one partition and the same date never do.
 """
 
 import datetime

@@ -1,16 +1,14 @@
-"""Reading offsets back from files of a table, in order; what executors do, with Arrow alone.
+"""Reads offsets back from the files of a table, in order.  Runs on executors and needs only Arrow.
 
     date=11-15   [ 0 ........... 999 | 1001 1003 ]            files of one partition
     date=11-16                       [ 1000 1002 1004 ..... 2000 ]
                                        └── interleave around midnight
 
-Files are opened when the offsets come to where they begin, and each gives
-batches in its own order.  What is given out next are all rows up to the
-smallest of their last offsets, which nothing that comes later can precede.
-Nearly always one file alone has such rows, and they are given as they are.
+A merge: files are opened when their first offset is reached, and all rows up to the
+smallest last offset of the open batches are returned next.  Usually only one file has
+such rows, and they are returned unchanged.
 
-Memory: one batch of ``BATCH_ROWS`` for each file that is open, and one row
-group that is being unpacked.
+Memory: one batch of ``BATCH_ROWS`` per open file, and one row group being decompressed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

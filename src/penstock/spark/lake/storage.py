@@ -1,11 +1,11 @@
-"""Where the lake's files are: a directory of this machine, or a URI that Arrow can open.
+"""File access for the lake: a local directory, or a URI that Arrow can open.
 
-Retention may delete from the log what the lake has.  So on a disk of this
-machine, files and the directories that name them are synced before anybody is
-told that they are there; an object store promises that by itself.
+Retention may delete from the log what the lake has.  So on a local disk, files and their
+directories are synced before they are committed; an object store guarantees durability
+itself.
 
-This is the only module of the lake that opens, syncs or removes, and the one
-that says in our words what went wrong.
+Only this module of the lake opens, syncs or removes files and converts the errors of the
+libraries.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The lake at a glance: what each table has, how far it is behind its log, and when it last grew."""
+"""Summarises the tables of the lake: contents, lag behind the log, time of the last batch."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -1,27 +1,23 @@
-"""One table of the lake, and what it has archived of its topic.
+"""A table of the lake, and the state of its archive.
 
     partition 0     first            next
                     │■■■■■■■■■■■■■■■■│               first <= archived offsets < next
-                         └ lost ┘                   deleted by retention before it was archived; on record
+                         └ lost ┘                   deleted by retention before it was archived; recorded
 
-The table itself is the state of the archive; there is no checkpoint beside
-it.  Every commit names the range of offsets that it archives, and moves the
-partition's *next* from the range's start to its end, in the same atomic step
-that adds the files.  *next*, *first* and the number of rows are application
-transactions of Delta (names in ``delta.app_name``), which the table's log keeps with its
-files, so they cannot disagree:
+The table is the only state of the archive; there is no separate checkpoint.  Each commit
+adds files and moves the partition's *next* from the start of its range to the end, in
+one atomic step.  *next*, *first* and the row count are Delta application transactions
+(``delta.app_name``), stored in the same log as the files, so they cannot disagree:
 
-    I1  a commit is refused unless its ranges begin at their partitions' next
-    I2  two commits that move the same partition's next cannot both succeed
+    I1  a commit is rejected unless its ranges start at their partitions' *next*
+    I2  two commits that move the *next* of the same partition cannot both succeed
     I3  rows of a partition = rows of all its files, whatever was compacted
 
-So an archiver that died is continued by anybody, one that comes late with a
-range that is already there changes nothing, and several at once are slower
-but never wrong.
+So any process can continue after an archiver that died, a late commit of an archived
+range changes nothing, and concurrent archivers are slower but never wrong.
 
-A ``LakeTable`` is a snapshot: it shows the table as it was when it was opened
-or last refreshed, and the files of a snapshot stay readable until they are
-vacuumed.
+A ``LakeTable`` is a snapshot of the time when it was opened or refreshed; the files of a
+snapshot stay readable until they are vacuumed.
 """
 
 import json

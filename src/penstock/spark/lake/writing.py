@@ -1,16 +1,13 @@
-"""Writing records to files of a table, which nobody sees before they are committed: what an executor does.
+"""Writes records to new files of a table, which are invisible until committed.  Runs on executors.
 
-    rows of one range, in order  ──>  a file for each date  ──>  LakeFile, LakeFile
+    rows of one range, in order  ──>  a file per date  ──>  LakeFile, LakeFile
 
-Rows are collected into row groups of up to ``ROW_GROUP_ROWS`` or
-``ROW_GROUP_BYTES``, so that a reader of a few offsets unpacks little.  Nearly
-always a range has one date or two.  Timestamps are their producers' word,
-though, and may be of any date: beyond ``DATES_MAX`` open files the one that
-was idle longest is finished, and its date gets another one later.
+A row group has up to ``ROW_GROUP_ROWS`` rows or ``ROW_GROUP_BYTES``, so that reading a few
+offsets decompresses little.  A range usually has one or two dates, but producers may set
+any timestamp: beyond ``DATES_MAX`` open files the least recently used one is finished.
 
-A page has a checksum, so that damage is found when it is read.  If anything
-fails, what was written is removed again; what a killed process left behind is
-vacuumed (``table.py``).
+Pages have checksums, so damage is detected on reading.  After an error the written files
+are removed; those of a killed process are vacuumed (``table.py``).
 """
 
 import datetime

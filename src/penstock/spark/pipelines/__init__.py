@@ -1,24 +1,24 @@
-"""The pipelines: small PySpark programs around a broker, each a module of this package.
+"""Pipelines: small PySpark programs around a broker, each a module of this package.
 
-    penstock pipeline run NAME ──> runner.py ──> NAME.py: run(settings, context)
+    penstock pipeline run NAME ──> run/runner.py ──> NAME.py: run(settings, context)
                                        │
-             progress line, signals    └──> __pipelines: what it is doing, and who asked it to stop
+             progress line, signals    └──> __pipelines: the run's state, and requests to stop
 
 A pipeline is a module with two names:
 
-    class Settings(msgspec.Struct, frozen=True, kw_only=True): ...    what its TOML file may say
+    class Settings(msgspec.Struct, frozen=True, kw_only=True): ...    what its TOML file may contain
     def run(settings: Settings, context: Context) -> None: ...        the work
 
-``run`` returns when the work is done, and soon after ``context.stopping`` is
-set; it raises when it cannot go on.  It may be killed at any point, so what it
-has done is known from what it has written (offsets, the lake, a checkpoint)
-and never from its state in ``__pipelines``, which is for people.
+``run`` returns when the work is done, or soon after ``context.stopping`` is set, and
+raises if it cannot continue.  It may be killed at any time, so its progress is derived
+from what it has written (offsets, the lake, a checkpoint), never from its state in
+``__pipelines``, which is only informative.
 
-Settings have their units in their names: ``wait_ms`` is written ``wait = "5s"``,
-``file_bytes`` takes ``"128MB"``, a ``datetime`` takes a time or how long ago.
+Settings have units in their names: ``wait_ms`` is written ``wait = "5s"``, ``file_bytes``
+takes ``"128MB"``, a ``datetime`` takes a time or an age.
 
-Nothing here, in ``settings``, ``states`` and ``progress`` imports PySpark, so
-that looking at pipelines is quick and works without it.
+This module, ``settings``, ``states`` and ``progress`` do not import PySpark, so listing
+pipelines is fast and works without it.
 """
 
 from importlib import import_module

@@ -1,27 +1,25 @@
-"""Topics to the lake, and the lake in good order.
+"""``archive``: copies topics to the lake and maintains its tables.
 
     log      ░░░░░░████████████████████│          ░ deleted by retention   █ kept   │ end
     lake     ■■■■■■■■■■■■■■┤
-                           └ next: from here on is to do
+                           └ next: archiving continues here
 
-A pass looks how far each topic's table is and how far its log, cuts what lies
-between into ranges, and has Spark's executors fetch each range from the broker
-and write it to Parquet.  Then the driver commits the files of each topic in one
-step that moves ``next`` (``lake/table.py``), and tells the broker, as the group
-``archive``: so its lag is seen like any consumer's, and retention may wait for
-it.  The table is the only state.  Killed anywhere, the next run begins at
-``next``; files that were written and not committed are vacuumed some day.
+A pass compares each topic's table with its log, splits the missing offsets into tasks,
+and lets executors fetch them from the broker and write Parquet files.  The driver commits
+the files of each topic in one step that moves ``next`` (``lake/table.py``), and commits
+the offsets to the broker as the group ``archive``, so its lag is visible and retention can
+wait for it.  The table is the only state: after a kill the next run continues at ``next``;
+uncommitted files are vacuumed.
 
-Several archivers may run at once: who commits second finds its range archived,
-throws its files away and goes on from there.
+Several archivers may run at once: one that commits second discards its files.
 
-A pass takes up to ``batch_bytes`` of all topics together.  What fails for a while
-(a broker that restarts, a worker that was killed, a full disk) is tried again,
-``RETRIES`` times in a row.  What no retry changes is one topic's trouble: it is set
-aside and looked at again every ``ASIDE_MS``, and the others go on.  The run ends
-with its error when no topic is left, and with ``once`` when the others are done.
+A pass takes up to ``batch_bytes`` of all topics together.  Temporary failures (broker
+restart, killed worker, full disk) are retried ``RETRIES`` times in a row.  A permanent
+error suspends its topic, which is retried every ``ASIDE_MS`` while the others continue.
+The run fails with that error when no topic is left, or with ``once`` when the others are
+done.
 
-Between passes small files are joined and unused ones deleted (``maintenance.py``).
+Between passes small files are compacted and unused ones deleted (``maintenance.py``).
 """
 
 import re

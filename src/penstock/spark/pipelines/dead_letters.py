@@ -1,16 +1,15 @@
-"""``dead_letters``: what failed for good in a period, by error; as a table and as a report.
+"""``dead_letters``: groups the dead letters of a period by error, as a table and a report.
 
     orders.dlq, ...  ──>  by topic and fingerprint  ──>  <lake>/_tables/dead_letters
                           counts, first and last,   ──>  dead-letters.html: plots, samples, keys
-                          samples, keys             ──>  a few lines on stdout
+                          samples, keys             ──>  a summary on stdout
 
-One bug is one row, however many messages it has hit: letters are told apart by
-the fingerprint of their error, which is made of its class and the functions it
-came through, and not of its words.  Letters that were sent back since count too,
-for it is about what happened.  What retention has deleted is read from the lake.
+One bug is one row, however many messages it affected: the fingerprint of an error is
+made of its class and the functions in its traceback, not of its message.  Letters that
+were redriven since are included.  Letters that retention has deleted are read from the
+lake.
 
-It ends by itself, and can be run again: the table is replaced as a whole, and
-so is the report.
+The pipeline ends by itself and can be repeated: table and report are replaced.
 """
 
 from datetime import datetime

@@ -1,11 +1,10 @@
-"""A batch job of Spark, watched while it runs: how far it is, and whether it shall stop.
+"""Reports the progress of a Spark batch job, and cancels it when the run is stopped.
 
     with watched(context, total):
         frame.collect()
 
-Spark knows how many tasks of a job are done; their share of ``total`` is told as
-progress.  When the run shall stop, the job is cancelled, and the block ends as if
-it were done: look at ``context.stopping``.
+Progress is the share of finished tasks times ``total``.  When the run is stopped the job
+is cancelled and the block ends normally; check ``context.stopping`` afterwards.
 """
 
 import threading

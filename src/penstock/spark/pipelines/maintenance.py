@@ -1,14 +1,14 @@
-"""Keeping the lake in order while it grows: small files are joined by executors, unused ones deleted.
+"""Maintains the lake's tables while they grow: compacts small files, deletes unused ones.
 
-    every minute   tables that have changed: join what is worth it (``lake/compaction.py``)
-    every hour     vacuum what has not been a table's for long enough
+    every minute   changed tables: compact files where it pays (``lake/compaction.py``)
+    every hour     vacuum files that have been unused for long enough
 
-The archive looks after the tables of topics (``LakeMaintenance``), and each other pipeline after
-the table that it writes (``ResultTableMaintenance``), on the driver (``table_maintenance.py``).
+The archive maintains the tables of topics on the executors (``LakeMaintenance``); other
+pipelines maintain the table they write, on the driver (``ResultTableMaintenance``).
 
-What goes wrong here (a file that cannot be read, a full disk) is told of and left
-alone: archiving is more important.  Everything here can be left out, killed, or
-done by several at once: a join that comes second is thrown away.
+Errors (an unreadable file, a full disk) are reported and otherwise ignored, because
+archiving is more important.  Maintenance may be skipped, killed or run concurrently: a
+compaction that commits second is discarded.
 """
 
 from collections.abc import Iterable

@@ -1,18 +1,18 @@
-"""``rehearse``: run a handler over the past, and compare with what happened.
+"""``rehearse``: runs a handler over past messages and compares the results with what happened.
 
-    messages of a range ──> the handler, with all it does captured ──┐
+    messages of a range ──> the handler, with its effects captured ──┐
                                                                      ├──> same, newly failing, newly passing,
-    journals of the topic ──> what became of each of them ───────────┘    changed output, changed error
+    journals of the topic ──> the outcome of each message ───────────┘    changed output, changed error
 
     handler = "shop.tasks:handle"      # a function of a worker's app, or the app
     from_time = "7d"
 
-A message that was acked and fails now is *newly failing*; one that became a dead
-letter and is done now is *newly passing*.  Outputs are those of
-``message.ack(publish=[...])``, which the journal keeps.  What the group has not
-settled yet, or the journal no longer has, is *not known*.
+A message that was acked and now fails is *newly failing*; a dead letter that now succeeds
+is *newly passing*.  Outputs are those of ``message.ack(publish=[...])``, which the journal
+contains.  Messages that the group has not settled, or whose journal was deleted, are
+*not known*.
 
-Nothing of the broker changes.  What the handler does elsewhere it does; see
+The broker is not changed, but side effects of the handler elsewhere are real; see
 ``penstock.spark.rehearsal.rehearsal``.
 """
 

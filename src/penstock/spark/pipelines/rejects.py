@@ -1,15 +1,15 @@
-"""Bad and late records of a source: found, and made into messages that say why.
+"""Separates bad and late records of a source from good ones, with a reason.
 
-    records ──> parsed by the schema ──> reason is null      good: the columns of a record, and its fields
-                                     └── there is a reason   as it was, with x-reason and x-source
+    records ──> parsed by the schema ──> reason is null      good: the record's columns and its fields
+                                     └── reason              unchanged, with the headers x-reason and x-source
 
-The reason is decided by the record and by the batches before its own, which the
-queries of a transform have in common (``shared_batches.py``).  So a rerun decides the same, and
-the query that takes the good ones and the one that takes the others agree.
+The reason depends only on the record and on the batches before its own, which the
+queries of a transform share (``source/shared_batches.py``).  So reruns, and the queries
+for good and rejected records, decide the same.
 
-Late is what was published long after its own time, and what is far behind the records
-that earlier batches have read (``horizon``; only where producers bring times of their
-own).  Nothing else is before Spark's watermark, so Spark itself drops no record:
+A record is late if it was published long after its own time, or is far behind records
+that earlier batches have read (``horizon``; only if producers set timestamps).  No good
+record is before Spark's watermark, so Spark itself drops none:
 
     own time of a good record         <= its publish time + AHEAD_MS, so
     Spark's watermark                  = the latest own time - watermark - AHEAD_MS - 1 ms

@@ -1,19 +1,18 @@
-"""``replay``: what was, once more; from the lake and the log to a topic, or to a group.
+"""``replay``: publishes past records to a topic, or moves a group back to them.
 
-    to     = "orders.again"     matching records are published to another topic, each once
-    group  = "audit"            the group is moved back, and what retention deleted is put back for it
+    to     = "orders.again"     matching records are published to another topic, exactly once
+    group  = "audit"            the group is moved back, and deleted records are restored for it
 
-To a topic, Spark reads the range in chunks, filters it, and stages it; each
-chunk is published at one stroke under its number (``plans.py``), so a replay
-that is stopped or killed goes on where it was and repeats nothing.  Messages
-keep key, value, headers and lane, and the order they had in their partition;
-their time is when they are published, and what the broker had added to their
-headers (ids, deadlines) is left behind.
+To a topic, Spark reads the range in chunks, filters it and stages it; each chunk is
+published atomically under its number (``replay/plans.py``), so an interrupted replay
+continues without repeating anything.  Messages keep key, value, headers, lane and their
+order within the partition.  They get new timestamps, and headers added by the broker
+(ids, deadlines) are removed.
 
-To a group, nothing is copied and Spark does not start: see ``restoring.py``.  A
-group gets the whole range from a time on, so there is nothing to filter.
+To a group, nothing is copied and Spark is not started (``restoring.py``).  A group reads
+everything from the given time on, so filters do not apply.
 
-``dry_run`` counts, and changes nothing.
+``dry_run`` only counts.
 """
 
 from dataclasses import replace

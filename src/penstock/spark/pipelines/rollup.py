@@ -1,24 +1,22 @@
-"""``rollup``: what happened in each minute, for each topic and each group, as a table of the lake.
+"""``rollup``: statistics per minute, topic and group, as a table of the lake.
 
     minute  topic   group     published  delivered  acked  ...  ack_p50_ms  ack_p99_ms  oldest_unacked_seconds
     10:30   orders  null      1200
     10:30   orders  shipping             1180       1175        12          340         2.5
 
-    log      ──> when each message was published ──┐
-                                                   ├──> minutes that are over ──> <lake>/_tables/rollup
-    journals ──> who got, acked and failed what  ──┘
+    log      ──> publish times ────────────────────┐
+                                                   ├──> complete minutes ──> <lake>/_tables/rollup
+    journals ──> deliveries, acks, failures ───────┘
 
-A pass takes all minutes that are over since the last pass and adds their rows
-in one commit of the table, with the last minute as the version.  So the table
-is the only state: killed anywhere, the next run goes on with the first minute
-that is not there, and no minute is there twice.
+A pass appends the rows of all minutes completed since the last one, in one commit with
+the last minute as version.  The table is the only state: after a kill the next run
+continues with the first missing minute, and no minute is written twice.
 
-A minute is over ``GRACE_MS`` after its end, by the clock of this machine, when the
-broker has written down what it only noted.  What is counted is in ``per_minute.py``.
+A minute is complete ``GRACE_MS`` after its end, by this machine's clock, when the broker
+has written its buffered journal entries.  ``per_minute.py`` defines the columns.
 
-Cost: the journal since the first minute, and the messages since the oldest that
-was settled in it, of which only the times are read.  Messages that retention has
-deleted by then have no latency.
+Cost: reads the journal since the first minute, and the timestamps of messages since the
+oldest one settled in it.  Messages deleted by then have no latency.
 """
 
 import json

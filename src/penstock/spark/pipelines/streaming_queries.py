@@ -1,8 +1,8 @@
-"""Streaming queries of a run: wait for them, count what they do, end them.
+"""Runs the streaming queries of a pipeline: starts them, counts their batches, stops them.
 
-A query ends by itself when it has done what there was (``--once``), and is
-stopped in a moment without a batch under way if there is one soon: stopping it
-in the middle is safe, and only costs the batch.
+With ``--once`` a query ends when it has read what was there.  Otherwise it is stopped
+between two batches, if there is such a moment soon; stopping it within a batch is safe
+and only repeats that batch.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""``transform``: a pipeline of your own, in a few lines.
+"""``transform``: a streaming pipeline defined by a few settings.
 
-    topics ──> good rows ──> SQL, or your function ──> a topic and/or a table of the lake
+    topics ──> good rows ──> SQL, or a function ──> a topic and/or a table of the lake
           └──> bad and late ones ──> <name>.bad, with the reason
 
     [sources.orders]                                # a view called orders
@@ -8,25 +8,23 @@
     time = "at"
     watermark = "10m"
 
-Each source is a view: the columns of a record, and with a ``schema`` those of
-its JSON value, too.  ``tables`` are views of what does not stream.  The result
-goes out as messages: key, headers, partition, timestamp, delay, priority and
-ttl are taken from the columns of those names, and the others make the value,
-as JSON, unless there is a column ``value``.
+Each source is a view with the columns of a record and, with a ``schema``, the fields of
+its JSON value.  ``tables`` are static views.  Rows of the result become messages: the
+columns key, headers, partition, timestamp, delay, priority and ttl are used as such, and
+the others form a JSON value, unless there is a column ``value``.
 
-Each place that is written to has a query of its own, and gets each row once:
-what a batch wrote is known by its number, in a topic as in a table, and a batch
-that is repeated writes nothing.
+Each target has its own query and gets each row exactly once: topics and tables recognise
+repeated batches by their numbers.
 
-*Late* is a record whose own time is more than ``watermark`` before the time it was
-published, or before what earlier batches have read (``rejects.py``).  Batches end at
-one publish time in all partitions (``batch_times.py``) and are the same for all queries
-(``shared_batches.py``), so a rerun decides the same, and catching up makes nothing late.
-Late records are counted, and go to the side topic with the bad ones.  A time
-that is ahead of the log is bad: it would make everything after it late.
+A record is *late* if its own time is more than ``watermark`` before its publish time, or
+before records of earlier batches (``rejects.py``).  Batches end at one publish time in all
+partitions (``source/batch_times.py``) and are the same for all queries
+(``source/shared_batches.py``), so reruns decide the same and catching up makes nothing
+late.  Late records are counted and go to the side topic together with bad ones.  A time
+ahead of the log is bad, because it would make everything after it late.
 
-Cost: a topic, a table and the bad ones are three queries that each read the
-sources; the last is there only if a source can have any.
+Cost: topic, table and side topic are three queries that each read the sources; the last
+exists only if a source can have rejects.
 """
 
 from contextlib import suppress

@@ -1,11 +1,10 @@
-"""Rows that change, to a topic: what Spark's *update* mode needs, which a Python sink cannot do by itself.
+"""Publishes changed rows to a topic: Spark's *update* mode, which Python sinks do not support.
 
-    each batch ──> foreachBatch ──> an ordinary write, numbered as the stream's own would be
+    each batch ──> foreachBatch ──> a batch write under the query's id and the batch's number
 
-Spark refuses the mode for sinks written in Python, and asks nothing of a function
-that it calls for each batch.  So the batch is written as a table, by the writer of
-streams: it stages in the tasks, and publishes under the query's id and the batch's
-number, so that a batch that is repeated is there once.
+Spark rejects the mode for Python sinks, but not for a ``foreachBatch`` function.  The
+function writes the batch with the writer for streams, so a repeated batch is published
+once.
 """
 
 from collections.abc import Iterator

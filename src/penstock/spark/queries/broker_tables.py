@@ -1,13 +1,10 @@
-"""What a broker tells of itself, as tables: groups, schedules, and the journals of deliveries.
+"""Broker state as tables: groups, schedules, gaps and journals.
 
     spark.read.format("penstock_facts").option("of", "groups").option("servers", ...).load()
 
-A second, small data source beside ``penstock``: the rows are asked for when a
-query runs, so a view over it is never old.  Groups and schedules are one task
-that asks the broker; a journal is one task for each partition.
-
-It is for ``tables``, which gives these tables their names, and is registered
-there; its options are not checked for people.
+An internal data source used by ``views.tables``; its options are not validated.  Rows are
+requested when a query runs, so a view over it is always current.  Groups, schedules and
+gaps are read by one task, a journal by one task per partition.
 """
 
 from collections.abc import Callable, Iterator

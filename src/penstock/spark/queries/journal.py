@@ -1,20 +1,20 @@
-"""What happened to messages, as rows: a partition's journal, one row for each decision of a group.
+"""The journal of a topic as rows: one row for each event of a group.
 
     time   topic   partition  offset  group     event      start  end  attempt  consumer  why     error ...
     10:30  orders  0          17      shipping  delivered  100    200  1        worker-1
     10:30  orders  0          18      shipping  acked      100    150  1        worker-1
     10:31  orders  0          19      shipping  nacked     150    151  1        worker-1  nacked  no stock
 
-A row speaks of the messages from ``start`` up to ``end``, usually many at once;
-``offset`` is its own, in the journal.  The words are those of ``penstock trace``.
-Who had a message, and in which attempt, is told by its delivery and repeated in
-what ended it, if the delivery is among the rows that are read.
+A row concerns the messages from ``start`` up to before ``end``; ``offset`` is the event's
+own offset in the journal.  Event names are those of ``penstock trace``.  Consumer and
+attempt come from the delivery and are repeated in the event that ended it, if the
+delivery is among the rows read.
 
-The broker keeps a journal as long as the messages it speaks of.  What names a
-group may be gone earlier, so names are asked for first; a group that was deleted
-since, and whose beginning is gone, has its number for a name.
+The broker keeps a journal as long as its messages.  Group names may have been removed
+earlier, so they are requested first; a deleted group whose name is unknown is shown by
+its number.
 
-Cost: some 4 us a row, in the task; the broker only hands out bytes.
+Cost: about 4 us per row, in the task; the broker only sends bytes.
 """
 
 from collections.abc import Iterator

@@ -1,18 +1,16 @@
-"""What became of each message in a group, told by the journals of its topic.
+"""The outcome of each message in a group, derived from the journals of its topic.
 
-    journal of a partition ──> Leased, GivenBack, Settled, Outbox of the group ──> one row for each offset
+    journal of a partition ──> Leased, GivenBack, Settled, Outbox of the group ──> one row per offset
 
-A journal is read from end to end by one task, and what it says of an offset is
-overwritten by what it says later, so a row is the end of the story: how it
-ended, after how many attempts, with which last error, and what was published
-together with the ack.
+One task reads the journal of a partition; later events replace earlier ones, so a row has
+the final outcome, the number of attempts, the last error, and the messages published with
+the ack.
 
-Outputs are compared as text: JSON of topic, key, value and headers of each
-message, sorted, because an outbox keeps no order among topics.  An ack of
-several messages at once does not say which output belongs to which, so their
-outputs are not known.
+Outputs are compared as text: sorted JSON of topic, key, value and headers, because an
+outbox does not keep the order among topics.  For an ack of several messages the outputs
+cannot be assigned to one of them, so they are unknown.
 
-Memory: two bytes for each offset of the range, and what failed or had outputs.
+Memory: two bytes per offset of the range, plus errors and outputs.
 """
 
 import base64

@@ -1,13 +1,12 @@
-"""A chart of a result of two columns, as a PNG.
+"""Draws a result of two columns as a chart (PNG).
 
-    time, number        a line over time; the points come in order, whatever the query's; the line breaks
-                        where times that are regular leave some out (no rows for a minute, say)
+    time, number        a line over time, sorted; it breaks where a regular series has missing times
     number, number      a line
-    anything, number    a bar for each row, in the query's order
+    anything, number    a bar per row, in the order of the query
 
-What does not fit a chart is an error that says so: other columns than two, a
-second one that is no number, nothing to draw, or more bars than one can read.
-matplotlib draws it, without a window and without its global state.
+A result that cannot be drawn is an error: more or fewer columns than two, a second column
+that is not numeric, no rows, or too many bars.  Uses matplotlib without a window and
+without its global state.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,11 @@
-"""The answer to a query, from Spark to this process: columns, rows as Python values, Parquet.
+"""The result of a query, collected to this process: columns, rows as Python values, Parquet.
 
-Spark sends it as Arrow, and holds it until all of it is there.  So it is for
-answers that people look at or that fit into memory; what is more is refused by
-Spark itself (``spark.driver.maxResultSize``), in one sentence.  Whoever wants
-billions of rows in a file writes them from Spark.
+Spark sends it as Arrow and holds it completely, so it must fit into memory; larger
+results are refused by Spark (``spark.driver.maxResultSize``).  Write very large results
+from Spark instead.
 
-Text of Spark may hold bytes that are no UTF-8: ``cast(value as string)`` checks
-nothing.  They come as ``\\xNN``, as everywhere on the command line.
+Spark does not validate ``cast(value as string)``; bytes that are not UTF-8 are shown as
+``\\xNN``, as everywhere on the command line.
 """
 
 from collections.abc import Callable

@@ -1,28 +1,24 @@
-"""Topics as tables of Spark SQL: a view for each, over lake and log, and views of what the broker knows.
+"""Topics as Spark SQL views over lake and log, and views of the broker's state.
 
     orders               every message, from the oldest in the lake to the newest in the log
-    orders__journal      what happened to them: deliveries, attempts, errors, acks
-    orders__dlq          its dead letters, with the reasons as columns
+    orders__journal      deliveries, attempts, errors and acks
+    orders__dlq          dead letters, with the reasons as columns
     __groups             every group: lag, verdict, counts
-    __schedules          messages that wait for their time
-    __gaps               ranges that readers had to skip, because neither log nor lake has them
-    any other name       a table of the lake that no topic has made, such as a roll-up
+    __schedules          scheduled messages
+    __gaps               ranges that readers skipped because neither log nor lake has them
+    any other name       a table of the lake that is not a topic's, such as a rollup
 
-A topic that has the name of another's view comes first.  Names are SQL's: upper and
-lower case are one, and what is no plain word (dots, dashes) is written in
-backticks.
+A topic takes precedence over a view of the same name.  As usual in SQL, names are
+case-insensitive and need backticks if they contain dots or dashes.
 
-Making a view costs some 50 ms, most of it a question to a Python worker.  So
-``Tables.sql`` makes only the views that a query names, and makes them for each
-query anew: it asks Spark, and makes what Spark says is missing.  ``tables``
-makes all of them once, for programs that say ``spark.sql`` themselves; Spark
-settles what such a view reads when it is first used, so what is newer is seen
-after the next call of it.
+Creating a view takes about 50 ms.  ``Tables.sql`` creates only the views that a query
+names, for each query: it runs the query and creates what Spark reports as missing.
+``tables`` creates all views once, for programs that use ``spark.sql``; Spark fixes what a
+view reads when it is first used, so call it again to see newer messages.
 
-Spark 4.3 keeps what it has planned of a source, conditions included, for all
-scans of it, so a frame that was filtered once stays filtered.  Where conditions
-are pushed down, they may only be in a query that scans its source once, and
-whose source is new: ``narrow``.
+Spark 4.3 caches the plan of a source, including pushed filters, for all scans of it.  So
+filters may be pushed down only in a query that scans its source once and whose source is
+new: ``narrow``.
 """
 
 from collections import Counter

@@ -1,1 +1,1 @@
-"""Running a worker function over stored messages without side effects."""
+"""Running a worker function over stored messages without side effects on the broker."""

@@ -1,8 +1,8 @@
-"""What stands in the place of a broker in a rehearsal: it notes, and does nothing.
+"""Stand-ins for a broker in a rehearsal: they record calls and have no effect.
 
-Answers           takes ack, nack, reject and extend of one message
-CapturedBroker    takes what a function publishes by a client of its own, and refuses all else
-captured()        makes ``penstock.connect`` give such a client
+SettlementRecorder   records ack, nack, reject and extend of one message
+CapturedBroker       records what a function publishes with a client of its own; refuses other calls
+captured()           makes ``penstock.connect`` return such a client
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator

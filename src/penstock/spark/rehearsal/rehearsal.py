@@ -1,17 +1,16 @@
-"""Running a worker's function over stored messages, with everything it does captured instead of done.
+"""Runs a worker function over stored messages, and captures its effects on the broker.
 
-    row ──> WorkerMessage ──> function(message) ──> done, failed or rejected; its outputs; how long it took
+    row ──> WorkerMessage ──> function(message) ──> done, failed or rejected; outputs; duration
                                   │
-              ack, nack, reject, extend: noted, and that is all
-              penstock.connect(): a broker that notes what is published, and refuses the rest
+              ack, nack, reject, extend: only recorded
+              penstock.connect(): a client that records what is published and refuses other calls
 
-It runs in Spark's Python workers, one message after the other.  A function sees
-each message as its first delivery.  What it does to the rest of the world it
-really does: databases and web pages are its own.
+Runs in Spark's Python workers, one message at a time.  A function sees each message as its
+first delivery.  Side effects other than on the broker are real.
 
-``outputs`` are what was published with the ack, which the journal knows of the
-real run, too; ``published`` is what it sent by a client of its own, which
-nobody can compare.
+``outputs`` are the messages published with the ack, which the journal also has of the real
+run; ``published`` are those sent by a client of the function's own, which cannot be
+compared.
 """
 
 import asyncio

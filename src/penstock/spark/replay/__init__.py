@@ -1,1 +1,1 @@
-"""Replays: what they read, how each chunk is published, and named snapshots."""
+"""Replays: their plans, the publishing of their chunks, and named snapshots."""

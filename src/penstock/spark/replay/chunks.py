@@ -1,14 +1,13 @@
-"""One chunk of a replay: read, chosen, staged by tasks, and published at one stroke.
+"""Reads, filters, stages and publishes one chunk of a replay.
 
     without SQL    slices of lake and log ──> Arrow ──> __staging        no row passes the JVM
     with SQL       slices ──> Spark's rows ──> where ... ──> Arrow ──> __staging
 
-Either way the driver then publishes what the tasks have staged under the
-replay's application and the chunk's number, as the sink does for a batch of a
-stream (``sink.py``): a chunk that was published before is not published again.
+The driver then publishes the staged records atomically under the replay's application and
+the chunk's number, as the sink does for a batch of a stream (``sink/sink.py``), so a chunk
+is published only once.
 
-Headers that the broker had added are left out: without its mark, which only it
-can give, they mean nothing.
+Headers added by the broker are removed: without its mark they have no meaning.
 """
 
 import json

@@ -1,15 +1,13 @@
-"""Replays that are under way: what each one reads, settled once, so that whoever goes on reads the same.
+"""Plans of unfinished replays, so that a repeated run reads exactly the same.
 
-    __snapshots      key replay:NAME      value (JSON): a ``ReplayPlan``; nothing when it is done
+    __snapshots      key replay:NAME      value (JSON): a ``ReplayPlan``; null when finished
 
-A replay to a topic is done in chunks, in the order of the offsets, each of them
-published under the replay's id and the chunk's number (``publish_staged``).  The
-chunks follow from the plan alone.  So after a kill at any point the next run
-finds the plan, asks how far the topic is, and goes on with the chunk after that.
+A replay publishes chunks in offset order, each under the replay's id and the chunk's
+number (``publish_staged``).  The chunks follow from the plan alone, so after a kill the
+next run loads the plan, asks for the last published chunk, and continues after it.
 
-Its times are settled, too: "an hour ago" is what it was when the replay began.  A
-plan of which nothing was published yet is nobody's loss, and gives way to another.
-A run that was finished leaves no plan: the same settings run again replay again.
+Times are fixed when the replay starts.  A plan of which nothing was published yet may be
+replaced.  A finished replay leaves no plan: running the same settings again replays again.
 """
 
 from collections.abc import Iterator

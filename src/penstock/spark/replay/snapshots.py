@@ -1,15 +1,15 @@
-"""Points in time that have a name: the compacted topic ``__snapshots``.
+"""Named positions in time: the compacted topic ``__snapshots``.
 
     key           value (JSON)
-    NAME          a ``Snapshot``: when it was taken, and for each topic where the end of each partition was
-    replay:NAME   what a replay reads, as long as it is not finished (``plans.py``)
+    NAME          a ``Snapshot``: its time, and for each topic the end of each partition
+    replay:NAME   the plan of an unfinished replay (``plans.py``)
 
-A snapshot copies nothing.  What lies behind it is in the log, and below the
-log's start in the lake, so ``penstock consume --from-snapshot NAME`` can begin
-there for as long as the lake keeps it.  A name is given once.
+A snapshot copies nothing.  The records from it on are in the log and, below the log's
+start, in the lake, so ``penstock consume --from-snapshot NAME`` works as long as the lake
+keeps them.  A name cannot be reused.
 
-The partitions are asked one topic after the other while others publish, so a
-snapshot is exact for each partition and no cut through all of them at once.
+Topics are queried one after another while others publish, so a snapshot is exact for each
+partition but not a consistent cut through all of them.
 """
 
 from contextlib import suppress

@@ -1,1 +1,1 @@
-"""Reports and the tables that pipelines write."""
+"""Reports, and the result tables that pipelines write."""

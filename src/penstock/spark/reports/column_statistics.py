@@ -1,8 +1,8 @@
-"""The least and greatest values of a file's columns, by which readers of a Delta table skip files.
+"""Minimum and maximum of a file's columns, by which readers of a Delta table skip files.
 
-Kept of whole numbers, floats, short texts, dates and times.  Times are told in milliseconds,
-so the greatest is rounded up.  A column with a value that cannot be told (a NaN, a long text,
-a date after the year 9999) has only its count of nulls.
+Kept for integers, floats, short strings, dates and timestamps.  Timestamps have
+millisecond precision, so the maximum is rounded up.  A column with a value that cannot be
+represented (NaN, a long string, a date after the year 9999) only has its null count.
 """
 
 import datetime

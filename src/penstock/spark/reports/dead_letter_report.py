@@ -1,8 +1,8 @@
-"""The report about dead letters: plots of when and which, then each error with samples and keys.
+"""The report on dead letters: plots over time and by error, then each error with samples and keys.
 
-An error is a row of the table ``dead_letters`` (``pipelines/dead_letters.py``),
-with its times in microseconds since 1970.  A bar over time is a row of topic,
-fingerprint, time in seconds, and count.
+An error is a row of the table ``dead_letters`` (``pipelines/dead_letters.py``), with times
+in microseconds since 1970.  A bar of the plot over time is a row of topic, fingerprint,
+time in seconds, and count.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,12 +1,10 @@
-"""Small tables of the lake that a driver writes by itself: sums, minutes, findings.
+"""Small lake tables that a driver writes itself: rollups and dead letters.
 
-    append     rows that are new, once for each version of an application
-    replace    all rows by others
+    append     add rows, once for each version of an application
+    replace    replace all rows
 
-They are Delta tables beside those of ``results``, with columns that are known
-beforehand.  Each call is one commit; what is read is what the last one left.
-A table of many small commits is put in order by every ``TIDY_COMMITS``th of them:
-its files become one, and those that nobody needs any more are deleted.
+Delta tables next to those of ``result_tables``, with fixed columns.  Each call is one
+commit.  Every ``TIDY_COMMITS`` commits the files are compacted and unused ones deleted.
 """
 
 from typing import Final

@@ -1,13 +1,12 @@
-"""A page for people: one HTML file with everything in it, text, tables and plots.
+"""Builds a self-contained HTML report of text, tables and plots.
 
     page = Page("Dead letters", "orders, 1 to 7 November")
     page.facts({"dead letters": "12,345"})
     page.plot(stacked(...), "when they came")
     page.write("report.html")
 
-It needs nothing but a browser: plots are drawn by matplotlib as SVG, inside the
-file, and there is no script.  What came out of a broker is shown as text whatever
-it is: no tag, no control character, no end of line does anything.
+Plots are inline SVG drawn by matplotlib; there are no scripts and no external files.  Data
+from the broker is escaped: tags and control characters have no effect.
 """
 
 import io

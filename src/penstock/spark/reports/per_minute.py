@@ -1,14 +1,13 @@
-"""What happened in each minute, as queries over journals and messages.
+"""SQL queries for statistics per minute, over journals and messages.
 
     happened   rows of journals (``queries/journal.py``)
-    messages   when each message was published
-    floors     of each group: when messages that are not settled now were published
+    messages   publish time of each message
+    floors     for each group, publish times of messages that are not settled now
 
-A message counts in the minute in which something was done with it.  At the end
-of a minute it is *unacked* if it was published and not settled by then: it was
-settled later, as the journals say, or it is not yet, and then the oldest of its
-partition is among the floors.  A group that was moved forward by hand has skipped
-messages that no row of a journal names; those were not unacked before, here.
+A message counts in the minute of the event.  It is *unacked* at the end of a minute if it
+was published but not settled by then: it was settled later, as the journals show, or is
+not settled yet, and then the oldest of its partition is among the floors.  Messages
+skipped by moving a group forward have no journal rows and do not count as unacked.
 """
 
 from datetime import UTC, datetime

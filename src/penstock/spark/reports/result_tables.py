@@ -1,19 +1,17 @@
-"""Tables that pipelines make: Delta tables of any columns, beside those of the topics.
+"""Result tables of pipelines: Delta tables with arbitrary columns, next to those of the topics.
 
-    <lake>/_tables/totals/                    one Delta table for each name
-        5f0c...parquet                        what one task of one batch wrote
+    <lake>/_tables/totals/                    one Delta table per name
+        5f0c...parquet                        the rows of one task of one batch
 
     tasks:    rows ──> a Parquet file each ──> path, rows, bytes
     driver:                                    one commit, with (query, batch) as application transaction
 
-A data source for writing alone, ``penstock_table``, registered where it is used.
-Rows go from Spark's Arrow straight into Parquet; none passes the driver.  A batch
-that a query has committed before is not committed again, so what is repeated
-after a crash is there once.  The many small files of a stream are joined by the
-pipeline that writes them, which also deletes what nobody uses (``table_maintenance.py``).
+A write-only data source, ``penstock_table``, registered where it is used.  Rows go from
+Arrow to Parquet on the executors.  A batch that was committed before is not committed
+again, so repetitions after a crash have no effect.  The pipeline that writes a table also
+compacts and vacuums it (``table_maintenance.py``).
 
-A table keeps the columns that its first rows had.  Whoever wants others makes
-another table.
+A table keeps the columns of its first rows; other columns need another table.
 """
 
 from collections.abc import Iterable, Iterator

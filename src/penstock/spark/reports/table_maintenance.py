@@ -1,17 +1,15 @@
-"""Tables of results kept in order: the small files of many batches are joined, and unused ones deleted.
+"""Compacts the small files of a result table, and deletes unused ones.
 
     one batch a second, two tasks     120 files a minute     ──>     one
-    read by a program that began before                              the old ones stay for a day
+    old files stay for a day, for readers that still use them
 
-A join copies the rows of some files to a new one, and puts it in their place in one
-commit that adds no rows and removes none.  What a query has committed is known by
-its application transactions, which a join leaves alone: a batch that is repeated
-after a crash finds itself there.  If two join at once, or somebody changes the
-table, the second commit is refused, because each moves the same number, and its
-file is removed.
+Compaction copies the rows of some files to a new one and replaces them in one commit that
+adds and removes no rows.  It leaves the application transactions of queries alone, so a
+batch repeated after a crash is still recognised.  Concurrent compactions move the same
+application transaction, so the second commit is rejected and its file removed.
 
-Small files are worth joining if there are ``FILES_MIN`` of which none is larger than
-the others together: so each row is copied once for each doubling of its file.
+Files are compacted if there are at least ``FILES_MIN`` small ones, none larger than the
+others together, so each row is copied once per doubling of its file.
 """
 
 from collections.abc import Sequence

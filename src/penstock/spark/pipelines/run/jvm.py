@@ -1,11 +1,10 @@
-"""The JVM of a run's own Spark, which may end before the run does.
+"""Watches the JVM of a run's own Spark session, which may end before the run.
 
-A service manager that stops a service sends its signal to every process of it,
-and when memory runs out the kernel ends the largest one.  Whatever is then asked
-of Spark fails with a page about sockets; what counts is that the JVM has ended.
+A service manager signals every process of a service, and the kernel may kill the JVM when
+memory runs out.  Calls to Spark then fail with long messages about sockets; the run
+reports that the JVM has ended instead.
 
-A session of Spark Connect has no JVM here, and one that the run has found is
-somebody else's.
+Spark Connect has no local JVM, and a session that existed before the run is not watched.
 """
 
 import logging

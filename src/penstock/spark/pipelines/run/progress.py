@@ -1,13 +1,13 @@
-"""How far a run is: the counts, and the line that people see.
+"""Progress of a run: its counters, and the line on stderr.
 
     archive  1,204,551 records  412,300/s  lag 0.8 s  12 batches  3 files
     replay   ━━━━━━━━━━━━━━━╸━━━━━━  62 %  3,100,000 of 5,000,000 records  310,000/s  6 s left
 
-On a terminal the line is alive; elsewhere (a log, a pipe) it is printed again
-every ``PLAIN_MS``, if something has changed.  Everything goes to stderr.
+On a terminal the line is updated in place; elsewhere it is printed every ``PLAIN_MS`` if
+it has changed.
 
-A pipeline calls ``expect`` if it knows how much there is to do, and ``advance``
-whenever something is done; both from any thread.
+A pipeline calls ``expect`` if the total is known, and ``advance`` when something is done;
+both from any thread.
 """
 
 import sys

@@ -1,15 +1,13 @@
-"""The life of one run: claim the name, work, tell how far it is, end well.
+"""Runs a pipeline: claims its name, does the work, reports progress, writes the final state.
 
-    main thread      claim ──> pipeline.run(settings, context) ──> the last state
-    reporter         every second: the line; was a stop asked for?   every five: the state
+    main thread      claim ──> pipeline.run(settings, context) ──> final state
+    reporter         every second: progress line, stop requests      every five seconds: state
 
-A run ends by returning: when its work is done, or soon after ``stopping`` was
-set by SIGINT, SIGTERM or ``penstock pipeline stop``.  A second Ctrl-C does not
-wait.  What a pipeline raises is its end too: the state says ``failed`` and why,
-in one sentence, however many lines Spark has to say about it.
+A run ends when its work is done, or soon after ``stopping`` was set by SIGINT, SIGTERM or
+``penstock pipeline stop``; a second Ctrl-C ends it at once.  If the pipeline raises, the
+state is ``failed`` with one sentence, however long Spark's message is.
 
-A broker that cannot be reached for a while is the pipeline's to bear; the
-reporter tries again the next time.
+Handling an unreachable broker is up to the pipeline; the reporter simply tries again.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The settings of a run: a TOML file, then ``--set``; all problems at once.
+"""The settings of a run: a TOML file and ``--set``, validated together.
 
     # totals.toml              penstock pipeline run transform --config totals.toml --set lake=/mnt/lake
     name = "totals"
@@ -8,10 +8,10 @@
     [spark]
     "spark.executor.memory" = "2g"
 
-The names of ``RunSettings`` are every pipeline's, the others are fields of its
-``Settings``.  A field that ends in ``_ms`` is written without it and takes a
-duration, one with ``bytes`` in its name a size, a ``datetime`` a time or how
-long ago, a list also text with commas.  Nothing here opens a file.
+``RunSettings`` has the names common to all pipelines; the others are fields of the
+pipeline's ``Settings``.  A field that ends in ``_ms`` is written without the suffix and
+takes a duration, one with ``bytes`` in its name a size, a ``datetime`` a time or an age,
+a list also comma-separated text.  No I/O.
 """
 
 import tomllib

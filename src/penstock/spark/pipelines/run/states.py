@@ -1,20 +1,17 @@
-"""What pipelines do and were asked to do: the compacted topic ``__pipelines``.
+"""States of pipeline runs and requests to stop them: the compacted topic ``__pipelines``.
 
     key            value (JSON)
-    NAME           a ``PipelineRun``: who runs it, since when, how far it is, how it ended
+    NAME           a ``PipelineRun``: host, start, progress, result
     stop:NAME      a ``StopRequest`` for one run
 
-Whoever runs a pipeline writes its state every few seconds and looks for requests
-meanwhile; whoever wants to know reads the topic.  Both may be on any machine.
-A run that was killed says nothing more: after ``SILENT_MS`` it counts as lost, on
-its own machine at once.
+A run writes its state every few seconds and reads stop requests; both may happen on any
+machine.  A run without an update for ``SILENT_MS`` counts as lost; on its own machine it
+does as soon as its process is gone.
 
-Two runs of one name would do the same work twice.  A second one is refused: it
-finds the first one's state, and if both begin at once, the one whose state is
-later in the log gives way.
+A second run of the same name is rejected, because it would repeat the work.  If two start
+at once, the one whose state is later in the log gives way.
 
-Cost: half a kilobyte every few seconds for each run, of which compaction keeps
-the last.
+Cost: half a kilobyte every few seconds per run; compaction keeps the last.
 """
 
 import os
