@@ -110,6 +110,13 @@ class Asking:
             raise error_of(msgspec.json.decode(text))
         return msgspec.json.decode(text) if text else None
 
+    def status(self, method: str, path: str) -> int:
+        """One request; the status of its answer."""
+        self._connection.request(method, path)
+        answer = self._connection.getresponse()
+        answer.read()
+        return answer.status
+
 
 def error_of(problem: Document) -> PenstockError:
     """The error that a problem tells of, in its own words."""
@@ -148,6 +155,10 @@ class HttpOperations:
     @at_once
     def topics(self) -> list[str]:
         return list(self._ask("GET", at("topics"))["topics"])
+
+    @at_once
+    def topic_exists(self, topic: str) -> bool:
+        return self._asking.status("HEAD", at("topics", topic)) == 204
 
     @at_once
     def describe_topic(self, name: str) -> TopicInfo:

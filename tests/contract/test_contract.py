@@ -635,6 +635,15 @@ def test_messages_have_no_headers_but_those_they_were_published_with(broker: Tes
     assert [letter["own"] for letter in letters] == ["1", "1"]
 
 
+def test_whether_a_topic_exists_is_known(broker: TestBroker) -> None:
+    broker.create_topic("orders")
+
+    assert broker.topic_exists("orders")
+    assert not broker.topic_exists("invoices")
+    broker.delete_topic("orders")
+    assert not broker.topic_exists("orders")
+
+
 def test_a_list_is_not_the_name_of_a_topic(broker: TestBroker) -> None:
     broker.create_topic("a")
 

@@ -75,6 +75,7 @@ def administration() -> None:
         assert_type(group.rates, penstock.GroupRates)
         assert_type(group.verdict, penstock.Verdict)
         assert_type(broker.stats(), penstock.BrokerInfo)
+        assert_type(broker.topic_exists("orders"), bool)
         assert_type(broker.describe_topic("orders").settings, penstock.TopicSettings)
         assert_type(broker.read("orders", from_time="2026-01-01T00:00:00Z"), list[penstock.StoredMessage])
         assert_type(broker.trace("orders", partition=0, offset=7).events, list[penstock.TraceEvent])

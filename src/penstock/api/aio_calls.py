@@ -43,6 +43,10 @@ class AsyncBrokerCalls:
         """The names of all topics."""
         return await self._driver.run(self._operations.topics())
 
+    async def topic_exists(self, topic: str) -> bool:
+        """Whether there is a topic of this name."""
+        return await self._driver.run(self._operations.topic_exists(topic))
+
     async def describe_topic(self, name: str) -> TopicInfo:
         """Settings, sizes and counts of a topic."""
         return await self._driver.run(self._operations.describe_topic(name))

@@ -43,6 +43,10 @@ class BrokerCalls:
         """The names of all topics."""
         return self._driver.run(self._operations.topics())
 
+    def topic_exists(self, topic: str) -> bool:
+        """Whether there is a topic of this name."""
+        return self._driver.run(self._operations.topic_exists(topic))
+
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings, sizes and counts of a topic."""
         return self._driver.run(self._operations.describe_topic(name))

@@ -25,7 +25,7 @@ from penstock.broker.protocols import ProtocolOperations
 from penstock.broker.publish.publishing import Appended
 from penstock.broker.steps import Steps
 from penstock.config.broker import Compression, GroupOptions, Start, TopicOptions, TopicSettings
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TopicNotFound
 from penstock.model.access import Acl, Grant, KeyInfo, NewKey, Quota, UserInfo
 from penstock.model.info import (
     BrokerInfo,
@@ -121,6 +121,14 @@ class LocalOperations(ProtocolOperations):
     def topics(self) -> list[str]:
         """The names of all topics, without the broker's own."""
         return sorted(name for name in self._core.state.topics if not name.startswith("__"))
+
+    @at_once
+    def topic_exists(self, topic: str) -> bool:
+        try:
+            self._core.state.topic(topic)
+        except TopicNotFound:
+            return False
+        return True
 
     @at_once
     def describe_topic(self, name: str) -> TopicInfo:

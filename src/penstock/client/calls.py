@@ -44,6 +44,11 @@ class RemoteCalls(Caller):
         return answer
 
     @work
+    async def topic_exists(self, topic: str) -> bool:
+        answer: bool = await self._call("topic_exists", topic=topic)
+        return answer
+
+    @work
     async def describe_topic(self, name: str) -> TopicInfo:
         answer: TopicInfo = await self._call("describe_topic", name=name)
         return answer

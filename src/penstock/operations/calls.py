@@ -52,6 +52,10 @@ class DeleteTopicArguments(msgspec.Struct, frozen=True):
     name: str
 
 
+class TopicExistsArguments(msgspec.Struct, frozen=True):
+    topic: str
+
+
 class DescribeTopicArguments(msgspec.Struct, frozen=True):
     name: str
 
@@ -228,6 +232,7 @@ CALLS: Final[Mapping[str, Call]] = {
     "alter_topic": Call(AlterTopicArguments, None, IDEMPOTENT),
     "delete_topic": Call(DeleteTopicArguments, None, done_when(TopicNotFound)),
     "topics": Call(NoArguments, list[str], READ_ONLY),
+    "topic_exists": Call(TopicExistsArguments, bool, READ_ONLY),
     "describe_topic": Call(DescribeTopicArguments, TopicInfo, READ_ONLY),
     "stage": Call(StageArguments, int, IDEMPOTENT),
     "publish_staged": Call(PublishStagedArguments, StagedPublish, IDEMPOTENT, wait_ms=PUBLISH_STAGED_MS_MAX),

@@ -74,6 +74,10 @@ class Topics(Protocol):
     def topics(self) -> list[str]:
         """The names of all topics."""
 
+    @operation("describe", topic="topic", retry=READ_ONLY, waits=False)
+    def topic_exists(self, topic: str) -> bool:
+        """Whether there is a topic of this name."""
+
     @operation("describe", topic="name", retry=READ_ONLY, waits=False)
     def describe_topic(self, name: str) -> TopicInfo:
         """Settings, sizes and counts of a topic."""

@@ -53,5 +53,5 @@ def test_a_route_has_a_sentence_and_needs_what_the_guard_knows(route: Any) -> No
 def test_every_route_is_in_the_page_and_none_that_is_not_there() -> None:
     page = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
 
-    told = re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)`", page.partition("## Publishing")[0])
+    told = re.findall(r"`((?:GET|HEAD|POST|PUT|PATCH|DELETE) /[^` ]*)`", page.partition("## Publishing")[0])
     assert set(told) == {f"{route.method} {route.path}" for route in ROUTES}

@@ -83,7 +83,7 @@ async def test_a_name_that_no_topic_has_harms_nobody(http: Place, name: str) -> 
     [
         ("PUT", "/v1/topics", "GET, POST"),
         ("GET", PUBLISH, "POST"),
-        ("POST", "/v1/topics/orders", "GET, PATCH, DELETE"),
+        ("POST", "/v1/topics/orders", "GET, HEAD, PATCH, DELETE"),
         ("OPTIONS", "/v1/topics", "GET, POST"),
     ],
 )

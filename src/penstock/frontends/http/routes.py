@@ -199,6 +199,15 @@ ROUTES: Final = (
         errors=NO_TOPIC,
     ),
     Route(
+        method="HEAD",
+        path="/v1/topics/{topic}",
+        handler=topics.topic_exists,
+        operation="topic_exists",
+        tag="topics",
+        status=204,
+        errors=NO_TOPIC,
+    ),
+    Route(
         method="PATCH",
         path="/v1/topics/{topic}",
         handler=topics.alter_topic,

@@ -87,6 +87,11 @@ class GuardedOperations(Guard):
         self._check("topics")
         return filtered(visible_topics, self, self._operations.topics())
 
+    def topic_exists(self, topic: str) -> Steps[bool]:
+        if topic not in self._allowed["topic_exists"]:
+            self._check_topic("topic_exists", topic)
+        return self._operations.topic_exists(topic)
+
     def describe_topic(self, name: str) -> Steps[TopicInfo]:
         if name not in self._allowed["describe_topic"]:
             self._check_topic("describe_topic", name)

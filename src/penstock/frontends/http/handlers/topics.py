@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 
 from penstock.config import broker as config
-from penstock.errors import TopicExists
+from penstock.errors import TopicExists, TopicNotFound
 from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.options import given, options_struct
 from penstock.model.info import PartitionInfo, TopicInfo
@@ -56,6 +56,12 @@ async def create_topic(call: HttpCall) -> TopicInfo:
         if not wanted.exist_ok:
             raise
     return await call.run(call.operations.describe_topic(wanted.name))
+
+
+async def topic_exists(call: HttpCall) -> None:
+    """Whether a topic exists: status 204, or 404 if it does not."""
+    if not await call.run(call.operations.topic_exists(call.topic)):
+        raise TopicNotFound(topic=call.topic)
 
 
 async def describe_topic(call: HttpCall) -> TopicInfo:
