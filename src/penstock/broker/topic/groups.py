@@ -43,7 +43,10 @@ class Groups:
             with Turn(self._state, [topic.changes]) as turn:
                 yield from turn.wait()
                 self._state.check_alive(topic)
-                group = yield from self._change(topic, name, options, internal)
+                try:
+                    group = yield from self._change(topic, name, options, internal)
+                finally:
+                    topic.wake()  # Consumers look at what has changed.
         for partition in topic.partitions:
             yield from journal_durable(partition)
         return group
@@ -250,7 +253,10 @@ class Groups:
         with Turn(self._state, [topic.changes]) as turn:
             yield from turn.wait()
             self._state.check_alive(topic)
-            self._forget(topic, group_name)
+            try:
+                self._forget(topic, group_name)
+            finally:
+                topic.wake()  # Consumers of the group learn that it is gone.
         for partition in topic.partitions:
             yield from journal_durable(partition)
 

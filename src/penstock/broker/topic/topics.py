@@ -161,6 +161,8 @@ class Topics:
             except BaseException:  # Also if the caller gives up.
                 _abandon(grown)
                 raise
+            finally:
+                topic.wake()  # Consumers look at what has changed.
         topic.partitions += grown
         if grown:
             for group in topic.groups.values():
