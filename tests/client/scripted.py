@@ -16,7 +16,7 @@ from typing import Any, Self
 from penstock.config.broker import TopicSettings
 from penstock.errors import PenstockError
 from penstock.wire import native
-from penstock.wire.native import Outcome
+from penstock.wire.native import PublishOutcome
 from penstock.wire.native_bodies import (
     Metadata,
     OpenConsumer,
@@ -72,16 +72,16 @@ class Request:
         """Answer a publish: all its batches are there, one after the other."""
         outcomes = []
         for partition, batch in self.publish().batches:
-            outcomes.append(Outcome(partition, offset, 1000, state))
+            outcomes.append(PublishOutcome(partition, offset, 1000, state))
             offset += read_header(batch).count
         self.send(native.encode_published(self.correlation, outcomes, 0))
 
     def refused(self, *errors: PenstockError | None) -> None:
         """Answer a publish: an error for each batch, or None for one that was written."""
         outcomes = [
-            Outcome(partition, 0, 1000, native.WRITTEN)
+            PublishOutcome(partition, 0, 1000, native.WRITTEN)
             if error is None
-            else Outcome(0, 0, 0, native.REFUSED, encode_error(error))
+            else PublishOutcome(0, 0, 0, native.REFUSED, encode_error(error))
             for (partition, _), error in zip(self.publish().batches, errors, strict=True)
         ]
         self.send(native.encode_published(self.correlation, outcomes, 0))

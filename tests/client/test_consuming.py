@@ -22,7 +22,13 @@ from penstock.errors import (
 )
 from penstock.model.message import Message
 from penstock.wire import native
-from penstock.wire.native_bodies import Extend, Nack, assigned_frame, consumer_closed_frame, decode_body
+from penstock.wire.native_bodies import (
+    ExtendBody,
+    NackBody,
+    assigned_frame,
+    consumer_closed_frame,
+    decode_body,
+)
 
 
 def begin(work: Any) -> "asyncio.Task[Any]":
@@ -352,7 +358,7 @@ async def test_what_an_error_was_travels_with_the_nack() -> None:
         request.done()
         await nack
 
-        told = decode_body(request.body, Nack)
+        told = decode_body(request.body, NackBody)
         assert (told.delay_ms, told.error_class, told.error_message) == (60_000, "KeyError", "'price'")
         assert told.fingerprint
 
@@ -412,7 +418,7 @@ async def test_what_the_program_works_on_is_kept() -> None:
         for _ in range(3):
             send_heartbeat = await server.request(native.EXTEND)
             send_heartbeat.ok([])
-            assert decode_body(send_heartbeat.body, Extend) == Extend(1, [(0, 1)], 30)
+            assert decode_body(send_heartbeat.body, ExtendBody) == ExtendBody(1, [(0, 1)], 30)
 
         ack = begin(working.ack())
         while (request := await server.request()).opcode == native.EXTEND:
@@ -431,7 +437,7 @@ async def test_a_lease_that_was_lost_is_not_kept() -> None:
         send_heartbeat = await server.request(native.EXTEND)
         send_heartbeat.ok([])
 
-        assert decode_body(send_heartbeat.body, Extend).leases == [(0, 1)]
+        assert decode_body(send_heartbeat.body, ExtendBody).leases == [(0, 1)]
         assert (consumer.in_flight, len(held)) == (1, 2)
 
 
@@ -440,7 +446,9 @@ async def test_a_lease_that_was_extended_for_long_is_left_alone() -> None:
         consumer = await beating(server, broker, visibility_ms=30)
         short, long = await got(server, consumer, delivery(b"a", lease=1), delivery(b"b", lease=2, start=1))
         extending = begin(long.extend("1h"))
-        while decode_body((request := await server.request(native.EXTEND)).body, Extend).duration_ms == 30:
+        while (
+            decode_body((request := await server.request(native.EXTEND)).body, ExtendBody).duration_ms == 30
+        ):
             request.ok([])
         request.ok([])
         await extending
@@ -448,7 +456,7 @@ async def test_a_lease_that_was_extended_for_long_is_left_alone() -> None:
         send_heartbeat = await server.request(native.EXTEND)
         send_heartbeat.ok([])
 
-        assert decode_body(send_heartbeat.body, Extend).leases == [(0, 1)]
+        assert decode_body(send_heartbeat.body, ExtendBody).leases == [(0, 1)]
         assert not short.settled
 
 

@@ -7,7 +7,7 @@ from tests.fuzz import corpus
 from tests.fuzz.targets import HTTP
 from tests.server.conversations import kqueue_pieces, native_pieces, numbered, text_pieces
 
-from penstock.broker.access.access import Book
+from penstock.broker.access.access import AccessBook
 from penstock.broker.journal.intents import Finished
 from penstock.broker.storage.checked_json import sealed
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
@@ -96,7 +96,7 @@ def main() -> None:
             msgspec.msgpack.encode(Transaction(1, 0, 60_000, 5)),
             msgspec.msgpack.encode(Finished("app")),
         ],
-        "sealed_file": [sealed(Manifest()), sealed(StoredTopic()), sealed(Book())],
+        "sealed_file": [sealed(Manifest()), sealed(StoredTopic()), sealed(AccessBook())],
         "index_file": index(),
     }
     for target, inputs in seeds.items():

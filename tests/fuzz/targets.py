@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.access.access import Book
+from penstock.broker.access.access import AccessBook
 from penstock.broker.journal import intents, ledger
 from penstock.broker.storage.checked_json import unsealed
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
@@ -33,12 +33,12 @@ from penstock.wire.kafka.codec import decode
 from penstock.wire.kafka.frames import message_begin, read_head
 from penstock.wire.native_bodies import (
     AckAndPublish,
-    Extend,
+    ExtendBody,
     Hello,
-    Nack,
+    NackBody,
     OpenConsumer,
     PublishMessages,
-    Reject,
+    RejectBody,
     decode_body,
     decode_call,
 )
@@ -58,9 +58,9 @@ DECODERS: Final[dict[int, Target]] = {
     native.RECEIVE: native.decode_receive,
     native.CREDIT: native.decode_credit,
     native.ACK: native.decode_ack,
-    native.NACK: lambda body: decode_body(body, Nack),
-    native.REJECT: lambda body: decode_body(body, Reject),
-    native.EXTEND: lambda body: decode_body(body, Extend),
+    native.NACK: lambda body: decode_body(body, NackBody),
+    native.REJECT: lambda body: decode_body(body, RejectBody),
+    native.EXTEND: lambda body: decode_body(body, ExtendBody),
     native.COMMIT: native.decode_commit,
     native.HEARTBEAT: native.decode_consumer,
     native.CLOSE_CONSUMER: native.decode_consumer,
@@ -177,7 +177,7 @@ def stored_decision(data: bytes) -> None:
 
 def sealed_file(data: bytes) -> None:
     """penstock.json, topic.json, access.json."""
-    for kind in (Manifest, StoredTopic, Book):
+    for kind in (Manifest, StoredTopic, AccessBook):
         stored(lambda text, kind=kind: unsealed(text, kind), data)  # type: ignore[misc]
 
 

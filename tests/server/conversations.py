@@ -15,11 +15,11 @@ from penstock.operations.codec import wire_message
 from penstock.wire import native
 from penstock.wire.native_bodies import (
     AckAndPublish,
-    Extend,
-    Nack,
+    ExtendBody,
+    NackBody,
     OpenConsumer,
     PublishMessages,
-    Reject,
+    RejectBody,
     encode_body,
     encode_call,
 )
@@ -51,9 +51,9 @@ def native_pieces(version: int) -> list[bytes]:
         native.encode_credit(1, 100),
         native.encode_credit(2, 100),
         native.encode_ack(11, 1, [run, (1, 2, 3, 4)]),
-        encode_body(native.NACK, 12, Nack(1, [run], 5, "ValueError", "no", "abc")),
-        encode_body(native.REJECT, 13, Reject(1, [run], "poison")),
-        encode_body(native.EXTEND, 14, Extend(1, [(0, 1)], 30_000)),
+        encode_body(native.NACK, 12, NackBody(1, [run], 5, "ValueError", "no", "abc")),
+        encode_body(native.REJECT, 13, RejectBody(1, [run], "poison")),
+        encode_body(native.EXTEND, 14, ExtendBody(1, [(0, 1)], 30_000)),
         native.encode_commit(15, 2, [(0, 1), (1, 0)]),
         native.encode_consumer(native.HEARTBEAT, 16, 2),
         encode_body(

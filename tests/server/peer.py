@@ -100,7 +100,7 @@ class Peer:
         body = self.ask(encode_body(native.METADATA, self.next_correlation(), topic))
         return decode_body(body, Metadata).version
 
-    def publish(self, topic: str, *values: bytes, partition: int = 0) -> native.Outcome:
+    def publish(self, topic: str, *values: bytes, partition: int = 0) -> native.PublishOutcome:
         batch = bytes(encode_values(list(values), 0, 0))
         version = self.version(topic)
         request = native.encode_publish(

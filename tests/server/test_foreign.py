@@ -16,7 +16,7 @@ from tests.server.peer import Peer
 from tests.server.process import Server
 
 from penstock.wire.kafka.codec import encode
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.messages.admin.topics import CreatableTopic, CreateTopicsRequest
 from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 def kafka_bytes() -> bytes:
     """Two requests that would make a topic."""
-    requests: list[Message] = [
+    requests: list[KafkaMessage] = [
         MetadataRequest(topics=[MetadataRequestTopic(name=EVIL)]),
         CreateTopicsRequest(topics=[CreatableTopic(name=EVIL, num_partitions=1, replication_factor=1)]),
     ]

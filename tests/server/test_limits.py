@@ -25,7 +25,7 @@ from penstock.errors import LimitReached
 from penstock.wire import native
 from penstock.wire.kafka.codec import decode, encode
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.lengths import passed_over
 from penstock.wire.kafka.messages.admin.topics import (
     CreatableTopic,
@@ -55,7 +55,7 @@ SMALL = {
 }
 MANY = 3000
 STOP_S = 10.0  # server.stop_timeout.
-ResponseT = TypeVar("ResponseT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=KafkaMessage)
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         server.check_log()
 
 
-def ask(server: Server, request: Message, response: type[ResponseT], version: int) -> ResponseT:
+def ask(server: Server, request: KafkaMessage, response: type[ResponseT], version: int) -> ResponseT:
     """One request of Kafka's protocol."""
     flexible = version >= request.FLEXIBLE
     head = struct.pack(">hhih", request.KEY, version, 1, 1) + b"x" + b"\0" * flexible

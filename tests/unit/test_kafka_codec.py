@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import ProtocolViolation
 from penstock.wire.kafka.codec import decode, encode
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.messages.fetch import FetchableTopicResponse as Topic
 from penstock.wire.kafka.messages.fetch import FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.wire.kafka.messages.groups.membership import HeartbeatRequest
@@ -16,7 +16,7 @@ from penstock.wire.kafka.messages.metadata import MetadataRequest, MetadataReque
 from penstock.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
-def written(message: Message, version: int) -> bytes:
+def written(message: KafkaMessage, version: int) -> bytes:
     return b"".join(encode(message, version))
 
 
@@ -94,7 +94,7 @@ def test_a_frame_that_is_cut_anywhere_is_refused(version: int) -> None:
     st.binary(max_size=200),
     st.sampled_from([(FetchRequest, 12), (FetchRequest, 4), (MetadataRequest, 12), (ProduceRequest, 13)]),
 )
-def test_any_bytes_are_read_or_refused(data: bytes, kind: tuple[type[Message], int]) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes, kind: tuple[type[KafkaMessage], int]) -> None:
     message, version = kind
     try:
         read = decode(message, version, memoryview(data))

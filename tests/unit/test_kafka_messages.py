@@ -19,7 +19,7 @@ from kio.serial import entity_reader, entity_writer
 from penstock.frontends.kafka.apis import APIS
 from penstock.wire.kafka import messages
 from penstock.wire.kafka.codec import decode, encode
-from penstock.wire.kafka.fields import NO_UUID, Fixed, Message, Part, Sized
+from penstock.wire.kafka.fields import NO_UUID, Fixed, KafkaMessage, Part, Sized
 from penstock.wire.kafka.tables import Field, fields_of
 
 INT_BITS = {"b": 7, "h": 15, "H": 16, "i": 31, "I": 32, "q": 41}  # 41: what kio takes for a time.
@@ -32,10 +32,10 @@ MADE: dict[type, Callable[[Any], Any]] = {  # Of what kio has a type for.
 }
 
 
-def message_classes() -> list[type[Message]]:
+def message_classes() -> list[type[KafkaMessage]]:
     for module in pkgutil.iter_modules(messages.__path__, messages.__name__ + "."):
         importlib.import_module(module.name)
-    return sorted(Message.__subclasses__(), key=lambda each: (each.KEY, each.__name__))
+    return sorted(KafkaMessage.__subclasses__(), key=lambda each: (each.KEY, each.__name__))
 
 
 CASES = [
@@ -78,7 +78,7 @@ def random_fixed(name: str, kind: Fixed, random: Random) -> Any:
             return -value if code in "bhi" and random.random() < 0.3 else value
 
 
-def written(message: Message, version: int) -> bytes:
+def written(message: KafkaMessage, version: int) -> bytes:
     return b"".join(encode(message, version))
 
 
@@ -109,7 +109,9 @@ def alike(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize(("message", "version"), CASES, ids=lambda each: getattr(each, "__name__", each))
-def test_a_message_is_to_the_byte_what_others_write_and_read(message: type[Message], version: int) -> None:
+def test_a_message_is_to_the_byte_what_others_write_and_read(
+    message: type[KafkaMessage], version: int
+) -> None:
     load = load_request_schema if message.__name__.endswith("Request") else load_response_schema
     schema: Any = load(message.KEY, version)
     read, write = entity_reader(schema), entity_writer(schema)
@@ -117,7 +119,7 @@ def test_a_message_is_to_the_byte_what_others_write_and_read(message: type[Messa
 
     for _ in range(RANDOM_MESSAGES):
         ours = random_part(message, version, random)
-        assert isinstance(ours, Message)
+        assert isinstance(ours, KafkaMessage)
         data = written(ours, version)
         theirs, _ = read(data, 0)
         again = io.BytesIO()
@@ -133,7 +135,9 @@ def test_every_message_is_one_of_an_api_that_is_offered() -> None:
 
 
 @pytest.mark.parametrize(("message", "version"), CASES, ids=lambda each: getattr(each, "__name__", each))
-def test_a_message_without_anything_said_has_kafkas_defaults(message: type[Message], version: int) -> None:
+def test_a_message_without_anything_said_has_kafkas_defaults(
+    message: type[KafkaMessage], version: int
+) -> None:
     assert decode(message, version, memoryview(written(message(), version))) == message()
 
 

@@ -15,7 +15,7 @@ from penstock.config.broker import TopicSettings
 from penstock.errors import FrameTooLarge, InvalidValue, PenstockError, ProtocolViolation
 from penstock.wire import native, native_bodies
 from penstock.wire.frames import Frame, FrameSplitter
-from penstock.wire.native import DeliveredBatch, Outcome
+from penstock.wire.native import DeliveredBatch, PublishOutcome
 
 uint32 = st.integers(0, 2**32 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -25,8 +25,8 @@ leased = st.builds(
     DeliveredBatch, uint32, int64, uint32, int64, int64, st.binary(max_size=60)
 )  # fmt: skip
 outcomes = st.one_of(
-    st.builds(Outcome, uint32, int64, int64, st.sampled_from([native.WRITTEN, native.DUPLICATE])),
-    st.builds(Outcome, uint32, int64, int64, st.just(native.REFUSED), st.binary(max_size=30)),
+    st.builds(PublishOutcome, uint32, int64, int64, st.sampled_from([native.WRITTEN, native.DUPLICATE])),
+    st.builds(PublishOutcome, uint32, int64, int64, st.just(native.REFUSED), st.binary(max_size=30)),
 )
 
 
@@ -126,7 +126,7 @@ def test_a_publish_arrives_as_it_was_sent(
 
 @given(uint32, st.lists(outcomes, max_size=5), st.integers(0, 2))
 def test_the_answer_to_a_publish_arrives_as_it_was_sent(
-    correlation: int, sent: list[Outcome], durability: int
+    correlation: int, sent: list[PublishOutcome], durability: int
 ) -> None:
     body = body_of(native.encode_published(correlation, sent, durability), native.OK)
 
@@ -141,7 +141,7 @@ def test_the_answer_for_one_batch_is_the_same_bytes(
     one = native.encode_published_one(correlation, partition, offset, timestamp, state, durability)
 
     assert one == native.encode_published(
-        correlation, [Outcome(partition, offset, timestamp, state)], durability
+        correlation, [PublishOutcome(partition, offset, timestamp, state)], durability
     )
 
 
@@ -216,9 +216,9 @@ BODIES: list[Any] = [
         consumer=1, consumer_id="c", kind="queue", token=b"t", resumed=True, visibility_ms=1, session_ms=2,
         assignment=[1],
     ),
-    native_bodies.Nack(1, [(0, 1, 2, 3)], 5, "ValueError", "bad", "f00"),
-    native_bodies.Reject(1, [(0, 1, 2, 3)], "no good"),
-    native_bodies.Extend(1, [(0, 7)], 30_000),
+    native_bodies.NackBody(1, [(0, 1, 2, 3)], 5, "ValueError", "bad", "f00"),
+    native_bodies.RejectBody(1, [(0, 1, 2, 3)], "no good"),
+    native_bodies.ExtendBody(1, [(0, 7)], 30_000),
     native_bodies.PublishMessages("t", 2, [native_bodies.WireMessage(b"v", headers=[("a", b"\xff")])]),
     native_bodies.WireReceipt(0, None, 5, "t:0:s1", True),
     native_bodies.AckAndPublish(1, [(0, 1, 2, 3)], [("out", native_bodies.WireMessage(None, b"k"))]),
@@ -252,7 +252,7 @@ def test_a_call_keeps_its_arguments_encoded() -> None:
 DECODERS: list[tuple[bytes, Callable[[bytes], object]]] = [
     (native.encode_publish(1, "orders", 7, 2, [(0, b"batch"), (1, b"more")]), native.decode_publish),
     (
-        native.encode_published(1, [Outcome(0, 1, 2, 0), Outcome(1, 0, 0, 2, b"error")], 0),
+        native.encode_published(1, [PublishOutcome(0, 1, 2, 0), PublishOutcome(1, 0, 0, 2, b"error")], 0),
         native.decode_published,
     ),
     (native.encode_receive(1, 2, 3, 4), native.decode_receive),
@@ -359,4 +359,4 @@ def test_a_fact_that_is_no_plain_value_looks_the_same() -> None:
     copy = native_bodies.decode_error(native_bodies.encode_error(error))
 
     assert str(copy) == str(error)
-    assert isinstance(copy.facts["value"], native_bodies.Shown)
+    assert isinstance(copy.facts["value"], native_bodies.ShownValue)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.access.access import MARK, Access, Book, StoredUser
+from penstock.broker.access.access import MARK, Access, AccessBook, StoredUser
 from penstock.broker.storage.checked_json import sealed
 from penstock.errors import InvalidValue
 from penstock.model.access import (
@@ -169,7 +169,7 @@ def test_acls_that_an_earlier_version_kept_among_grants_become_acls() -> None:
             Grant(role="consumer", topics=[MARK, "bills*"], groups=[MARK, "audit"]),
         ]
         info = msgspec.structs.replace(stored.info, grants=[*stored.info.grants, *marked])
-        old = Book(users={"anna": msgspec.structs.replace(stored, info=info)})
+        old = AccessBook(users={"anna": msgspec.structs.replace(stored, info=info)})
         access._state.files.write_file(access._path, sealed(old))
 
         access.open()

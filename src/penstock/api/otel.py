@@ -161,7 +161,7 @@ class TracedOperations:
         *more: Any,
     ) -> Work["TracedConsumer"]:
         """A consumer, whose messages know when they are worked on."""
-        watch = Watch()
+        watch = ProcessSpan()
 
         def watched(delivery: Delivery, records: list[Record]) -> list[Any]:
             delivery.watch = watch
@@ -223,7 +223,7 @@ class TracedConsumer:
         return work
 
 
-class Watch:
+class ProcessSpan:
     """Makes spans of the work on messages of one consumer."""
 
     def __init__(self) -> None:

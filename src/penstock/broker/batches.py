@@ -20,7 +20,7 @@ from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
 from penstock.broker.queue.queues import Run
-from penstock.broker.state import Consumer
+from penstock.broker.state import GroupConsumer
 from penstock.broker.steps import Steps
 from penstock.errors import Closed
 from penstock.model.failure import Failure
@@ -39,7 +39,7 @@ def no_messages(*_: object) -> list[object]:
 class BatchConsumer(BrokerConsumer):
     """One consumer of a front end; ``receive`` lends it a ``LeasedBatch`` for each lease."""
 
-    def __init__(self, core: Core, state: Consumer) -> None:
+    def __init__(self, core: Core, state: GroupConsumer) -> None:
         super().__init__(core, state)
         state.takes_batches = True
         state.bytes_max = ANSWER_BYTES

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 from crc32c import crc32c
 
-from penstock.broker.access.access import Book as AccessBook
+from penstock.broker.access.access import AccessBook
 from penstock.broker.core import Core
-from penstock.broker.kafka.group_configs import Book as GroupBook
+from penstock.broker.kafka.group_configs import GroupConfigBook
 from penstock.broker.storage.checked_json import sealed, unsealed
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.clock import Clock, SystemClock
@@ -35,7 +35,7 @@ CHECKSUM_BYTES: Final = 4  # Before the content of snapshots and digests.
 SETTINGS: Final[dict[str, tuple[type[Any], str]]] = {
     "penstock.json": (Manifest, "the next start makes it again"),
     "access.json": (AccessBook, "all keys and users are gone; a server that asks for keys makes a first one"),
-    "groups.json": (GroupBook, "the settings of Kafka groups are gone; they have the usual ones"),
+    "groups.json": (GroupConfigBook, "the settings of Kafka groups are gone; they have the usual ones"),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
-from penstock.broker.state import Consumer
+from penstock.broker.state import GroupConsumer
 from penstock.broker.steps import Steps
 from penstock.model.message import Message
 
@@ -13,7 +13,7 @@ from penstock.model.message import Message
 class BrokerConsumer:
     """One consumer, of a queue group or of a stream group."""
 
-    def __init__(self, core: Core, state: Consumer) -> None:
+    def __init__(self, core: Core, state: GroupConsumer) -> None:
         self._core = core
         self._state = state
         self.kind = state.group.settings.kind

@@ -52,8 +52,8 @@ from penstock.broker.queue.queues import Queues
 from penstock.broker.queue.triage import Triage
 from penstock.broker.state import (
     Chore,
-    Consumer,
     Group,
+    GroupConsumer,
     GroupCursor,
     MemberGroup,
     Partition,
@@ -335,7 +335,7 @@ class Core:
 
     # Consumers, of either kind.
 
-    def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:
+    def close_consumer(self, consumer: GroupConsumer, disconnected: bool = False) -> None:
         """Let go of what a consumer holds; the attempt counts if its connection was lost."""
         if consumer.group.settings.kind == "stream":
             self.streams.close_consumer(consumer)

@@ -68,7 +68,7 @@ WAITED_MS: Final = (
 )  # fmt: skip
 
 
-class Failure:
+class AttemptHistory:
     """What is known of a message's failed attempts, for its dead letter."""
 
     __slots__ = ("attempts", "error_class", "error_message", "fingerprint", "first_ms", "last_ms", "why")
@@ -98,7 +98,7 @@ class GroupCursor:
         self.uncommitted = settings.uncommitted
         self.gate = KeyGate() if settings.ordered else None
         self.unparked: deque[int] = deque()  # Ordered groups: offsets whose key has become free.
-        self.failures: dict[int, Failure] = {}  # Only of messages that failed and are not settled.
+        self.failures: dict[int, AttemptHistory] = {}  # Only of messages that failed and are not settled.
         self.committed = engine.floor  # Stream groups: the next offset to read.
         self.commit: Commit | None = None  # Stream groups: the place that was told last, as it was told.
         self.lost = 0  # Messages retention deleted before the group settled them.
@@ -146,7 +146,7 @@ class Partition:
         self.alarm_ms = -1
 
 
-class Consumer:
+class GroupConsumer:
     """One consumer of a group, as the broker sees it."""
 
     def __init__(self, identity: str, number: int, group: "Group", visibility_ms: int, wrap: Wrap) -> None:
@@ -185,8 +185,10 @@ class Group:
         self.topic = topic
         self.name = name
         self.settings = settings
-        self.consumers: dict[int, Consumer] = {}
-        self.hungry: dict[int, Consumer] = {}  # Those that wait for messages and have room; longest first.
+        self.consumers: dict[int, GroupConsumer] = {}
+        self.hungry: dict[
+            int, GroupConsumer
+        ] = {}  # Those that wait for messages and have room; longest first.
         self.reader_ms = -1  # Steady time of the last commit from outside, which is a reader's sign of life.
         self.coordinator = Coordinator(len(topic.partitions), settings.session_timeout_ms)
         self.delivered = 0

@@ -53,8 +53,8 @@ class ConnectionLost(Exception):  # noqa: N818 - as the others are named; it nev
     """The connection is gone; whether what was asked was done, nobody knows."""
 
 
-class Connection(FramedConnection):
-    def __init__(self, on_push: Push, on_lost: Callable[["Connection", str], None]) -> None:
+class ClientConnection(FramedConnection):
+    def __init__(self, on_push: Push, on_lost: Callable[["ClientConnection", str], None]) -> None:
         super().__init__(FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX), UNSENT_BYTES_MAX)
         self._on_push = on_push
         self._on_lost = on_lost
@@ -179,15 +179,15 @@ def reason(error: Exception) -> str:
 async def connect(
     address: ServerAddress,
     on_push: Push,
-    on_lost: Callable[[Connection, str], None],
+    on_lost: Callable[[ClientConnection, str], None],
     tls: ssl.SSLContext | None = None,
-) -> Connection:
+) -> ClientConnection:
     """A new connection, or ``ServerUnreachable``."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_S):
             _, connection = await loop.create_connection(
-                lambda: Connection(on_push, on_lost), address.host, address.port, ssl=tls
+                lambda: ClientConnection(on_push, on_lost), address.host, address.port, ssl=tls
             )
     except TimeoutError:
         why = f"no answer within {CONNECT_S:.0f} seconds"

@@ -31,7 +31,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
-from penstock.client.connection import Connection, ConnectionLost, Encode, Then, connect
+from penstock.client.connection import ClientConnection, ConnectionLost, Encode, Then, connect
 from penstock.client.login import ClientLogin
 from penstock.client.url import ServerAddress
 from penstock.errors import (
@@ -123,7 +123,7 @@ class ClientSession:
         self.timeout_ms = timeout_ms
         self._random = random
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._numbered: dict[int, Resumable] = {}  # The consumers, by their number on this connection.
         self._waiting: list[asyncio.Future[None]] = []  # For a connection.
         self._why = ""  # It is not there.
@@ -255,7 +255,7 @@ class ClientSession:
         return pause_s < left_s
 
     async def _ask(
-        self, connection: Connection, encode: Encode, deadline: float, late: Late | None = None
+        self, connection: ClientConnection, encode: Encode, deadline: float, late: Late | None = None
     ) -> bytes:
         future: asyncio.Future[bytes] = self._loop.create_future()
         connection.request(encode, partial(_settle, future, late))
@@ -269,7 +269,7 @@ class ClientSession:
         finally:
             timer.cancel()
 
-    async def _connected(self, operation: str, deadline: float, perhaps_done: bool) -> Connection:
+    async def _connected(self, operation: str, deadline: float, perhaps_done: bool) -> ClientConnection:
         while self._connection is None or self.closed:
             if self.closed:
                 raise self.unknown(operation) if perhaps_done else Closed(what="broker")
@@ -296,7 +296,7 @@ class ClientSession:
 
     # Connections.
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> ClientConnection:
         """A new connection that has said hello; consumers are resumed, and requests may follow."""
         connection = await connect(self.address, self._take_push, self._lost, self.tls)
         try:
@@ -334,7 +334,7 @@ class ClientSession:
             return
         self._numbered[consumer.number] = consumer
 
-    def _up(self, connection: Connection) -> None:
+    def _up(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._refusal = None
         self._up_since = self._loop.time()
@@ -346,7 +346,7 @@ class ClientSession:
             if not future.done():
                 future.set_result(None)
 
-    def _lost(self, connection: Connection, why: str) -> None:
+    def _lost(self, connection: ClientConnection, why: str) -> None:
         self._why = why
         if connection is not self._connection:
             return  # It was not up yet; whoever makes it hears of it.

@@ -125,7 +125,7 @@ def _time_ms(place: int) -> int:
     return place >> (PARTITION_BITS + OFFSET_BITS + 1)
 
 
-class Producer:
+class KnownProducer:
     """What one producer last wrote to this partition."""
 
     __slots__ = ("batches", "epoch", "last_sequence", "timestamp_ms")
@@ -144,7 +144,7 @@ class ProducerTable:
 
     def __init__(self, expiry_ms: int = PRODUCER_EXPIRY_MS) -> None:
         self.expiry_ms = expiry_ms
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, KnownProducer] = {}
         self._oldest_ms = 0  # No producer is older; lets expire() do nothing most of the time.
 
     def __len__(self) -> int:
@@ -199,7 +199,7 @@ class ProducerTable:
         """A batch was written.  Also the way to rebuild the table: replay the log's batches in order."""
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
-            producer = Producer(epoch)
+            producer = KnownProducer(epoch)
         last = _last_of(base_sequence, count)
         producer.last_sequence = last
         producer.batches.append((base_sequence, last, base_offset))
@@ -212,7 +212,7 @@ class ProducerTable:
         """A transaction ended under this epoch; if it is a new one, whoever has an older one is fenced."""
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch != epoch:
-            producer = Producer(epoch)
+            producer = KnownProducer(epoch)
         producer.timestamp_ms = timestamp_ms
         self._keep(producer_id, producer)
 
@@ -220,7 +220,7 @@ class ProducerTable:
         """Forget the producers that have been idle too long; return how many."""
         if not self._producers or now_ms - self._oldest_ms < self.expiry_ms:
             return 0
-        kept: dict[int, Producer] = {}
+        kept: dict[int, KnownProducer] = {}
         oldest_ms = now_ms
         for producer_id, producer in self._producers.items():
             if now_ms - producer.timestamp_ms < self.expiry_ms:
@@ -248,19 +248,19 @@ class ProducerTable:
         """Become the table that a snapshot was taken of; lists may stand for tuples, as in msgpack."""
         self._producers.clear()
         for producer_id, epoch, last_sequence, timestamp_ms, batches in snapshot:
-            producer = Producer(epoch)
+            producer = KnownProducer(epoch)
             producer.last_sequence = last_sequence
             producer.timestamp_ms = timestamp_ms
             for base_sequence, last, base_offset in batches:
                 producer.batches.append((base_sequence, last, base_offset))
             self._keep(producer_id, producer)
 
-    def _keep(self, producer_id: int, producer: Producer) -> None:
+    def _keep(self, producer_id: int, producer: KnownProducer) -> None:
         self._producers[producer_id] = producer
         if len(self._producers) == 1 or producer.timestamp_ms < self._oldest_ms:
             self._oldest_ms = producer.timestamp_ms
 
-    def _check_epoch(self, producer_id: int, epoch: int, producer: Producer) -> None:
+    def _check_epoch(self, producer_id: int, epoch: int, producer: KnownProducer) -> None:
         if epoch < producer.epoch:
             raise ProducerFenced(producer_id=producer_id, epoch=epoch, current=producer.epoch)
 
@@ -274,5 +274,5 @@ def _is_old(last_sequence: int, sequence: int) -> bool:
     return (last_sequence - sequence) % SEQUENCES < SEQUENCES // 2
 
 
-def _first(item: tuple[int, Producer]) -> int:
+def _first(item: tuple[int, KnownProducer]) -> int:
     return item[0]

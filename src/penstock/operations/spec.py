@@ -49,7 +49,7 @@ from penstock.operations.entry import operation, server_operation
 from penstock.types import Duration, Instant
 
 
-class Topics(Protocol):
+class TopicOperations(Protocol):
     @operation(
         "admin",
         topic="name",
@@ -83,7 +83,7 @@ class Topics(Protocol):
         """Settings, sizes and counts of a topic."""
 
 
-class Publishing(Protocol):
+class PublishOperations(Protocol):
     @operation(
         "publish",
         topic="topic",
@@ -128,7 +128,7 @@ server_operation(
 server_operation("producer", "publish", result_filter="GuardedProducer", exposure="program", waits=False)
 
 
-class Groups(Protocol):
+class GroupOperations(Protocol):
     @operation("consume", topic="topic", group="group", retry=IDEMPOTENT)
     def create_group(self, topic: str, group: str, **options: Unpack[GroupOptions]) -> None:
         """Create a group, or change its settings, without consuming."""
@@ -196,7 +196,7 @@ server_operation(
 )
 
 
-class Reading(Protocol):
+class ReadOperations(Protocol):
     """Operations that change nothing."""
 
     @operation("read", topic="topic", exposure="program", client=False)
@@ -241,7 +241,7 @@ class Reading(Protocol):
         """Everything that happened to a message, named by its place, its id or its schedule id."""
 
 
-class Schedules(Protocol):
+class ScheduleOperations(Protocol):
     @operation("publish", topic="topic", metered="message", creates_topic=True, facade=False, client=False)
     def schedule(self, topic: str, message: Message, *, cron: str, timezone: str = "UTC") -> str:
         """Publish a message again and again, at the times of a cron expression; returns the schedule id."""
@@ -265,7 +265,7 @@ class Schedules(Protocol):
         """Give a scheduled message another time; False if it was delivered or cancelled."""
 
 
-class DeadLetters(Protocol):
+class DeadLetterOperations(Protocol):
     @operation("read", topic="topic", retry=READ_ONLY, waits=False)
     def dead_letters(self, topic: str, limit: int = LIST_LIMIT) -> list[DeadLetter]:
         """The dead letters of a topic that were not redriven yet."""
@@ -292,7 +292,7 @@ class DeadLetters(Protocol):
         """
 
 
-class Access(Protocol):
+class AccessOperations(Protocol):
     """Keys and users of a server with authentication."""
 
     @operation("admin", audit=("name",))
@@ -322,7 +322,7 @@ class Access(Protocol):
         """Delete a user; its connections are closed."""
 
 
-class Server(Protocol):
+class ServerOperations(Protocol):
     @operation("describe", result_filter="visible_stats", retry=READ_ONLY, waits=False)
     def stats(self) -> BrokerInfo:
         """The broker at a glance: version, uptime, sizes, counts."""

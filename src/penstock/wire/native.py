@@ -120,7 +120,7 @@ _LEASED_BYTES: Final = 36
 _FETCHED_BYTES: Final = 28  # Of the body, before the batches.
 
 
-class Leased(Protocol):
+class LeasedRange(Protocol):
     """What a broker lends: a range of one partition, with the record batches that hold it."""
 
     @property
@@ -181,7 +181,7 @@ class Publish:
 
 @final
 @mypyc_attr(acyclic=True)
-class Outcome:
+class PublishOutcome:
     """What became of one batch of a publish; ``error`` holds bytes for ``decode_error``, or nothing."""
 
     __slots__ = ("error", "offset", "partition", "state", "timestamp")
@@ -194,7 +194,7 @@ class Outcome:
         self.error = error
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Outcome) and self.facts() == other.facts()
+        return isinstance(other, PublishOutcome) and self.facts() == other.facts()
 
     def __hash__(self) -> int:
         return hash(self.facts())
@@ -264,7 +264,7 @@ def decode_publish(body: bytes) -> Publish:
     return Publish(topic, version, acks, batches)
 
 
-def encode_published(correlation: int, outcomes: list[Outcome], durability: int) -> bytes:
+def encode_published(correlation: int, outcomes: list[PublishOutcome], durability: int) -> bytes:
     """The answer to a publish, an outcome for each batch; errors come behind the fixed part."""
     pieces = [b"", _UINT32.pack(correlation), _UINT16.pack(len(outcomes))]
     pieces += [_OUTCOME.pack(each.partition, each.offset, each.timestamp, each.state) for each in outcomes]
@@ -283,16 +283,16 @@ def encode_published_one(
     return _ONE_OUTCOME.pack(OK, 28, correlation, 1, partition, offset, timestamp, state, durability)
 
 
-def decode_published(body: bytes) -> tuple[list[Outcome], int]:
+def decode_published(body: bytes) -> tuple[list[PublishOutcome], int]:
     """Outcomes and durability in the answer to a publish."""
-    outcomes: list[Outcome] = []
+    outcomes: list[PublishOutcome] = []
     try:
         count = _unpack_uint16(body, _CORRELATION_BYTES)[0]
         at = _CORRELATION_BYTES + 2
         for _ in range(count):
             partition, offset, timestamp, state = _unpack_outcome(body, at)
             at += _OUTCOME_BYTES
-            outcomes.append(Outcome(partition, offset, timestamp, state))
+            outcomes.append(PublishOutcome(partition, offset, timestamp, state))
         durability = _slice(body, at, 1)[0]
         at += 1
         for each in outcomes:
@@ -396,14 +396,14 @@ def decode_commit(body: bytes) -> tuple[int, list[Position]]:
 
 
 def encode_received(correlation: int, batches: list[Any]) -> bytes:
-    """The answer to RECEIVE; the batches are ``Leased``."""
+    """The answer to RECEIVE; the batches are ``LeasedRange``."""
     pieces = [b"", _UINT32.pack(correlation)]
     _add_batches(pieces, batches)
     return _framed(OK, pieces)
 
 
 def encode_delivery(consumer: int, batches: list[Any]) -> bytes:
-    """What is pushed to a consumer within its credit; the batches are ``Leased``."""
+    """What is pushed to a consumer within its credit; the batches are ``LeasedRange``."""
     pieces = [b"", _CREDIT_HEAD.pack(UNASKED, consumer)]
     _add_batches(pieces, batches)
     return _framed(DELIVERY, pieces)

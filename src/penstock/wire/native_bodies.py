@@ -95,7 +95,7 @@ class OpenedConsumer(msgspec.Struct, frozen=True, kw_only=True):
     assignment: list[int]
 
 
-class Nack(msgspec.Struct, frozen=True, array_like=True):
+class NackBody(msgspec.Struct, frozen=True, array_like=True):
     """The work on these runs failed."""
 
     consumer: int
@@ -106,7 +106,7 @@ class Nack(msgspec.Struct, frozen=True, array_like=True):
     fingerprint: str = ""
 
 
-class Reject(msgspec.Struct, frozen=True, array_like=True):
+class RejectBody(msgspec.Struct, frozen=True, array_like=True):
     """These runs are no good."""
 
     consumer: int
@@ -114,7 +114,7 @@ class Reject(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
-class Extend(msgspec.Struct, frozen=True, array_like=True):
+class ExtendBody(msgspec.Struct, frozen=True, array_like=True):
     """Keep these leases, each a partition and its number, for so long from now."""
 
     consumer: int
@@ -162,7 +162,7 @@ class AckAndPublish(msgspec.Struct, frozen=True, array_like=True):
     outputs: list[tuple[str, WireMessage]]
 
 
-class Shown:
+class ShownValue:
     """A value that came as its repr."""
 
     def __init__(self, text: str) -> None:
@@ -172,7 +172,7 @@ class Shown:
         return self._text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shown) and other._text == self._text
+        return isinstance(other, ShownValue) and other._text == self._text
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -280,7 +280,7 @@ class _Told(msgspec.Struct, frozen=True):
 def _shown(code: int, data: memoryview) -> Any:
     if code != SHOWN:
         raise ValueError(f"there is no extension {code}")
-    return Shown(bytes(data).decode())
+    return ShownValue(bytes(data).decode())
 
 
 _ERRORS: Final = msgspec.msgpack.Decoder(_Told, ext_hook=_shown)

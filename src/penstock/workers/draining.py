@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Awaited:
+class AwaitableAdapter:
     """Any object, whose methods can be awaited."""
 
     def __init__(self, plain: Any) -> None:
@@ -36,7 +36,7 @@ class Awaited:
 
         async def call(*arguments: Any, **options: Any) -> Any:
             answer = method(*arguments, **options)
-            return Awaited(answer) if name == "consumer" else answer
+            return AwaitableAdapter(answer) if name == "consumer" else answer
 
         return call
 
@@ -45,7 +45,7 @@ class InlineExecutor:
     """Calls plain functions in the calling thread."""
 
     def answers(self, consumer: "AsyncConsumer") -> SettleActions:
-        return cast("SettleActions", cast("Awaited", consumer).plain)
+        return cast("SettleActions", cast("AwaitableAdapter", consumer).plain)
 
     async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Outcome:
         return await finish(call_plain(function, arguments))
@@ -55,7 +55,7 @@ class InlineExecutor:
 
 def drain(broker: "Broker", functions: list[WorkerFunction]) -> int:
     """Work with all functions on all that can be delivered now, until nothing can; returns how many calls."""
-    return in_a_loop(_drain(cast("AsyncBroker", Awaited(broker)), functions))
+    return in_a_loop(_drain(cast("AsyncBroker", AwaitableAdapter(broker)), functions))
 
 
 async def _drain(broker: "AsyncBroker", functions: list[WorkerFunction]) -> int:

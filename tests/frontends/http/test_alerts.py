@@ -9,7 +9,7 @@ from tests.frontends.http.browser import Place
 from penstock.clock import SystemClock
 from penstock.errors import CorruptionError
 from penstock.frontends.http.monitoring.alerts import LOOKS, GroupLine, alerts
-from penstock.frontends.http.monitoring.history import LOOK_MS, Watch
+from penstock.frontends.http.monitoring.history import LOOK_MS, OverviewHistory
 from penstock.model.info import (
     PIPELINE_SILENT_MS,
     PIPELINES_TOPIC,
@@ -74,7 +74,7 @@ def test_one_group_that_is_behind_on_several_topics_is_one_alert() -> None:
 
 async def test_falling_behind_is_an_alert_when_three_looks_have_found_it(http: Place) -> None:
     clock = ManualClock()
-    watch = Watch(http.broker, http.gateway, http.listener.shared.reports, clock)
+    watch = OverviewHistory(http.broker, http.gateway, http.listener.shared.reports, clock)
     await http.broker.create_group("orders", "billing")
     seen = await http.broker.run(http.gateway.overview())
     behind = msgspec.structs.replace(

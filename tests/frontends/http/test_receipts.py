@@ -2,17 +2,17 @@
 
 import pytest
 
-from penstock.frontends.http.consumers.receipts import LENGTH, Held, Receipts
+from penstock.frontends.http.consumers.receipts import LENGTH, ReceiptCodec, ReceiptedLeases
 
 OFFSETS = list(range(998, 1098))
 
 
-def facts(run: Held) -> tuple[int, int, int, int, int]:
+def facts(run: ReceiptedLeases) -> tuple[int, int, int, int, int]:
     return run.consumer, run.partition, run.lease, run.start, run.end
 
 
 def test_neighbours_are_one_run_in_whatever_order_they_come() -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     written = receipts.write(3, 7, 41, OFFSETS)
 
     runs, unknown = receipts.read(written[::-1])
@@ -22,7 +22,7 @@ def test_neighbours_are_one_run_in_whatever_order_they_come() -> None:
 
 
 def test_a_gap_another_lease_and_another_consumer_begin_a_new_run() -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     written = [
         *receipts.write(1, 0, 5, [1, 2, 4]),
         *receipts.write(1, 0, 6, [5]),
@@ -42,7 +42,7 @@ def test_a_gap_another_lease_and_another_consumer_begin_a_new_run() -> None:
 
 
 def test_a_run_comes_apart_into_its_messages() -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     [run], _ = receipts.read(receipts.write(1, 0, 5, [7, 8]))
 
     assert [(facts(one), one.receipts) for one in run.singly()] == [
@@ -52,7 +52,7 @@ def test_a_run_comes_apart_into_its_messages() -> None:
 
 
 def test_a_receipt_with_any_character_changed_is_unknown() -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     [written] = receipts.write(1, 0, 5, [7])
     changed = [
         written[:at] + ("A" if written[at] != "A" else "B") + written[at + 1 :] for at in range(LENGTH)
@@ -64,7 +64,7 @@ def test_a_receipt_with_any_character_changed_is_unknown() -> None:
 
 
 def test_neighbours_share_a_hash_and_no_part_of_it() -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     written = receipts.write(1, 0, 5, list(range(8)))
     macs = [receipt[-20:] for receipt in written]
     swapped = [written[at][:-20] + macs[at ^ 1] for at in range(8)]
@@ -76,16 +76,16 @@ def test_neighbours_share_a_hash_and_no_part_of_it() -> None:
 
 
 def test_a_receipt_of_another_process_is_unknown() -> None:
-    written = Receipts().write(1, 0, 5, [7])
+    written = ReceiptCodec().write(1, 0, 5, [7])
 
-    assert Receipts().read(written) == ([], written)
+    assert ReceiptCodec().read(written) == ([], written)
 
 
 @pytest.mark.parametrize(
     "wrong", ["", "x", "ü" * LENGTH, "=" * LENGTH, "A" * LENGTH, "+" * LENGTH, "\n" * LENGTH, "A" * 9999]
 )
 def test_one_that_is_no_receipt_does_not_spoil_the_others(wrong: str) -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     written = receipts.write(1, 0, 5, [7, 8])
 
     runs, unknown = receipts.read([written[0], wrong, written[1]])
@@ -94,7 +94,7 @@ def test_one_that_is_no_receipt_does_not_spoil_the_others(wrong: str) -> None:
 
 
 def test_a_receipt_is_written_in_one_way_only() -> None:
-    receipts = Receipts()
+    receipts = ReceiptCodec()
     written = receipts.write(1, 0, (1 << 62) - 1, [(1 << 62) - 1])
     plain = written[0].replace("-", "+").replace("_", "/")
     assert plain != written[0]
@@ -103,4 +103,4 @@ def test_a_receipt_is_written_in_one_way_only() -> None:
 
 
 def test_no_receipts_are_nothing() -> None:
-    assert Receipts().read([]) == ([], [])
+    assert ReceiptCodec().read([]) == ([], [])

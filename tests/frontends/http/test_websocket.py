@@ -538,7 +538,7 @@ async def test_what_is_no_websocket_is_closed_with_the_code_for_it(noise: bytes,
 async def test_a_fault_of_the_server_is_logged_and_not_shown(
     http: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(websocket.HANDLERS, websocket.Ack, lambda _: 1 / 0)
+    monkeypatch.setitem(websocket.HANDLERS, websocket.AckFrame, lambda _: 1 / 0)
     async with opened(http) as client:
         await client.say(type="ack", receipts=[], id=1)
         trouble = await client.hear()

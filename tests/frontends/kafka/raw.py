@@ -8,12 +8,12 @@ from typing import Any, Self, TypeVar
 from tests.frontends.kafka.conftest import Server
 
 from penstock.wire.kafka.codec import decode, encode
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.lengths import passed_over
 from penstock.wire.kafka.messages import sasl
 from penstock.wire.kafka.messages.cluster import ApiVersionsRequest
 
-ResponseT = TypeVar("ResponseT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=KafkaMessage)
 CLIENT = b"raw"
 
 
@@ -23,7 +23,7 @@ class Raw:
     def __init__(self, kafka: Server) -> None:
         host, _, port = kafka.address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=20)
-        self._sent: list[tuple[type[Message], int]] = []
+        self._sent: list[tuple[type[KafkaMessage], int]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -33,7 +33,7 @@ class Raw:
     ) -> None:
         self._socket.close()
 
-    def ask(self, request: Message, response: type[ResponseT], version: int) -> ResponseT:
+    def ask(self, request: KafkaMessage, response: type[ResponseT], version: int) -> ResponseT:
         """Send a request, and wait for its answer."""
         self.send(request, version)
         return self.hear(response)
@@ -44,7 +44,7 @@ class Raw:
         proof = sasl.SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode())
         assert self.ask(proof, sasl.SaslAuthenticateResponse, 2).error_code == 0
 
-    def send(self, request: Message, version: int) -> None:
+    def send(self, request: KafkaMessage, version: int) -> None:
         """Only send it."""
         flexible = version >= request.FLEXIBLE
         head = struct.pack(">hhih", request.KEY, version, len(self._sent), len(CLIENT)) + CLIENT

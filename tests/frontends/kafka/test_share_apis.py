@@ -59,14 +59,14 @@ def fetching(
         share.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=types)
         for a, b, types in acks
     ]
-    parts = [share.FetchPartition(partition_index=number) for number in range(partitions)]
+    parts = [share.ShareFetchPartition(partition_index=number) for number in range(partitions)]
     parts[0].acknowledgement_batches = batches
     told = {"group_id": "billing", "member_id": "m", "max_bytes": 1_000_000, **fields}
     return share.ShareFetchRequest(
         share_session_epoch=epoch,
         max_wait_ms=wait_ms,
         max_records=records,
-        topics=[share.FetchTopic(topic_id=topic_id, partitions=parts)],
+        topics=[share.ShareFetchTopic(topic_id=topic_id, partitions=parts)],
         **told,
     )
 
@@ -203,7 +203,7 @@ def test_operators_see_the_group_and_delete_it_when_nobody_is_in_it(kafka: Serve
         asked = group_admin.DeleteGroupsRequest(groups_names=["billing"])
         return raw.ask(asked, group_admin.DeleteGroupsResponse, 2).results[0].error_code
 
-    def describe() -> share.DescribedGroup:
+    def describe() -> share.DescribedShareGroup:
         asked = share.ShareGroupDescribeRequest(group_ids=["billing"])
         return raw.ask(asked, share.ShareGroupDescribeResponse, 1).groups[0]
 
@@ -252,7 +252,7 @@ def test_a_session_remembers_its_partitions_until_they_are_forgotten(kafka: Serv
         beat(raw, 0, "orders")
         fetch(raw, 0, orders, partitions=PARTITIONS)
         publish_some(kafka, 20)
-        forgotten = share.ForgottenTopic(topic_id=orders, partitions=list(range(1, PARTITIONS)))
+        forgotten = share.ShareForgottenTopic(topic_id=orders, partitions=list(range(1, PARTITIONS)))
         asked = share.ShareFetchRequest(
             group_id="billing",
             member_id="m",
@@ -301,7 +301,7 @@ def test_a_fetch_that_waits_is_answered_when_something_comes(kafka: Server) -> N
         beat(raw, 0, "orders", "returns")
         asked = fetching(0, orders, wait_ms=WAIT_MS)
         asked.topics.append(
-            share.FetchTopic(topic_id=returns, partitions=[share.FetchPartition(partition_index=0)])
+            share.ShareFetchTopic(topic_id=returns, partitions=[share.ShareFetchPartition(partition_index=0)])
         )
         raw.send(asked, 1)
         publish_some(kafka, 1, "returns")
@@ -374,7 +374,9 @@ def test_what_does_not_fit_beside_another_topic_comes_with_the_next_fetch(
         for epoch in range(2):
             asked = fetching(epoch, orders, max_bytes=1500)
             asked.topics.append(
-                share.FetchTopic(topic_id=returns, partitions=[share.FetchPartition(partition_index=0)])
+                share.ShareFetchTopic(
+                    topic_id=returns, partitions=[share.ShareFetchPartition(partition_index=0)]
+                )
             )
             got.append(raw.ask(asked, share.ShareFetchResponse, 1))
 

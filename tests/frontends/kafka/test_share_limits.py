@@ -35,7 +35,7 @@ Place = tuple[int, int]  # Partition and offset.
 
 def request(topic: bytes, epoch: int, random: Random, answers: dict[Place, int]) -> share.ShareFetchRequest:
     """A fetch with some limits, which also says what became of what came before."""
-    parts = [share.FetchPartition(partition_index=number) for number in range(2)]
+    parts = [share.ShareFetchPartition(partition_index=number) for number in range(2)]
     for (number, offset), kind in sorted(answers.items()):
         parts[number].acknowledgement_batches.append(
             share.AcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[kind])
@@ -46,7 +46,7 @@ def request(topic: bytes, epoch: int, random: Random, answers: dict[Place, int])
         share_session_epoch=epoch,
         max_records=random.choice((1, 5, 20, 100)),
         max_bytes=random.choice((0, 50, 500, 1500, 4000, 20_000)),
-        topics=[share.FetchTopic(topic_id=topic, partitions=parts)],
+        topics=[share.ShareFetchTopic(topic_id=topic, partitions=parts)],
     )
 
 

@@ -112,7 +112,7 @@ class Peer:
 
     async def publish(
         self, topic: str, *values: bytes, partition: int = 0, acks: int = native.ACKS_DURABLE
-    ) -> native.Outcome:
+    ) -> native.PublishOutcome:
         """One batch to one partition."""
         version = (await self.metadata(topic)).version
         batch = encode_values(list(values), 0, 0)

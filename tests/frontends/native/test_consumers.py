@@ -14,16 +14,16 @@ from penstock.errors import (
     NotAssigned,
     Overloaded,
 )
-from penstock.frontends.native.connection import Connection
+from penstock.frontends.native.connection import NativeConnection
 from penstock.model.message import Message
 from penstock.operations.codec import wire_message
 from penstock.wire import native
 from penstock.wire.native import DeliveredBatch
 from penstock.wire.native_bodies import (
     AckAndPublish,
-    Extend,
-    Nack,
-    Reject,
+    ExtendBody,
+    NackBody,
+    RejectBody,
     decode_assigned,
     decode_body,
     decode_consumer_closed,
@@ -63,14 +63,14 @@ async def pushed(peer: Peer) -> list[DeliveredBatch]:
 def record_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What the server writes from now on, on all connections, write by write."""
     wrote: list[bytes] = []
-    flush = Connection._flush
+    flush = NativeConnection._flush
 
-    def recorded(connection: Connection, turn_ends: bool = True) -> None:
+    def recorded(connection: NativeConnection, turn_ends: bool = True) -> None:
         if connection._out:
             wrote.append(b"".join(connection._out))
         flush(connection, turn_ends)
 
-    monkeypatch.setattr(Connection, "_flush", recorded)
+    monkeypatch.setattr(NativeConnection, "_flush", recorded)
     return wrote
 
 
@@ -183,7 +183,9 @@ async def test_nacked_messages_come_again_with_their_error_in_the_trace() -> Non
         [batch] = await peer.receive(consumer)
 
         await peer.ask(
-            encode_body(native.NACK, 40, Nack(consumer, [run(batch)], 0, "ValueError", "bad price", "f00"))
+            encode_body(
+                native.NACK, 40, NackBody(consumer, [run(batch)], 0, "ValueError", "bad price", "f00")
+            )
         )
         again = await peer.receive(consumer, wait_ms=1000)
         trace = await peer.call("trace", topic="orders", partition=0, offset=1)
@@ -201,7 +203,7 @@ async def test_rejected_messages_are_dead_letters() -> None:
         consumer = (await peer.open("orders")).consumer
         [batch] = await peer.receive(consumer)
 
-        await peer.ask(encode_body(native.REJECT, 40, Reject(consumer, [run(batch)], "no such customer")))
+        await peer.ask(encode_body(native.REJECT, 40, RejectBody(consumer, [run(batch)], "no such customer")))
 
         [letter] = await peer.call("dead_letters", topic="orders")
         assert (letter.message.value, letter.error) == (b"a", "no such customer")
@@ -216,7 +218,7 @@ async def test_extending_tells_which_leases_are_lost() -> None:
         [batch] = await peer.receive(consumer)
         leases = [(0, batch.lease), (0, batch.lease + 99)]
 
-        body = await peer.ask(encode_body(native.EXTEND, 40, Extend(consumer, leases, 60_000)))
+        body = await peer.ask(encode_body(native.EXTEND, 40, ExtendBody(consumer, leases, 60_000)))
 
     assert decode_body(body, list[tuple[int, int]]) == [(0, batch.lease + 99)]
 

@@ -111,7 +111,7 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True):
         return any(scram.fits(mechanism, password) for mechanism, scram in self.scram.items())
 
 
-class Book(msgspec.Struct, frozen=True, kw_only=True):
+class AccessBook(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, StoredKey] = {}
     users: dict[str, StoredUser] = {}
     acls: list[Acl] = []
@@ -127,7 +127,7 @@ class Access:
         self.changed: Callable[[str, str], None] = lambda _kind, _name: None  # Front ends put theirs here.
         self._state = state
         self._path = f"{state.directory}/access.json"
-        self._book = Book()
+        self._book = AccessBook()
         self._error: DirectoryUnusable | None = None  # The file is damaged: nobody is known.
 
     def open(self) -> None:
@@ -135,7 +135,7 @@ class Access:
         if not files.exists(self._path):
             return
         try:
-            self._book = _with_acls(unsealed(files.read_file(self._path), Book))
+            self._book = _with_acls(unsealed(files.read_file(self._path), AccessBook))
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"access.json is damaged ({error}); restore it from a copy, or run penstock repair"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
@@ -327,7 +327,7 @@ def _kind_and_name(stored: StoredKey | StoredUser) -> tuple[str, str]:
     return ("key", stored.info.id) if isinstance(stored, StoredKey) else ("user", stored.info.name)
 
 
-def _with_acls(book: Book) -> Book:
+def _with_acls(book: AccessBook) -> AccessBook:
     """Turn the grants in which ACLs were kept before version 0.2 into ACLs."""
     users, acls = dict(book.users), dict.fromkeys(book.acls)
     for name, stored in book.users.items():

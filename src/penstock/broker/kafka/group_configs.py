@@ -26,7 +26,7 @@ GROUPS_MAX: Final = 10_000  # They are one file, which is written as a whole.
 NOTHING: Final = GroupConfig()
 
 
-class Book(msgspec.Struct, frozen=True, kw_only=True):
+class GroupConfigBook(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, GroupConfig] = {}
 
 
@@ -44,7 +44,7 @@ class GroupConfigs:
         if not files.exists(self._path):
             return
         try:
-            self._state.group_configs = unsealed(files.read_file(self._path), Book).groups
+            self._state.group_configs = unsealed(files.read_file(self._path), GroupConfigBook).groups
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"groups.json is damaged ({error}); restore it from a copy, or delete it"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
@@ -111,7 +111,7 @@ class GroupConfigs:
     def _save(self, groups: dict[str, GroupConfig]) -> None:
         if self._error is not None:
             raise self._error
-        self._state.files.write_file(self._path, sealed(Book(groups=groups)))
+        self._state.files.write_file(self._path, sealed(GroupConfigBook(groups=groups)))
         self._state.group_configs = groups  # Only now: what is not on disk did not happen.
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.broker.health.rates import SAMPLE_MS
 from penstock.broker.health.verdict import Standing, drain_seconds, judge
-from penstock.broker.state import Failure, Group, GroupCursor, State, Topic
+from penstock.broker.state import AttemptHistory, Group, GroupCursor, State, Topic
 from penstock.broker.topic.depth import group_lag
 from penstock.broker.topic.subscribers import readers
 from penstock.delivery import events
@@ -225,7 +225,7 @@ def _find_leased(group: Group, cursor: GroupCursor) -> Found | None:
     return found
 
 
-def _error(failure: Failure | None) -> str:
+def _error(failure: AttemptHistory | None) -> str:
     if failure is None:
         return ""
     words = ": ".join(part for part in (failure.error_class, failure.error_message) if part)

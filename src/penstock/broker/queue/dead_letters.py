@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import Final
 
 from penstock.broker.publish.publishing import Publishing
-from penstock.broker.state import Failure, GroupCursor, Partition, State, Topic
+from penstock.broker.state import AttemptHistory, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.storage.replay import finish
@@ -144,7 +144,9 @@ class DeadLetters:
     def _letter(
         self, partition: Partition, cursor: GroupCursor, target: Topic, record: Record
     ) -> tuple[Topic, Placed]:
-        failure = cursor.failures.get(record.offset) or Failure(self._state.clock.wall_ms(), events.TIMED_OUT)
+        failure = cursor.failures.get(record.offset) or AttemptHistory(
+            self._state.clock.wall_ms(), events.TIMED_OUT
+        )
         error = ": ".join(part for part in (failure.error_class, failure.error_message) if part)
         reason = events.WHY[failure.why]
         added = {

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from penstock.broker.journal.journal import Journal
 from penstock.broker.queue.dead_letters import DeadLetters
-from penstock.broker.state import Consumer, GroupCursor, Partition, State, Topic
+from penstock.broker.state import GroupConsumer, GroupCursor, Partition, State, Topic
 from penstock.broker.storage.replay import finish, remember_failure
 from penstock.delivery import events
 from penstock.delivery.engine import Lease
@@ -51,7 +51,7 @@ class LeasedBatch:
         self.start = start
         self.end = end
         self.data = data
-        self.records: list[Record] = []  # In place of the data; see ``Consumer.takes_records``.
+        self.records: list[Record] = []  # In place of the data; see ``GroupConsumer.takes_records``.
 
 
 def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None = None) -> LeasedBatch:
@@ -83,7 +83,7 @@ class Leases:
         self._dead_letters = dead_letters
         self.looks_left = 0  # Of the current step; 0 after it: there may be more to find.
 
-    def take(self, topic: Topic, consumer: Consumer, limit: int) -> list[Any]:
+    def take(self, topic: Topic, consumer: GroupConsumer, limit: int) -> list[Any]:
         """What the partitions have for the consumer, beginning with another one each time."""
         now_ms = self._state.clock.steady_ms()
         consumer.group.maybe_sample(now_ms)
@@ -106,7 +106,7 @@ class Leases:
         consumer.turn += 1
         return haul.messages
 
-    def _take_from(self, cursor: GroupCursor, consumer: Consumer, haul: "Haul", now_ms: int) -> None:
+    def _take_from(self, cursor: GroupCursor, consumer: GroupConsumer, haul: "Haul", now_ms: int) -> None:
         """Add messages of one partition."""
         journal_of(cursor).make_room()
         average_bytes = cursor.partition.log.average_bytes if haul.room > 1 else 1
@@ -131,7 +131,7 @@ class Leases:
             consumer.group.handed_out(count, lease.attempt, waited_ms)
 
     def _hand_over(
-        self, cursor: GroupCursor, consumer: Consumer, lease: Lease, haul: "Haul", now_ms: int
+        self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, haul: "Haul", now_ms: int
     ) -> int:
         """Add what the lease holds for the consumer; return how many messages that are."""
         partition = cursor.partition
@@ -161,7 +161,7 @@ class Leases:
         return len(records)
 
     def _hand_over_fitting(
-        self, cursor: GroupCursor, consumer: Consumer, lease: Lease, records: list[Record], haul: "Haul",
+        self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, records: list[Record], haul: "Haul",
         now_ms: int,
     ) -> int:  # fmt: skip
         """Add the first records that there is room for, and give back the others; return how many were added.
@@ -202,7 +202,7 @@ class Leases:
         except PenstockError:
             return b""
 
-    def _lease(self, cursor: GroupCursor, consumer: Consumer, limit: int, now_ms: int) -> Lease | None:
+    def _lease(self, cursor: GroupCursor, consumer: GroupConsumer, limit: int, now_ms: int) -> Lease | None:
         while True:
             high = cursor.high
             if cursor.gate is not None:
@@ -216,7 +216,7 @@ class Leases:
                 return lease
             self._postpone(cursor, lease, high, now_ms)
 
-    def _note(self, cursor: GroupCursor, lease: Lease, consumer: Consumer, now_ms: int) -> None:
+    def _note(self, cursor: GroupCursor, lease: Lease, consumer: GroupConsumer, now_ms: int) -> None:
         event = events.Leased(
             cursor.number, lease.number, lease.start, lease.end, lease.attempt, lease.deadline_ms,
             consumer.identity,
@@ -227,7 +227,7 @@ class Leases:
         if self._state.flush.alarm_ms < 0:
             self._state.alarms.set(self._state.flush, now_ms + 1000)
 
-    def _lease_ordered(self, cursor: GroupCursor, consumer: Consumer, now_ms: int) -> Lease | None:
+    def _lease_ordered(self, cursor: GroupCursor, consumer: GroupConsumer, now_ms: int) -> Lease | None:
         """One message whose key is free; those whose key is busy are set aside in line."""
         gate, engine = cursor.gate, cursor.engine
         assert gate is not None

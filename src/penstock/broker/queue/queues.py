@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from penstock.broker.queue.dead_letters import DeadLetters
 from penstock.broker.queue.leases import Leases, journal_of
-from penstock.broker.state import Consumer, Group, GroupCursor, Partition, State, Topic
+from penstock.broker.state import Group, GroupConsumer, GroupCursor, Partition, State, Topic
 from penstock.broker.steps import Arrival, GiveWay, Steps
 from penstock.broker.storage.replay import finish, remember_failure
 from penstock.broker.topic.groups import journal_durable
@@ -59,7 +59,7 @@ class Queues:
 
     # Handing out.
 
-    def receive(self, consumer: Consumer, messages_max: Any, wait_ms: int) -> Steps[list[Any]]:
+    def receive(self, consumer: GroupConsumer, messages_max: Any, wait_ms: int) -> Steps[list[Any]]:
         """Up to ``messages_max`` messages, as soon as there is one; none after ``wait_ms``."""
         if type(messages_max) is not int or messages_max < 1:
             whole_number("max_messages", messages_max, 1)  # Raises: the quick look has found something.
@@ -94,7 +94,7 @@ class Queues:
             given_way = 0
             yield from _until_arrival(consumer, room, deadline_ms)
 
-    def _others_first(self, consumer: Consumer, waited: bool) -> bool:
+    def _others_first(self, consumer: GroupConsumer, waited: bool) -> bool:
         """Whether there is something for somebody who has less to do, or as much and has waited longer."""
         now_ms = self._state.clock.steady_ms()
         if consumer.in_flight <= _ahead(consumer, now_ms):
@@ -112,7 +112,7 @@ class Queues:
                 return True
         return False
 
-    def _share(self, consumer: Consumer, room: int) -> int:
+    def _share(self, consumer: GroupConsumer, room: int) -> int:
         """How many messages the consumer may take, so that those who wait get as many."""
         room_least = max(_ahead(consumer, self._state.clock.steady_ms()), 1)
         if room <= room_least:
@@ -129,13 +129,13 @@ class Queues:
                     return room
         return max(-(-ready // sharers), room_least)
 
-    def _check(self, consumer: Consumer) -> None:
+    def _check(self, consumer: GroupConsumer) -> None:
         if self._state.closed:
             raise Closed(what="broker")
         if consumer.closed:
             raise Closed(what="consumer")
 
-    def _settle_first(self, topic: Topic, consumer: Consumer, messages: list[Any]) -> Steps[None]:
+    def _settle_first(self, topic: Topic, consumer: GroupConsumer, messages: list[Any]) -> Steps[None]:
         """At most once: settled, and durably so, before anyone sees the message."""
         if consumer.takes_batches:
             runs = [
@@ -152,7 +152,9 @@ class Queues:
 
     # Answers.
 
-    def ack(self, consumer: Consumer, messages: list[Any], outputs: list[tuple[str, Message]]) -> Steps[None]:
+    def ack(
+        self, consumer: GroupConsumer, messages: list[Any], outputs: list[tuple[str, Message]]
+    ) -> Steps[None]:
         """Settle these messages, and publish ``outputs`` in the same breath."""
         topic = self._open_topic(consumer, "ack")
         runs = lease_runs(messages, consumer.settler)
@@ -165,7 +167,7 @@ class Queues:
         yield from self._until_settled(topic, runs, missed)
 
     def ack_runs(
-        self, consumer: Consumer, runs: list[Run], outputs: list[tuple[str, Message]]
+        self, consumer: GroupConsumer, runs: list[Run], outputs: list[tuple[str, Message]]
     ) -> Steps[None]:
         """The same for a consumer that takes batches, and names what it has done by lease and offsets."""
         topic = self._open_topic(consumer, "ack")
@@ -174,7 +176,7 @@ class Queues:
         missed = self._settle_all(topic, consumer, leased, outputs)
         yield from self._until_settled(topic, leased, missed)
 
-    def _run(self, consumer: Consumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
+    def _run(self, consumer: GroupConsumer, number: int, lease: int, start: int, end: int) -> LeaseRun:
         """A run as the consumer names it; another consumer's lease is none of its own."""
         group = consumer.group
         cursor = group.topic.partition(number).groups[group.name]
@@ -188,7 +190,7 @@ class Queues:
         return LeaseRun(delivery, start, end)
 
     def _settle_all(
-        self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
+        self, topic: Topic, consumer: GroupConsumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
     ) -> PenstockError | None:
         if not outputs:
             return self._settle_runs(topic, consumer.group, runs)
@@ -263,7 +265,7 @@ class Queues:
             consumer.answered += count
 
     def _settle_and_send(
-        self, topic: Topic, consumer: Consumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
+        self, topic: Topic, consumer: GroupConsumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
     ) -> None:
         numbers = {run.delivery.partition for run in runs}
         if len(numbers) != 1:
@@ -288,7 +290,7 @@ class Queues:
 
     def nack(
         self,
-        consumer: Consumer,
+        consumer: GroupConsumer,
         message: Any,
         delay: Duration | None,
         error: BaseException | str | None,
@@ -303,7 +305,7 @@ class Queues:
         yield from journal_durable(cursor.partition)
 
     def nack_runs(
-        self, consumer: Consumer, runs: list[Run], delay_ms: int | None, failure: Failure
+        self, consumer: GroupConsumer, runs: list[Run], delay_ms: int | None, failure: Failure
     ) -> Steps[None]:
         """The same for runs; those that are not held any more are the error, after the others are done."""
         self._open_topic(consumer, "nack")
@@ -322,7 +324,9 @@ class Queues:
         self._give_back(cursor, run, attempt + 1, due_ms, events.NACKED, failure)
         group.nacked += run.end - run.start
 
-    def _held_runs(self, consumer: Consumer, runs: list[Run]) -> tuple[list[HeldRun], PenstockError | None]:
+    def _held_runs(
+        self, consumer: GroupConsumer, runs: list[Run]
+    ) -> tuple[list[HeldRun], PenstockError | None]:
         """Those of the runs that are still held; and why the others are not."""
         _check_apart(runs)
         held: list[HeldRun] = []
@@ -343,7 +347,7 @@ class Queues:
         if missed is not None:
             raise missed
 
-    def reject(self, consumer: Consumer, message: Any, reason: Any) -> Steps[None]:
+    def reject(self, consumer: GroupConsumer, message: Any, reason: Any) -> Steps[None]:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
@@ -352,7 +356,7 @@ class Queues:
         message.mark_settled()
         yield from journal_durable(cursor.partition)
 
-    def reject_runs(self, consumer: Consumer, runs: list[Run], reason: Any) -> Steps[None]:
+    def reject_runs(self, consumer: GroupConsumer, runs: list[Run], reason: Any) -> Steps[None]:
         self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
         held, missed = self._held_runs(consumer, runs)
@@ -385,7 +389,7 @@ class Queues:
         if due_ms <= now_ms:
             topic.wake()
 
-    def extend(self, consumer: Consumer, message: Any, duration: Duration) -> Steps[None]:
+    def extend(self, consumer: GroupConsumer, message: Any, duration: Duration) -> Steps[None]:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
         cursor = self._held(topic, consumer, message)
@@ -393,7 +397,7 @@ class Queues:
         yield from ()
 
     def extend_leases(
-        self, consumer: Consumer, leases: list[tuple[int, int]], duration_ms: int
+        self, consumer: GroupConsumer, leases: list[tuple[int, int]], duration_ms: int
     ) -> Steps[list[tuple[int, int]]]:
         """Extend what the consumer still holds, each a partition and a lease; return those it does not."""
         topic = self._open_topic(consumer, "extend")
@@ -416,13 +420,13 @@ class Queues:
         cursor.engine.extend(lease, deadline_ms)
         self._state.alarms.set(cursor, deadline_ms)
 
-    def _open_topic(self, consumer: Consumer, operation: str) -> Topic:
+    def _open_topic(self, consumer: GroupConsumer, operation: str) -> Topic:
         self._check(consumer)
         if consumer.group.settings.kind != "queue":
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(self, topic: Topic, consumer: Consumer, message: Any) -> GroupCursor:
+    def _held(self, topic: Topic, consumer: GroupConsumer, message: Any) -> GroupCursor:
         check_held(message, consumer.settler, "message")
         if message.settled:
             raise refused(message)
@@ -458,7 +462,7 @@ class Queues:
         if cursor.engine.has_ready(cursor.high, now_ms):
             partition.topic.wake()
 
-    def close_consumer(self, consumer: Consumer, disconnected: bool = False) -> None:
+    def close_consumer(self, consumer: GroupConsumer, disconnected: bool = False) -> None:
         """Give back what the consumer holds, at once.
 
         The attempt counts only if the consumer was ``disconnected``: its process may have died of one of the
@@ -475,7 +479,7 @@ class Queues:
                 self._release(cursor, consumer.number, now_ms, disconnected=disconnected)
         consumer.group.topic.wake()
 
-    def unsettled(self, consumer: Consumer, number: int, leases: list[int]) -> list[Run]:
+    def unsettled(self, consumer: GroupConsumer, number: int, leases: list[int]) -> list[Run]:
         """What of these leases of a partition is still in the consumer's hands."""
         if consumer.closed:
             return []
@@ -489,7 +493,7 @@ class Queues:
         ]
 
     def keep(
-        self, consumer: Consumer, leases: AbstractSet[tuple[int, int]], disconnected: bool = False
+        self, consumer: GroupConsumer, leases: AbstractSet[tuple[int, int]], disconnected: bool = False
     ) -> None:
         """A consumer has only these (partition, lease): give back its others."""
         now_ms = self._state.clock.steady_ms()
@@ -527,7 +531,7 @@ class Queues:
         return released
 
 
-def _until_arrival(consumer: Consumer, room: int, until_ms: int) -> Steps[None]:
+def _until_arrival(consumer: GroupConsumer, room: int, until_ms: int) -> Steps[None]:
     """Wait for something to happen on the topic."""
     hungry = consumer.group.hungry
     if room > 0:
@@ -538,7 +542,7 @@ def _until_arrival(consumer: Consumer, room: int, until_ms: int) -> Steps[None]:
         hungry.pop(consumer.number, None)
 
 
-def _ahead(consumer: Consumer, now_ms: int) -> int:
+def _ahead(consumer: GroupConsumer, now_ms: int) -> int:
     """How many messages the consumer works off in ``AHEAD_MS``, by what it has done of late."""
     elapsed_ms = now_ms - consumer.paced_ms
     if elapsed_ms >= PACE_MS:

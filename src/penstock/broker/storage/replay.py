@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.state import Failure, GroupCursor, Partition
+from penstock.broker.state import AttemptHistory, GroupCursor, Partition
 from penstock.config.backoff import Backoff
 from penstock.config.broker import GroupSettings
 from penstock.delivery import events
@@ -170,7 +170,7 @@ def remember_failure(cursor: GroupCursor, event: events.GivenBack, now_ms: int) 
     for offset in range(event.start, event.end):
         failure = cursor.failures.get(offset)
         if failure is None:
-            failure = cursor.failures[offset] = Failure(now_ms, event.why)
+            failure = cursor.failures[offset] = AttemptHistory(now_ms, event.why)
         failure.last_ms = now_ms
         failure.why = event.why
         failure.attempts = event.failed_attempt
@@ -254,7 +254,7 @@ def load_snapshot(partition: Partition, snapshot: dict[str, Any]) -> None:
         cursor.lost = stored["lost"]
         cursor.held_end, cursor.held_until_ms = stored.get("held", (0, 0))
         for offset, first_ms, last_ms, why, attempts, *error in stored["failures"]:
-            failure = cursor.failures[offset] = Failure(first_ms, why)
+            failure = cursor.failures[offset] = AttemptHistory(first_ms, why)
             failure.last_ms = last_ms
             failure.attempts = attempts
             failure.error_class, failure.error_message, failure.fingerprint = error

@@ -9,7 +9,7 @@ the next owner begins there.
 from typing import Any
 
 from penstock.broker.queue.leases import LeasedBatch
-from penstock.broker.state import Consumer, Group, Partition, State
+from penstock.broker.state import Group, GroupConsumer, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.broker.storage.recovery import open_journal
 from penstock.broker.topic.groups import journal_durable
@@ -31,14 +31,14 @@ class Streams:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: GroupConsumer) -> None:
         """Become a member; partitions come with the next receive."""
         group = consumer.group
         group.coordinator.join(consumer.identity, self._state.clock.steady_ms())
         self._set_alarm(group)
         group.topic.wake()
 
-    def receive(self, consumer: Consumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
+    def receive(self, consumer: GroupConsumer, messages_max: int, wait_ms: int) -> Steps[list[Any]]:
         """The next messages of the consumer's partitions, in the order of each."""
         whole_number("max_messages", messages_max, 1)
         limit = min(messages_max, self._state.config.receive_messages_max)
@@ -57,7 +57,7 @@ class Streams:
                 min(deadline_ms, now_ms + consumer.group.settings.session_timeout_ms // 3),
             )
 
-    def heartbeat(self, consumer: Consumer) -> None:
+    def heartbeat(self, consumer: GroupConsumer) -> None:
         """Say what the consumer works on, and take what it is given; who was evicted joins again."""
         group = consumer.group
         now_ms = self._state.clock.steady_ms()
@@ -85,7 +85,7 @@ class Streams:
         partition = group.topic.partitions[number]
         return max(partition.groups[group.name].committed, partition.log.start)
 
-    def _read(self, consumer: Consumer, limit: int) -> list[Any]:
+    def _read(self, consumer: GroupConsumer, limit: int) -> list[Any]:
         topic = consumer.group.topic
         messages: list[Any] = []
         owned = sorted(consumer.positions)
@@ -102,7 +102,9 @@ class Streams:
         consumer.turn += 1
         return messages
 
-    def _read_partition(self, consumer: Consumer, partition: Partition, limit: int) -> tuple[list[Any], int]:
+    def _read_partition(
+        self, consumer: GroupConsumer, partition: Partition, limit: int
+    ) -> tuple[list[Any], int]:
         """The next messages of one partition, in whatever form the consumer takes them, and how many."""
         log = partition.log
         position = max(consumer.positions[partition.number], log.start)
@@ -123,13 +125,13 @@ class Streams:
     def _count(self, group: Group, count: int, published_ms: int) -> None:
         group.handed_out(count, 1, self._state.clock.wall_ms() - published_ms)
 
-    def _batches(self, consumer: Consumer, log: Log, start: int, end: int) -> bytes:
+    def _batches(self, consumer: GroupConsumer, log: Log, start: int, end: int) -> bytes:
         if not consumer.takes_batches:
             return b""
         return log.plain_batches(start, end, 0, (end - start) * log.average_bytes)
 
     def _wrapped(
-        self, consumer: Consumer, partition: Partition, records: list[Record], upto: int
+        self, consumer: GroupConsumer, partition: Partition, records: list[Record], upto: int
     ) -> list[Any]:
         first = records[0].offset
         if consumer.takes_batches:
@@ -139,7 +141,7 @@ class Streams:
         )
         return consumer.wrap(delivery, records)
 
-    def commit(self, consumer: Consumer, messages: list[Delivered] | None) -> Steps[None]:
+    def commit(self, consumer: GroupConsumer, messages: list[Delivered] | None) -> Steps[None]:
         """Commit up to and including these messages, or everything received so far."""
         offsets: dict[int, int] = {} if messages else dict(consumer.positions)
         for message in messages or []:
@@ -149,7 +151,7 @@ class Streams:
         for message in messages or []:
             message.mark_settled()
 
-    def commit_offsets(self, consumer: Consumer, offsets: dict[int, int]) -> Steps[None]:
+    def commit_offsets(self, consumer: GroupConsumer, offsets: dict[int, int]) -> Steps[None]:
         """Commit up to these offsets, by partition: what comes next is the offset itself."""
         for number, offset in offsets.items():
             log = consumer.group.topic.partition(number).log
@@ -157,7 +159,7 @@ class Streams:
                 raise OffsetOutOfRange(offset=offset, start=log.start, end=log.high)
         yield from self._commit(consumer, offsets)
 
-    def _commit(self, consumer: Consumer, offsets: dict[int, int]) -> Steps[None]:
+    def _commit(self, consumer: GroupConsumer, offsets: dict[int, int]) -> Steps[None]:
         if self._state.closed or consumer.closed:
             raise Closed(what="broker" if self._state.closed else "consumer")
         group = consumer.group
@@ -182,7 +184,7 @@ class Streams:
         for number in offsets:
             yield from journal_durable(group.topic.partitions[number])
 
-    def resume(self, consumer: Consumer, positions: dict[int, int]) -> None:
+    def resume(self, consumer: GroupConsumer, positions: dict[int, int]) -> None:
         """A consumer came back, and has read up to these offsets: what else it was sent, it never saw.
 
         Of a partition that it does not name, it has seen nothing.
@@ -191,7 +193,7 @@ class Streams:
             seen = positions.get(number, self._committed(consumer.group, number))
             consumer.positions[number] = min(max(seen, 0), position)
 
-    def _check_owner(self, consumer: Consumer, number: int) -> None:
+    def _check_owner(self, consumer: GroupConsumer, number: int) -> None:
         group = consumer.group
         owner = group.coordinator.owner(number)
         if owner == consumer.identity:
@@ -200,7 +202,7 @@ class Streams:
             raise MemberUnknown(group=group.name, member=consumer.identity)
         raise NotAssigned(group=group.name, member=consumer.identity, partition=number)
 
-    def close_consumer(self, consumer: Consumer) -> None:
+    def close_consumer(self, consumer: GroupConsumer) -> None:
         """Leave the group; the consumer's partitions are free at once."""
         if consumer.closed:
             return

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.broker.state import Consumer, Group, GroupCursor, Partition, State, Topic, Wrap
+from penstock.broker.state import Group, GroupConsumer, GroupCursor, Partition, State, Topic, Wrap
 from penstock.broker.steps import Durable, GiveWay, Steps
 from penstock.broker.storage.recovery import open_journal, rebuild_gate
 from penstock.broker.storage.replay import change_settings, moved, new_engine
@@ -156,7 +156,7 @@ class Groups:
         in_flight_max: int | None,
         wrap: Wrap,
         options: GroupOptions,
-    ) -> Steps[Consumer]:
+    ) -> Steps[GroupConsumer]:
         """A new consumer of a group, which is made if it does not exist."""
         topic = self._state.find(name)
         if topic is None:
@@ -187,7 +187,9 @@ class Groups:
             raise LimitReached(what="consumers of a group", limit=members_max, setting="group_members_max")
         self._state.consumer_numbers += 1
         number = self._state.consumer_numbers
-        consumer = Consumer(identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap)
+        consumer = GroupConsumer(
+            identity or f"consumer-{number}", number, group, own.visibility_timeout_ms, wrap
+        )
         consumer.in_flight_max = in_flight_max or limit
         consumer.turn = number
         consumer.joined_ms = self._state.clock.steady_ms()

@@ -51,7 +51,7 @@ from penstock.wire.native import (
     encode_receive,
     frame,
 )
-from penstock.wire.native_bodies import Extend, OpenConsumer, OpenedConsumer, decode_body, encode_body
+from penstock.wire.native_bodies import ExtendBody, OpenConsumer, OpenedConsumer, decode_body, encode_body
 
 HEARTBEATS: Final = 3  # Heartbeats within the time that one of them buys.
 HEARTBEAT_MIN_S: Final = 0.005
@@ -376,7 +376,9 @@ class Receiver:
         """Keep leases for so long from now; returns those that are lost."""
         body = await self.session.call(
             "extend",
-            lambda correlation: encode_body(EXTEND, correlation, Extend(self.current(), leases, duration_ms)),
+            lambda correlation: encode_body(
+                EXTEND, correlation, ExtendBody(self.current(), leases, duration_ms)
+            ),
         )
         self.held_leases.extend(leases, self._loop.time() + duration_ms / 1000)
         return decode_body(body, list[tuple[int, int]])

@@ -32,7 +32,7 @@ from penstock.wire.native import (
     encode_ack,
     encode_commit,
 )
-from penstock.wire.native_bodies import AckAndPublish, Nack, Reject, WireMessage, encode_body
+from penstock.wire.native_bodies import AckAndPublish, NackBody, RejectBody, WireMessage, encode_body
 
 SETTLED_BEFORE: Final = frozenset({AlreadySettled.code})
 
@@ -117,7 +117,7 @@ class RemoteSettler:
             lambda correlation: encode_body(
                 NACK,
                 correlation,
-                Nack(
+                NackBody(
                     self._receiver.current(), wire_runs(runs), delay_ms, failure.error_class, failure.message,
                     failure.fingerprint,
                 ),
@@ -137,7 +137,7 @@ class RemoteSettler:
         await self._session.call(
             "reject",
             lambda correlation: encode_body(
-                REJECT, correlation, Reject(self._receiver.current(), wire_runs(runs), text)
+                REJECT, correlation, RejectBody(self._receiver.current(), wire_runs(runs), text)
             ),
             done=ArrivedBefore(self._receiver),
         )

@@ -66,7 +66,7 @@ from penstock.wire.native import (
     ACKS_NONE,
     REFUSED,
     UNASKED,
-    Outcome,
+    PublishOutcome,
     decode_published,
 )
 from penstock.wire.native_bodies import (
@@ -493,7 +493,11 @@ class Sender:
         self._bytes += sum(unit.size for unit in kept)
 
     def _take_outcomes(
-        self, units: list[Unit], batches: list[PublishBatch], outcomes: list[Outcome], request: PublishRequest
+        self,
+        units: list[Unit],
+        batches: list[PublishBatch],
+        outcomes: list[PublishOutcome],
+        request: PublishRequest,
     ) -> None:
         self._server.unasked_taken = max(self._server.unasked_taken, request.unasked)
         if len(outcomes) != len(batches):

@@ -16,7 +16,7 @@ from penstock.config.broker import TopicSettings
 from penstock.errors import RequestError, UnavailableError
 from penstock.model.message import Message, RawHeaders, Receipt, bare_values, receipts_from
 from penstock.model.placing import ANYWHERE, CODECS, Placed, check_size, dedup_bytes, placed
-from penstock.wire.native import Outcome
+from penstock.wire.native import PublishOutcome
 from penstock.wire.records import SEQUENCES, BatchBuilder
 
 RECORD_BYTES: Final = 32  # Around a record: lengths, deltas, and its share of the batch's header.
@@ -154,7 +154,7 @@ class PublishBatch:
         """Whose messages these are, each once, in order."""
         return list(dict.fromkeys(owner for owner, _, _ in self.owners))
 
-    def take(self, topic: str, outcome: Outcome) -> None:
+    def take(self, topic: str, outcome: PublishOutcome) -> None:
         """It was written: every owner gets its receipts."""
         offset = outcome.offset
         for unit, index, count in self.owners:

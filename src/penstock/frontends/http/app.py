@@ -61,7 +61,7 @@ def make_app(shared: HttpShared, routes: Iterable[Route] = (*ROUTES, *browsers.R
         paths.append(PathRoute(path, resource))
         if resource.has_socket:
             paths.append(WebSocketRoute(path, resource))
-    files = ui.Files(_send_problem)
+    files = ui.UiFiles(_send_problem)
     paths += [PathRoute(path, files) for path in ui.PATHS]
     return with_cors(Router(paths, redirect_slashes=False, default=nowhere), shared.origins)
 

@@ -19,9 +19,9 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
 from penstock.frontends.http.consumers.long_polls import Disconnection, LongPoll
-from penstock.frontends.http.consumers.receipts import Receipts
+from penstock.frontends.http.consumers.receipts import ReceiptCodec
 from penstock.frontends.http.consumers.registry import HttpConsumers
-from penstock.frontends.http.monitoring.history import Watch
+from penstock.frontends.http.monitoring.history import OverviewHistory
 from penstock.frontends.http.monitoring.reports import Reports
 from penstock.frontends.origins import Origins
 from penstock.frontends.security.gateway import AuthGateway
@@ -49,9 +49,9 @@ class HttpShared:
         self.draining = False  # The server is about to end.
         self.consumers = HttpConsumers(broker)
         gateway.ended.append(self.consumers.forget)
-        self.receipts = Receipts()
+        self.receipts = ReceiptCodec()
         self.reports = Reports(broker, gateway)
-        self.watch = Watch(broker, gateway, self.reports)
+        self.watch = OverviewHistory(broker, gateway, self.reports)
 
 
 class HttpCall:

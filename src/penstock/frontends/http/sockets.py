@@ -34,7 +34,7 @@ CLOSE_S: Final = 1.0  # For the client to say goodbye, too.
 KEY_BYTES: Final = 16
 
 
-class Listener(Protocol):
+class SocketListener(Protocol):
     """What it needs of the listener it belongs to."""
 
     config: Config
@@ -68,7 +68,7 @@ def _of_interest(record: logging.LogRecord) -> bool:
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: SocketListener) -> None:
         self._listener = listener
         self._lost = Disconnection()
         self._early = bytearray()  # Arrived before the handshake was answered.

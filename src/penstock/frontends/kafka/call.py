@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from penstock.api.work import Work
 from penstock.frontends.kafka.session import KafkaSession, KafkaShared
 from penstock.frontends.security.guarded import BrokerOperations
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 
 T = TypeVar("T")
-RequestT_co = TypeVar("RequestT_co", bound=Message, covariant=True)
+RequestT_co = TypeVar("RequestT_co", bound=KafkaMessage, covariant=True)
 
 
 class Later:
@@ -34,7 +34,7 @@ class CallConnection(Protocol):
 
     apis: Mapping[int, "Api"]
 
-    def answered(self, call: "KafkaCall[Any]", response: Message | None) -> None: ...
+    def answered(self, call: "KafkaCall[Any]", response: KafkaMessage | None) -> None: ...
     def refused(self, call: "KafkaCall[Any]", error: BaseException) -> None: ...
 
 
@@ -77,7 +77,7 @@ class KafkaCall(Generic[RequestT_co]):
         """What all connections of the listener share."""
         return self.session.shared
 
-    def answer(self, response: Message | None) -> None:
+    def answer(self, response: KafkaMessage | None) -> None:
         """Send it, as soon as all earlier requests are answered; None for a request that wants no answer."""
         self._connection.answered(self, response)
 
@@ -94,9 +94,9 @@ class KafkaCall(Generic[RequestT_co]):
         return self.session.shared.broker.start(work, then)
 
 
-Answer = Message | Later
-Handler = Callable[[KafkaCall[Any]], "Answer | Awaitable[Message]"]
-Refusal = Callable[[Any, int], Message]
+Answer = KafkaMessage | Later
+Handler = Callable[[KafkaCall[Any]], "Answer | Awaitable[KafkaMessage]"]
+Refusal = Callable[[Any, int], KafkaMessage]
 
 
 class Api:
@@ -105,8 +105,8 @@ class Api:
     def __init__(
         self,
         *,
-        request: type[Message],
-        response: type[Message],
+        request: type[KafkaMessage],
+        response: type[KafkaMessage],
         handler: Handler,
         refusal: Refusal | None = None,
         pipelined: bool = False,
@@ -128,11 +128,11 @@ class Api:
         self.key = request.KEY
         self.flexible = request.FLEXIBLE  # From this version on.
 
-    def refused(self, request: Message, code: int) -> Message | None:
+    def refused(self, request: KafkaMessage, code: int) -> KafkaMessage | None:
         """The answer to a request that failed as a whole; None if there is no such answer."""
         if self.refusal is not None:
             return self.refusal(request, code)
         if "error_code" in self.response.__struct_fields__:
-            make = cast("Callable[..., Message]", self.response)
+            make = cast("Callable[..., KafkaMessage]", self.response)
             return make(error_code=code)
         return None

@@ -31,7 +31,7 @@ from penstock.frontends.kafka.session import KafkaSession
 from penstock.types import mypyc_attr
 from penstock.wire.frames import LENGTH_BYTES, Frame
 from penstock.wire.kafka.codec import decode, encode
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.frames import (
     API_VERSIONS,
     Head,
@@ -45,7 +45,7 @@ WAITING_MAX: Final = 1000  # Requests of one connection that were read and have 
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Host(FramedListener["Connection"]):
+class KafkaHost(FramedListener["KafkaConnection"]):
     """What a connection needs of its listener."""
 
     apis: Mapping[int, Api]
@@ -54,8 +54,8 @@ class Host(FramedListener["Connection"]):
         raise NotImplementedError
 
 
-class Connection(ServerConnection):
-    def __init__(self, host: Host) -> None:
+class KafkaConnection(ServerConnection):
+    def __init__(self, host: KafkaHost) -> None:
         super().__init__(host, LENGTH_BYTES)
         self.session = host.session()
         self.apis = host.apis
@@ -184,7 +184,7 @@ class Connection(ServerConnection):
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends one request.
             self.refused(call, error)
             return
-        if isinstance(answer, Message):
+        if isinstance(answer, KafkaMessage):
             self.answered(call, answer)
         elif not isinstance(answer, Later):
             task = self._loop.create_task(self._await(call, answer))
@@ -193,12 +193,12 @@ class Connection(ServerConnection):
             if call.api.waits:
                 call.hurry = task.cancel
 
-    def _forget(self, task: asyncio.Task[None], answer: Awaitable[Message]) -> None:
+    def _forget(self, task: asyncio.Task[None], answer: Awaitable[KafkaMessage]) -> None:
         self._tasks.discard(task)
         if isinstance(answer, Coroutine):
             answer.close()  # A task that is cancelled before its first turn has never awaited it.
 
-    async def _await(self, call: KafkaCall[Any], answer: Awaitable[Message]) -> None:
+    async def _await(self, call: KafkaCall[Any], answer: Awaitable[KafkaMessage]) -> None:
         try:
             response = await answer
         except asyncio.CancelledError:
@@ -212,7 +212,7 @@ class Connection(ServerConnection):
 
     # Answers.
 
-    def answered(self, call: KafkaCall[Any], response: Message | None) -> None:
+    def answered(self, call: KafkaCall[Any], response: KafkaMessage | None) -> None:
         """The answer of a call, which may have to wait for those before it."""
         assert call.parts is None, "a request is answered once"
         if response is None:

@@ -12,13 +12,13 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.clock import Clock, SystemClock
 from penstock.config.server import KafkaSettings, LimitSettings, TopicDefaults
 from penstock.frontends.kafka.apis import APIS
-from penstock.frontends.kafka.connection import Connection, Host
+from penstock.frontends.kafka.connection import KafkaConnection, KafkaHost
 from penstock.frontends.kafka.session import KafkaSession, KafkaShared
 from penstock.frontends.listener import Connections
 from penstock.frontends.security.gateway import AuthGateway
 
 
-class KafkaListener(Host):
+class KafkaListener(KafkaHost):
     """Kafka's protocol, for ``penstock serve``."""
 
     def __init__(
@@ -46,7 +46,7 @@ class KafkaListener(Host):
 
     def connect(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
-        return Connection(self)
+        return KafkaConnection(self)
 
     async def drain(self) -> None:
         """Answer what was read, and close every connection."""
@@ -69,6 +69,6 @@ class KafkaListener(Host):
     def session(self) -> KafkaSession:
         return KafkaSession(self.shared)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: KafkaConnection) -> None:
         self.shared.shares.lost(connection.session)
         super().leave(connection)

@@ -32,17 +32,17 @@ from penstock.operations.calls import CALLS
 from penstock.operations.codec import encode_answer, message_of, wire_receipt
 from penstock.version import __version__
 from penstock.wire import native
-from penstock.wire.native import Outcome
+from penstock.wire.native import PublishOutcome
 from penstock.wire.native_bodies import (
     AckAndPublish,
-    Extend,
+    ExtendBody,
     Hello,
     Metadata,
-    Nack,
+    NackBody,
     OpenConsumer,
     OpenedConsumer,
     PublishMessages,
-    Reject,
+    RejectBody,
     Welcome,
     WireMessage,
     decode_body,
@@ -163,12 +163,12 @@ class _Published:
         )
 
 
-def _outcome(answer: Receipt | PenstockError) -> Outcome:
+def _outcome(answer: Receipt | PenstockError) -> PublishOutcome:
     if isinstance(answer, PenstockError):
-        return Outcome(0, 0, 0, native.REFUSED, encode_error(answer))
+        return PublishOutcome(0, 0, 0, native.REFUSED, encode_error(answer))
     assert answer.offset is not None, "a batch is never scheduled"
     state = native.DUPLICATE if answer.duplicate else native.WRITTEN
-    return Outcome(answer.partition, answer.offset, answer.timestamp, state)
+    return PublishOutcome(answer.partition, answer.offset, answer.timestamp, state)
 
 
 def publish(session: NativeSession, correlation: int, body: bytes) -> None:
@@ -287,21 +287,21 @@ def ack(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def nack(session: NativeSession, correlation: int, body: bytes) -> None:
-    told = decode_body(body, Nack)
+    told = decode_body(body, NackBody)
     failure = Failure(told.error_class, told.error_message, told.fingerprint)
     work = session.consumer(told.consumer).inner.nack(told.runs, told.delay_ms, failure)
     session.start(work, correlation, _done)
 
 
 def reject(session: NativeSession, correlation: int, body: bytes) -> None:
-    told = decode_body(body, Reject)
+    told = decode_body(body, RejectBody)
     work = session.consumer(told.consumer).inner.reject(told.runs, told.reason)
     session.start(work, correlation, _done)
 
 
 def extend(session: NativeSession, correlation: int, body: bytes) -> None:
     """Keep these leases; the answer names those that are lost."""
-    told = decode_body(body, Extend)
+    told = decode_body(body, ExtendBody)
     work = session.consumer(told.consumer).inner.extend(told.leases, told.duration_ms)
     session.start(work, correlation, ok_frame)
 

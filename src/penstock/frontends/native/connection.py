@@ -7,7 +7,7 @@
 Deliveries are pushed, so they are written before the acknowledgements of the publishes that they come from:
 this shortens the way from publisher to consumer.
 
-The first byte selects the dispatcher (``Host.dispatcher``): the native protocol or KQueue's, which shares
+The first byte selects the dispatcher (``NativeHost.dispatcher``): the native or KQueue protocol, which share
 the port.  A client with ``requests_max`` unanswered requests is not read until some are answered; the other
 limits are those of every ``ServerConnection``.  A client that closes its side gets its answers first.
 """
@@ -47,12 +47,12 @@ class Dispatcher(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Host(FramedListener["Connection"]):
+class NativeHost(FramedListener["NativeConnection"]):
     """What a connection needs of its listener."""
 
     requests_max: int  # Unanswered, of one connection.
 
-    def dispatcher(self, data: bytes, connection: "Connection") -> Dispatcher | None:
+    def dispatcher(self, data: bytes, connection: "NativeConnection") -> Dispatcher | None:
         """The dispatcher of a connection that begins with these bytes."""
         raise NotImplementedError
 
@@ -65,8 +65,8 @@ class Host(FramedListener["Connection"]):
         raise NotImplementedError
 
 
-class Connection(ServerConnection):
-    def __init__(self, host: Host) -> None:
+class NativeConnection(ServerConnection):
+    def __init__(self, host: NativeHost) -> None:
         super().__init__(host, HEADER_BYTES)
         self._host = host
         self._dispatcher: Dispatcher | None = None

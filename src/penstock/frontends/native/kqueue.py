@@ -31,7 +31,7 @@ from penstock.broker.drivers.loop import Running
 from penstock.broker.operations import LocalConsumer
 from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
-from penstock.frontends.native.connection import Connection
+from penstock.frontends.native.connection import NativeConnection
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY
@@ -67,7 +67,7 @@ class KQueueShared:
 
 
 class KQueueSession:
-    def __init__(self, connection: Connection, shared: KQueueShared) -> None:
+    def __init__(self, connection: NativeConnection, shared: KQueueShared) -> None:
         self.connection = connection
         self.shared = shared
         self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients say not who they are.

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, Unauthenticated
 from penstock.frontends.foreign import http_refusal, is_http
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.commands import TABLE
-from penstock.frontends.native.connection import Connection, Dispatcher, Host
+from penstock.frontends.native.connection import Dispatcher, NativeConnection, NativeHost
 from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
 from penstock.frontends.native.session import NativeSession, NativeShared
 from penstock.frontends.security.gateway import AuthGateway
@@ -28,7 +28,7 @@ from penstock.wire.native_bodies import error_frame
 RECEIVE_MESSAGES_MAX: Final = 10_000
 
 
-class NativeListener(Host):
+class NativeListener(NativeHost):
     """The native protocol, for ``penstock serve``."""
 
     def __init__(
@@ -55,7 +55,7 @@ class NativeListener(Host):
 
     def connect(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
-        return Connection(self)
+        return NativeConnection(self)
 
     async def drain(self) -> None:
         """Answer what was read, close every connection, give back what consumers hold."""
@@ -71,7 +71,7 @@ class NativeListener(Host):
 
     # Called by a connection.
 
-    def dispatcher(self, data: bytes, connection: Connection) -> Dispatcher | None:
+    def dispatcher(self, data: bytes, connection: NativeConnection) -> Dispatcher | None:
         """The dispatcher of a connection that begins with these bytes."""
         if data[0] == native.HELLO:
             return NativeSession(connection, self.shared, TABLE)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
-from penstock.frontends.native.connection import Connection
+from penstock.frontends.native.connection import NativeConnection
 from penstock.frontends.native.consumers import ResumableConsumers, WireConsumer
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthenticatedConnection, AuthGateway
@@ -75,7 +75,7 @@ class NativeShared:
 class NativeSession:
     """One client, from its hello to the end of the connection."""
 
-    def __init__(self, connection: Connection, shared: NativeShared, commands: "Commands") -> None:
+    def __init__(self, connection: NativeConnection, shared: NativeShared, commands: "Commands") -> None:
         self.connection = connection
         self.shared = shared
         self.broker = shared.broker

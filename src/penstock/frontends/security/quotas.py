@@ -13,7 +13,7 @@ from penstock.errors import QuotaExceeded
 from penstock.model.access import Quota
 
 
-class Bucket:
+class TokenBucket:
     def __init__(self, limit: int, now_ms: int) -> None:
         self.limit = limit  # A second; also what is there at most.
         self._level = float(limit)
@@ -38,8 +38,8 @@ class Spending:
         self._clock = clock
         now_ms = clock.steady_ms()
         messages, size = quota.messages_per_second, quota.bytes_per_second
-        self._messages = None if messages is None else Bucket(messages, now_ms)
-        self._bytes = None if size is None else Bucket(size, now_ms)
+        self._messages = None if messages is None else TokenBucket(messages, now_ms)
+        self._bytes = None if size is None else TokenBucket(size, now_ms)
         self.limited = self._messages is not None or self._bytes is not None
 
     def spend(self, messages: int, size: int) -> None:

@@ -22,13 +22,13 @@ import struct
 from typing import TypeVar, cast
 
 from penstock.errors import ProtocolViolation
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.messages.produce import ProduceRequest, ProduceResponse
 from penstock.wire.kafka.producing import read_produce, write_produced
 from penstock.wire.kafka.readers import part_reader
 from penstock.wire.kafka.writers import Cuts, part_writer
 
-T = TypeVar("T", bound=Message)
+T = TypeVar("T", bound=KafkaMessage)
 Buffer = bytes | bytearray | memoryview
 
 
@@ -49,7 +49,7 @@ def decode(message: type[T], version: int, data: memoryview, at: int = 0) -> T:
     return value
 
 
-def encode(message: Message, version: int) -> list[Buffer]:
+def encode(message: KafkaMessage, version: int) -> list[Buffer]:
     """The message's bytes, in parts that belong one after the other."""
     flexible = version >= message.FLEXIBLE
     if flexible and isinstance(message, ProduceResponse):

@@ -78,7 +78,7 @@ class Part(Struct, gc=False):  # No part refers to itself, and there are many of
     """A part of a message that stands in it once or in a list."""
 
 
-class Message(Part):
+class KafkaMessage(Part):
     """A whole request or response; its class says where it belongs."""
 
     KEY: ClassVar[int]  # Of the API, in Kafka's numbers.

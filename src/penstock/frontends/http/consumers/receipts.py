@@ -41,7 +41,7 @@ _PLAIN: Final = bytes.maketrans(b"-_+/=", b"+/!!!")
 Place = tuple[int, int, int, int]  # Consumer, partition, lease, offset.
 
 
-class Held:
+class ReceiptedLeases:
     """Neighbours of one lease, and their receipts."""
 
     __slots__ = ("consumer", "end", "lease", "partition", "receipts", "start")
@@ -59,14 +59,14 @@ class Held:
         self.receipts.append(receipt)
         return True
 
-    def singly(self) -> "list[Held]":
+    def singly(self) -> "list[ReceiptedLeases]":
         return [
-            Held((self.consumer, self.partition, self.lease, offset), receipt)
+            ReceiptedLeases((self.consumer, self.partition, self.lease, offset), receipt)
             for offset, receipt in enumerate(self.receipts, self.start)
         ]
 
 
-class Receipts:
+class ReceiptCodec:
     """The receipts of one process."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Receipts:
         text = binascii.b2a_base64(b"".join(parts), newline=False).translate(_SAFE).decode()
         return [text[at : at + LENGTH] for at in range(0, len(text), LENGTH)]
 
-    def read(self, receipts: list[str]) -> tuple[list[Held], list[str]]:
+    def read(self, receipts: list[str]) -> tuple[list[ReceiptedLeases], list[str]]:
         """What receipts stand for, in runs; and those that were not written here."""
         try:
             data = _bytes_of(receipts)
@@ -129,10 +129,10 @@ def _looks_right(receipt: str) -> bool:
     return True
 
 
-def _runs(held: list[tuple[Place, str]]) -> list[Held]:
+def _runs(held: list[tuple[Place, str]]) -> list[ReceiptedLeases]:
     """Neighbours of one lease, together."""
-    runs: list[Held] = []
+    runs: list[ReceiptedLeases] = []
     for place, receipt in held:
         if not runs or not runs[-1].add(place, receipt):
-            runs.append(Held(place, receipt))
+            runs.append(ReceiptedLeases(place, receipt))
     return runs

@@ -41,7 +41,7 @@ class NewMessages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     messages: list[NewMessage]
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PublishResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a message is now; or why it is nowhere."""
 
     ok: bool
@@ -57,7 +57,7 @@ class PublishedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A result for each message, in their order."""
 
     durability: Durability
-    results: list[Result]
+    results: list[PublishResult]
 
 
 _messages: Final = msgspec.json.Decoder(Written)
@@ -77,7 +77,7 @@ async def publish_batch(call: HttpCall) -> PublishedBatch | AsyncGenerator[bytes
     except (msgspec.MsgspecError, ValueError, RecursionError) as wrong:
         raise RequestInvalid(part="body", why=plainly(wrong)) from None
     numbers = count()
-    results: list[Result] = []
+    results: list[PublishResult] = []
     for start in range(0, len(told.messages), TOGETHER_MAX):
         results += await _publish(call, told.messages[start : start + TOGETHER_MAX], numbers)
     return PublishedBatch(durability=settings.durability, results=results)
@@ -95,10 +95,10 @@ async def _answer_lines(call: HttpCall) -> AsyncGenerator[bytes, None]:
 
 async def _publish(
     call: HttpCall, written: Sequence[bytes | msgspec.Raw], numbers: "count[int]"
-) -> list[Result]:
+) -> list[PublishResult]:
     """Publish some messages as they were written."""
     key, context = call.header(IDEMPOTENCY_KEY), trace_context(call)
-    results: list[Result | None] = []
+    results: list[PublishResult | None] = []
     messages: list[Message] = []
     for number, text in zip(numbers, written, strict=False):
         try:
@@ -113,7 +113,7 @@ async def _publish(
     return [next(outcomes) if result is None else result for result in results]
 
 
-async def _publish_all(call: HttpCall, messages: list[Message]) -> list[Result]:
+async def _publish_all(call: HttpCall, messages: list[Message]) -> list[PublishResult]:
     if not messages:
         return []
     try:
@@ -126,8 +126,8 @@ async def _publish_all(call: HttpCall, messages: list[Message]) -> list[Result]:
     return [_result(receipt) for receipt in receipts]
 
 
-def _result(receipt: Receipt) -> Result:
-    return Result(
+def _result(receipt: Receipt) -> PublishResult:
+    return PublishResult(
         ok=True,
         partition=receipt.partition,
         offset=receipt.offset,
@@ -137,5 +137,5 @@ def _result(receipt: Receipt) -> Result:
     )
 
 
-def _refused(error: PenstockError) -> Result:
-    return Result(ok=False, problem=problem(error))
+def _refused(error: PenstockError) -> PublishResult:
+    return PublishResult(ok=False, problem=problem(error))

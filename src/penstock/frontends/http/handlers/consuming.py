@@ -25,7 +25,7 @@ from penstock.errors import (
     ShuttingDown,
 )
 from penstock.frontends.http.call import HttpCall
-from penstock.frontends.http.consumers.receipts import Held
+from penstock.frontends.http.consumers.receipts import ReceiptedLeases
 from penstock.frontends.http.handlers.publishing import Duration
 from penstock.frontends.http.messages import As, Stored, text_of, value_fields
 from penstock.frontends.http.problems import Problem, problem
@@ -239,7 +239,7 @@ async def _answer_all(call: HttpCall, receipts: list[str], act: Act) -> dict[str
     outcomes: dict[str, PenstockError | None] = dict.fromkeys(receipts)
     runs, unknown = call.shared.receipts.read(receipts)
     outcomes.update((receipt, _unknown(receipt)) for receipt in unknown)
-    again: list[Held] = []
+    again: list[ReceiptedLeases] = []
     for run, error in await _try_all(call, runs, act):
         if error is not None and len(run.receipts) == 1:
             outcomes[run.receipts[0]] = error
@@ -250,11 +250,13 @@ async def _answer_all(call: HttpCall, receipts: list[str], act: Act) -> dict[str
     return outcomes
 
 
-async def _try_all(call: HttpCall, runs: list[Held], act: Act) -> list[tuple[Held, PenstockError | None]]:
+async def _try_all(
+    call: HttpCall, runs: list[ReceiptedLeases], act: Act
+) -> list[tuple[ReceiptedLeases, PenstockError | None]]:
     """What each was refused with, if it was."""
-    tried: list[tuple[Held, PenstockError | None]] = []
+    tried: list[tuple[ReceiptedLeases, PenstockError | None]] = []
     works: list[Work[Any]] = []
-    begun: list[Held] = []
+    begun: list[ReceiptedLeases] = []
     for run in runs:
         try:
             works.append(act(_holder(call, run), [_run(run)]))
@@ -266,12 +268,12 @@ async def _try_all(call: HttpCall, runs: list[Held], act: Act) -> list[tuple[Hel
     return tried
 
 
-def _run(held: Held) -> Run:
+def _run(held: ReceiptedLeases) -> Run:
     """Neighbours as the broker has them."""
     return held.partition, held.lease, held.start, held.end
 
 
-def _holder(call: HttpCall, held: Held) -> BatchConsumer:
+def _holder(call: HttpCall, held: ReceiptedLeases) -> BatchConsumer:
     """The consumer that holds what receipts stand for; it may have lost it since."""
     consumer = call.shared.consumers.get(held.consumer)
     if consumer is None:

@@ -66,25 +66,25 @@ class Socket(Stream, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
 # What a client says.
 
 
-class Ack(consuming.Ack, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ack"):
+class AckFrame(consuming.Ack, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ack"):
     """The work is done."""
 
     id: Id = None
 
 
-class Nack(consuming.Nack, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="nack"):
+class NackFrame(consuming.Nack, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="nack"):
     """The work failed."""
 
     id: Id = None
 
 
-class Reject(consuming.Reject, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reject"):
+class RejectFrame(consuming.Reject, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="reject"):
     """The messages are no good."""
 
     id: Id = None
 
 
-class Extend(consuming.Extend, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="extend"):
+class ExtendFrame(consuming.Extend, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="extend"):
     """Keep the messages for so long from now."""
 
     id: Id = None
@@ -96,12 +96,12 @@ class MoreCredit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     messages: Credit
 
 
-Answer = Ack | Nack | Reject | Extend
+Answer = AckFrame | NackFrame | RejectFrame | ExtendFrame
 HANDLERS: Final[dict[type[Answer], Handler]] = {
-    Ack: consuming.ack,
-    Nack: consuming.nack,
-    Reject: consuming.reject,
-    Extend: consuming.extend,
+    AckFrame: consuming.ack,
+    NackFrame: consuming.nack,
+    RejectFrame: consuming.reject,
+    ExtendFrame: consuming.extend,
 }
 _frames: Final[msgspec.json.Decoder[Answer | MoreCredit]] = msgspec.json.Decoder(Answer | MoreCredit)
 
@@ -109,7 +109,7 @@ _frames: Final[msgspec.json.Decoder[Answer | MoreCredit]] = msgspec.json.Decoder
 # What a client hears.
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered"):
+class AnsweredFrame(msgspec.Struct, frozen=True, tag="answered"):
     """What became of the receipts of a frame."""
 
     id: Id
@@ -303,7 +303,7 @@ class Conversation:
         else:
             if frame.id is None and all(result.ok for result in answered.results):
                 return
-            told = Answered(frame.id, answered.results)
+            told = AnsweredFrame(frame.id, answered.results)
         try:
             await self._tell(told)
         except OSError:

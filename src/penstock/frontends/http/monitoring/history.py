@@ -75,7 +75,7 @@ class Series:
                 del column[0]
 
 
-class Watch:
+class OverviewHistory:
     """Looks at a broker now and then; ``start`` it, and ``stop`` it."""
 
     def __init__(

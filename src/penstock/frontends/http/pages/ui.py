@@ -48,13 +48,13 @@ TAG_BYTES: Final = 12
 Refuse = Callable[[Send, PenstockError], Awaitable[None]]
 
 
-class File(msgspec.Struct, frozen=True):
+class UiFile(msgspec.Struct, frozen=True):
     kind: bytes
     content: bytes
     tag: bytes
 
 
-class Files:
+class UiFiles:
     """All files of the dashboard, as an application of its own."""
 
     def __init__(self, refuse: Refuse) -> None:
@@ -86,8 +86,8 @@ class Files:
         await _send(send, 200, *head, body=content)
 
 
-def _read(folder: Traversable, before: str = "") -> list[tuple[str, File]]:
-    found: list[tuple[str, File]] = []
+def _read(folder: Traversable, before: str = "") -> list[tuple[str, UiFile]]:
+    found: list[tuple[str, UiFile]] = []
     for each in folder.iterdir():
         if each.is_dir():
             found += _read(each, f"{before}{each.name}/")
@@ -96,7 +96,7 @@ def _read(folder: Traversable, before: str = "") -> list[tuple[str, File]]:
         if kind is not None:
             content = each.read_bytes()
             tag = blake2b(content, digest_size=TAG_BYTES).hexdigest()
-            found.append((before + each.name, File(kind, content, f'"{tag}"'.encode())))
+            found.append((before + each.name, UiFile(kind, content, f'"{tag}"'.encode())))
     return found
 
 

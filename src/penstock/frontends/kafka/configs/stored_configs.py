@@ -22,7 +22,7 @@ _REPLICAS: Final = re.compile(r"\*|(\d+:\d+(\s*,\s*\d+:\d+)*)?")
 Check = Callable[[str, str], object]  # Raises if a value cannot be that of a setting.
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredConfig(msgspec.Struct, frozen=True):
     kind: int
     default: str
     check: Check
@@ -50,16 +50,16 @@ def flag(name: str, text: str) -> bool:
     return text.lower() == "true"
 
 
-def _int(default: int, low: int, high: int = INT_MAX) -> Stored:
-    return Stored(INT, str(default), lambda name, text: whole(name, text, low, high))
+def _int(default: int, low: int, high: int = INT_MAX) -> StoredConfig:
+    return StoredConfig(INT, str(default), lambda name, text: whole(name, text, low, high))
 
 
-def _long(default: int, low: int) -> Stored:
-    return Stored(LONG, str(default), lambda name, text: whole(name, text, low, LONG_MAX))
+def _long(default: int, low: int) -> StoredConfig:
+    return StoredConfig(LONG, str(default), lambda name, text: whole(name, text, low, LONG_MAX))
 
 
-def _boolean(default: str = "false") -> Stored:
-    return Stored(BOOLEAN, default, flag)
+def _boolean(default: str = "false") -> StoredConfig:
+    return StoredConfig(BOOLEAN, default, flag)
 
 
 def _ratio(name: str, text: str) -> None:
@@ -86,31 +86,31 @@ def _version(name: str, text: str) -> None:
         _refuse(name, text[:40], "it must be a version of Kafka, such as 3.0-IV1")
 
 
-STORED: Final[Mapping[str, Stored]] = {
+STORED: Final[Mapping[str, StoredConfig]] = {
     "compression.gzip.level": _int(-1, -1, 9),
     "compression.lz4.level": _int(9, 1, 17),
     "compression.zstd.level": _int(3, -131072, 22),
     "file.delete.delay.ms": _long(60_000, 0),
     "flush.messages": _long(LONG_MAX, 1),
     "flush.ms": _long(LONG_MAX, 0),
-    "follower.replication.throttled.replicas": Stored(LIST, "", _replicas),
+    "follower.replication.throttled.replicas": StoredConfig(LIST, "", _replicas),
     "index.interval.bytes": _int(4096, 0),
-    "leader.replication.throttled.replicas": Stored(LIST, "", _replicas),
+    "leader.replication.throttled.replicas": StoredConfig(LIST, "", _replicas),
     "local.retention.bytes": _long(-2, -2),
     "local.retention.ms": _long(-2, -2),
     "max.compaction.lag.ms": _long(LONG_MAX, 1),
     "message.downconversion.enable": _boolean("true"),
-    "message.format.version": Stored(STRING, "3.0-IV1", _version),
+    "message.format.version": StoredConfig(STRING, "3.0-IV1", _version),
     "message.timestamp.after.max.ms": _long(3600_000, 0),
     "message.timestamp.before.max.ms": _long(LONG_MAX, 0),
     "message.timestamp.difference.max.ms": _long(LONG_MAX, 0),
-    "min.cleanable.dirty.ratio": Stored(DOUBLE, "0.5", _ratio),
+    "min.cleanable.dirty.ratio": StoredConfig(DOUBLE, "0.5", _ratio),
     "min.compaction.lag.ms": _long(0, 0),
     IN_SYNC: _int(1, 1),
     "preallocate": _boolean(),
     "remote.log.copy.disable": _boolean(),
     "remote.log.delete.on.disable": _boolean(),
-    "remote.storage.enable": Stored(BOOLEAN, "false", _false),
+    "remote.storage.enable": StoredConfig(BOOLEAN, "false", _false),
     "segment.index.bytes": _int(10 * 1024 * 1024, 4),
     "segment.jitter.ms": _long(0, 0),
     "segment.ms": _long(7 * 24 * 3600_000, 1),

@@ -23,8 +23,8 @@ from penstock.wire.kafka.messages.groups.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
     ConsumerGroupHeartbeatResponseTopicPartitions,
-    DescribedGroup,
-    Member,
+    ConsumerGroupMember,
+    DescribedConsumerGroup,
 )
 
 CONSUMER = 1  # The type of a member that speaks this protocol.
@@ -98,15 +98,17 @@ def consumer_group_describe(call: KafkaCall[ConsumerGroupDescribeRequest]) -> Co
     return ConsumerGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
 
 
-def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> DescribedGroup:
+def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> DescribedConsumerGroup:
     try:
         state = now(call.operations.consumer_group(name))
     except PenstockError as error:
-        return DescribedGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
+        return DescribedConsumerGroup(
+            group_id=name, error_code=group_code(error), error_message=words_of(error)
+        )
     if state is None:
         why = f"There is no group {name} in which the broker assigns."
-        return DescribedGroup(group_id=name, error_code=Code.GROUP_ID_NOT_FOUND, error_message=why)
-    return DescribedGroup(
+        return DescribedConsumerGroup(group_id=name, error_code=Code.GROUP_ID_NOT_FOUND, error_message=why)
+    return DescribedConsumerGroup(
         group_id=name,
         group_state=state.state,
         group_epoch=state.epoch,
@@ -119,8 +121,8 @@ def _describe(call: KafkaCall[ConsumerGroupDescribeRequest], name: str) -> Descr
     )
 
 
-def _member(member: ConsumerMemberState, names: Mapping[bytes, str]) -> Member:
-    return Member(
+def _member(member: ConsumerMemberState, names: Mapping[bytes, str]) -> ConsumerGroupMember:
+    return ConsumerGroupMember(
         member_id=member.member,
         instance_id=member.instance,
         member_epoch=member.epoch,

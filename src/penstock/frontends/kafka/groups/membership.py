@@ -12,9 +12,9 @@ from penstock.frontends.kafka.session import NODE
 from penstock.groups.rebalance import JoinRequest, JoinResult, SyncRequest
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.membership import (
-    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    FoundCoordinator,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -44,7 +44,7 @@ def find_coordinator(call: KafkaCall[FindCoordinatorRequest]) -> FindCoordinator
     request = call.request
     host, port = call.session.advertised
     found = [
-        Coordinator(key, NODE, host, port, error_code=_finding_code(call, key), error_message=None)
+        FoundCoordinator(key, NODE, host, port, error_code=_finding_code(call, key), error_message=None)
         for key in request.coordinator_keys
     ]
     error = _finding_code(call, request.key)

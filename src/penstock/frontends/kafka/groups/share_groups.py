@@ -14,8 +14,7 @@ from penstock.frontends.kafka.groups.membership import group_code
 from penstock.frontends.kafka.shares import CLOSE, OPEN, Assignment, Sharer
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.share import (
-    DescribedGroup,
-    Member,
+    DescribedShareGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     ShareGroupDescribeResponseAssignment,
@@ -24,6 +23,7 @@ from penstock.wire.kafka.messages.groups.share import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatResponseAssignment,
     ShareGroupHeartbeatResponseTopicPartitions,
+    ShareGroupMember,
 )
 
 TOPICS_MAX = 10_000  # Of one member.
@@ -104,17 +104,17 @@ def share_group_describe(call: KafkaCall[ShareGroupDescribeRequest]) -> ShareGro
     return ShareGroupDescribeResponse(groups=[_describe(call, name) for name in call.request.group_ids])
 
 
-def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedGroup:
+def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> DescribedShareGroup:
     try:
         state = now(call.operations.member_group(name))
     except PenstockError as error:
-        return DescribedGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
+        return DescribedShareGroup(group_id=name, error_code=group_code(error), error_message=words_of(error))
     members = call.shared.shares.members(name)
     if (state is None or state.kind != "share") and not members:
         why = f"There is no share group {name}."
-        return DescribedGroup(group_id=name, error_code=Code.GROUP_ID_NOT_FOUND, error_message=why)
+        return DescribedShareGroup(group_id=name, error_code=Code.GROUP_ID_NOT_FOUND, error_message=why)
     epoch = max((member.epoch for member in members), default=0)
-    return DescribedGroup(
+    return DescribedShareGroup(
         group_id=name,
         group_state="Stable" if members else "Empty",
         group_epoch=epoch,
@@ -127,7 +127,7 @@ def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> Describe
     )
 
 
-def _member(member: Sharer, names: Mapping[bytes, str]) -> Member:
+def _member(member: Sharer, names: Mapping[bytes, str]) -> ShareGroupMember:
     parts = [
         ShareGroupDescribeResponseTopicPartitions(
             topic_id=topic_id, topic_name=names[topic_id], partitions=list(range(count))
@@ -135,7 +135,7 @@ def _member(member: Sharer, names: Mapping[bytes, str]) -> Member:
         for topic_id, count in member.assignment.items()
         if topic_id in names
     ]
-    return Member(
+    return ShareGroupMember(
         member_id=member.member,
         rack_id=member.rack,
         member_epoch=member.epoch,

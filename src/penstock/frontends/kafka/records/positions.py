@@ -15,7 +15,7 @@ from penstock.wire.kafka.messages.positions import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
-    EpochEndOffset,
+    LeaderEpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -89,8 +89,8 @@ def offset_for_leader_epoch(call: KafkaCall[OffsetForLeaderEpochRequest]) -> Off
 
 def _ended(
     call: KafkaCall[OffsetForLeaderEpochRequest], name: str, asked: OffsetForLeaderPartition
-) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=asked.partition)
+) -> LeaderEpochEndOffset:
+    answer = LeaderEpochEndOffset(partition=asked.partition)
     try:
         found = now(call.operations.position(name, asked.partition, "latest", False))
     except PenstockError as error:

@@ -36,7 +36,7 @@ from penstock.frontends.kafka.errors import code_of
 from penstock.groups.commits import Commit
 from penstock.groups.rebalance import Committer
 from penstock.wire.kafka.codes import Code
-from penstock.wire.kafka.fields import Message
+from penstock.wire.kafka.fields import KafkaMessage
 from penstock.wire.kafka.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from penstock.wire.kafka.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -56,7 +56,7 @@ from penstock.wire.kafka.messages.transactions import (
 )
 
 # From these versions on, clients know what a fence is.
-FENCED_SINCE: Final[dict[type[Message], int]] = {
+FENCED_SINCE: Final[dict[type[KafkaMessage], int]] = {
     InitProducerIdRequest: 4,
     AddPartitionsToTxnRequest: 2,
     AddOffsetsToTxnRequest: 2,

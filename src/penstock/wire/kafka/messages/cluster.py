@@ -9,7 +9,7 @@ from penstock.wire.kafka.fields import (
     Int16,
     Int32,
     Int64,
-    Message,
+    KafkaMessage,
     Part,
     String,
     UInt16,
@@ -18,7 +18,7 @@ from penstock.wire.kafka.fields import (
 )
 
 
-class ApiVersionsRequest(Message):
+class ApiVersionsRequest(KafkaMessage):
     KEY: ClassVar = 18
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -51,7 +51,7 @@ class FinalizedFeatureKey(Part):
     min_version_level: Int16 = 0
 
 
-class ApiVersionsResponse(Message):
+class ApiVersionsResponse(KafkaMessage):
     KEY: ClassVar = 18
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -65,7 +65,7 @@ class ApiVersionsResponse(Message):
     zk_migration_ready: Annotated[Bool, Versions(3, tag=3)] = False
 
 
-class DescribeClusterRequest(Message):
+class DescribeClusterRequest(KafkaMessage):
     KEY: ClassVar = 60
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -85,7 +85,7 @@ class DescribeClusterBroker(Part):
     is_fenced: Annotated[Bool, Versions(2)] = False
 
 
-class DescribeClusterResponse(Message):
+class DescribeClusterResponse(KafkaMessage):
     KEY: ClassVar = 60
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -109,7 +109,7 @@ class DescribeQuorumTopic(Part):
     partitions: list[DescribeQuorumPartition] = []
 
 
-class DescribeQuorumRequest(Message):
+class DescribeQuorumRequest(KafkaMessage):
     KEY: ClassVar = 55
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -160,7 +160,7 @@ class QuorumNode(Part):
     listeners: Annotated[list[QuorumListener], Versions(2)] = []
 
 
-class DescribeQuorumResponse(Message):
+class DescribeQuorumResponse(KafkaMessage):
     KEY: ClassVar = 55
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0

@@ -10,7 +10,7 @@ from penstock.wire.kafka.fields import (
     Int16,
     Int32,
     Int64,
-    Message,
+    KafkaMessage,
     Part,
     Records,
     String,
@@ -52,7 +52,7 @@ class ForgottenTopic(Part):
     partitions: list[Int32] = []
 
 
-class FetchRequest(Message):
+class FetchRequest(KafkaMessage):
     KEY: ClassVar = 1
     VERSIONS: ClassVar = (4, 18)
     FLEXIBLE: ClassVar = 12
@@ -112,7 +112,7 @@ class FetchableTopicResponse(Part):
     partitions: list[PartitionData] = []
 
 
-class FetchResponse(Message):
+class FetchResponse(KafkaMessage):
     KEY: ClassVar = 1
     VERSIONS: ClassVar = (4, 18)
     FLEXIBLE: ClassVar = 12

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import NO_UUID, Bool, Int16, Int32, Message, Part, String, Uuid, Versions
+from penstock.wire.kafka.fields import NO_UUID, Bool, Int16, Int32, KafkaMessage, Part, String, Uuid, Versions
 
 
 class MetadataRequestTopic(Part):
@@ -12,7 +12,7 @@ class MetadataRequestTopic(Part):
     name: Annotated[String | None, Versions(nullable=10)] = ""
 
 
-class MetadataRequest(Message):
+class MetadataRequest(KafkaMessage):
     KEY: ClassVar = 3
     VERSIONS: ClassVar = (0, 13)
     FLEXIBLE: ClassVar = 9
@@ -55,7 +55,7 @@ class MetadataResponseTopic(Part):
     topic_authorized_operations: Annotated[Int32, Versions(8)] = -2147483648
 
 
-class MetadataResponse(Message):
+class MetadataResponse(KafkaMessage):
     KEY: ClassVar = 3
     VERSIONS: ClassVar = (0, 13)
     FLEXIBLE: ClassVar = 9
@@ -82,7 +82,7 @@ class DescribeTopicPartitionsRequestCursor(Part):
     partition_index: Int32 = 0
 
 
-class DescribeTopicPartitionsRequest(Message):
+class DescribeTopicPartitionsRequest(KafkaMessage):
     KEY: ClassVar = 75
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -124,7 +124,7 @@ class DescribeTopicPartitionsResponseCursor(Part):
     partition_index: Int32 = 0
 
 
-class DescribeTopicPartitionsResponse(Message):
+class DescribeTopicPartitionsResponse(KafkaMessage):
     KEY: ClassVar = 75
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0

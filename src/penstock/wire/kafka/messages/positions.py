@@ -5,7 +5,7 @@ ListOffsets, OffsetForLeaderEpoch, DeleteRecords.
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Int8, Int16, Int32, Int64, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Int8, Int16, Int32, Int64, KafkaMessage, Part, String, Versions
 
 
 class ListOffsetsPartition(Part):
@@ -23,7 +23,7 @@ class ListOffsetsTopic(Part):
     partitions: list[ListOffsetsPartition] = []
 
 
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest(KafkaMessage):
     KEY: ClassVar = 2
     VERSIONS: ClassVar = (1, 11)
     FLEXIBLE: ClassVar = 6
@@ -51,7 +51,7 @@ class ListOffsetsTopicResponse(Part):
     partitions: list[ListOffsetsPartitionResponse] = []
 
 
-class ListOffsetsResponse(Message):
+class ListOffsetsResponse(KafkaMessage):
     KEY: ClassVar = 2
     VERSIONS: ClassVar = (1, 11)
     FLEXIBLE: ClassVar = 6
@@ -75,7 +75,7 @@ class OffsetForLeaderTopic(Part):
     partitions: list[OffsetForLeaderPartition] = []
 
 
-class OffsetForLeaderEpochRequest(Message):
+class OffsetForLeaderEpochRequest(KafkaMessage):
     KEY: ClassVar = 23
     VERSIONS: ClassVar = (2, 4)
     FLEXIBLE: ClassVar = 4
@@ -84,7 +84,7 @@ class OffsetForLeaderEpochRequest(Message):
     topics: list[OffsetForLeaderTopic] = []
 
 
-class EpochEndOffset(Part):
+class LeaderEpochEndOffset(Part):
     """Each partition in the topic we fetched offsets for."""
 
     error_code: Int16 = 0
@@ -97,10 +97,10 @@ class OffsetForLeaderTopicResult(Part):
     """Each topic we fetched offsets for."""
 
     topic: String = ""
-    partitions: list[EpochEndOffset] = []
+    partitions: list[LeaderEpochEndOffset] = []
 
 
-class OffsetForLeaderEpochResponse(Message):
+class OffsetForLeaderEpochResponse(KafkaMessage):
     KEY: ClassVar = 23
     VERSIONS: ClassVar = (2, 4)
     FLEXIBLE: ClassVar = 4
@@ -123,7 +123,7 @@ class DeleteRecordsTopic(Part):
     partitions: list[DeleteRecordsPartition] = []
 
 
-class DeleteRecordsRequest(Message):
+class DeleteRecordsRequest(KafkaMessage):
     KEY: ClassVar = 21
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -147,7 +147,7 @@ class DeleteRecordsTopicResult(Part):
     partitions: list[DeleteRecordsPartitionResult] = []
 
 
-class DeleteRecordsResponse(Message):
+class DeleteRecordsResponse(KafkaMessage):
     KEY: ClassVar = 21
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2

@@ -9,7 +9,7 @@ from penstock.wire.kafka.fields import (
     Int16,
     Int32,
     Int64,
-    Message,
+    KafkaMessage,
     Part,
     Records,
     String,
@@ -34,7 +34,7 @@ class TopicProduceData(Part):
     partition_data: list[PartitionProduceData] = []
 
 
-class ProduceRequest(Message):
+class ProduceRequest(KafkaMessage):
     KEY: ClassVar = 0
     VERSIONS: ClassVar = (3, 13)
     FLEXIBLE: ClassVar = 9
@@ -71,7 +71,7 @@ class TopicProduceResponse(Part):
     partition_responses: list[PartitionProduceResponse] = []
 
 
-class ProduceResponse(Message):
+class ProduceResponse(KafkaMessage):
     KEY: ClassVar = 0
     VERSIONS: ClassVar = (3, 13)
     FLEXIBLE: ClassVar = 9
@@ -81,7 +81,7 @@ class ProduceResponse(Message):
     node_endpoints: Annotated[list[NodeEndpoint], Versions(10, tag=0)] = []
 
 
-class InitProducerIdRequest(Message):
+class InitProducerIdRequest(KafkaMessage):
     KEY: ClassVar = 22
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 2
@@ -92,7 +92,7 @@ class InitProducerIdRequest(Message):
     producer_epoch: Annotated[Int16, Versions(3)] = -1
 
 
-class InitProducerIdResponse(Message):
+class InitProducerIdResponse(KafkaMessage):
     KEY: ClassVar = 22
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 2

@@ -2,10 +2,10 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import NEVER, Bytes, Int16, Int64, Message, String, Versions
+from penstock.wire.kafka.fields import NEVER, Bytes, Int16, Int64, KafkaMessage, String, Versions
 
 
-class SaslHandshakeRequest(Message):
+class SaslHandshakeRequest(KafkaMessage):
     KEY: ClassVar = 17
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = NEVER
@@ -13,7 +13,7 @@ class SaslHandshakeRequest(Message):
     mechanism: String = ""
 
 
-class SaslHandshakeResponse(Message):
+class SaslHandshakeResponse(KafkaMessage):
     KEY: ClassVar = 17
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = NEVER
@@ -22,7 +22,7 @@ class SaslHandshakeResponse(Message):
     mechanisms: list[String] = []
 
 
-class SaslAuthenticateRequest(Message):
+class SaslAuthenticateRequest(KafkaMessage):
     KEY: ClassVar = 36
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -30,7 +30,7 @@ class SaslAuthenticateRequest(Message):
     auth_bytes: Bytes = b""
 
 
-class SaslAuthenticateResponse(Message):
+class SaslAuthenticateResponse(KafkaMessage):
     KEY: ClassVar = 36
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2

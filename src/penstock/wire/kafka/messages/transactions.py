@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Bool, Int16, Int32, Int64, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Int16, Int32, Int64, KafkaMessage, Part, String, Versions
 
 
 class AddPartitionsToTxnTopic(Part):
@@ -12,7 +12,7 @@ class AddPartitionsToTxnTopic(Part):
     partitions: list[Int32] = []
 
 
-class AddPartitionsToTxnRequest(Message):
+class AddPartitionsToTxnRequest(KafkaMessage):
     KEY: ClassVar = 24
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 3
@@ -37,7 +37,7 @@ class AddPartitionsToTxnTopicResult(Part):
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = []
 
 
-class AddPartitionsToTxnResponse(Message):
+class AddPartitionsToTxnResponse(KafkaMessage):
     KEY: ClassVar = 24
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 3
@@ -46,7 +46,7 @@ class AddPartitionsToTxnResponse(Message):
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = []
 
 
-class AddOffsetsToTxnRequest(Message):
+class AddOffsetsToTxnRequest(KafkaMessage):
     KEY: ClassVar = 25
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -57,7 +57,7 @@ class AddOffsetsToTxnRequest(Message):
     group_id: String = ""
 
 
-class AddOffsetsToTxnResponse(Message):
+class AddOffsetsToTxnResponse(KafkaMessage):
     KEY: ClassVar = 25
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 3
@@ -66,7 +66,7 @@ class AddOffsetsToTxnResponse(Message):
     error_code: Int16 = 0
 
 
-class EndTxnRequest(Message):
+class EndTxnRequest(KafkaMessage):
     KEY: ClassVar = 26
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -77,7 +77,7 @@ class EndTxnRequest(Message):
     committed: Bool = False
 
 
-class EndTxnResponse(Message):
+class EndTxnResponse(KafkaMessage):
     KEY: ClassVar = 26
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -104,7 +104,7 @@ class TxnOffsetCommitRequestTopic(Part):
     partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
-class TxnOffsetCommitRequest(Message):
+class TxnOffsetCommitRequest(KafkaMessage):
     KEY: ClassVar = 28
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -133,7 +133,7 @@ class TxnOffsetCommitResponseTopic(Part):
     partitions: list[TxnOffsetCommitResponsePartition] = []
 
 
-class TxnOffsetCommitResponse(Message):
+class TxnOffsetCommitResponse(KafkaMessage):
     KEY: ClassVar = 28
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3

@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from penstock.wire.kafka.fields import Int8, Int16, Int32, Message, Part, String
+from penstock.wire.kafka.fields import Int8, Int16, Int32, KafkaMessage, Part, String
 
 
-class DescribeAclsRequest(Message):
+class DescribeAclsRequest(KafkaMessage):
     KEY: ClassVar = 29
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -35,7 +35,7 @@ class DescribeAclsResource(Part):
     acls: list[AclDescription] = []
 
 
-class DescribeAclsResponse(Message):
+class DescribeAclsResponse(KafkaMessage):
     KEY: ClassVar = 29
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -58,7 +58,7 @@ class AclCreation(Part):
     permission_type: Int8 = 0
 
 
-class CreateAclsRequest(Message):
+class CreateAclsRequest(KafkaMessage):
     KEY: ClassVar = 30
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -73,7 +73,7 @@ class AclCreationResult(Part):
     error_message: String | None = ""
 
 
-class CreateAclsResponse(Message):
+class CreateAclsResponse(KafkaMessage):
     KEY: ClassVar = 30
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -94,7 +94,7 @@ class DeleteAclsFilter(Part):
     permission_type: Int8 = 0
 
 
-class DeleteAclsRequest(Message):
+class DeleteAclsRequest(KafkaMessage):
     KEY: ClassVar = 31
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2
@@ -124,7 +124,7 @@ class DeleteAclsFilterResult(Part):
     matching_acls: list[DeleteAclsMatchingAcl] = []
 
 
-class DeleteAclsResponse(Message):
+class DeleteAclsResponse(KafkaMessage):
     KEY: ClassVar = 31
     VERSIONS: ClassVar = (1, 3)
     FLEXIBLE: ClassVar = 2

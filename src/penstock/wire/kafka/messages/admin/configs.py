@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, KafkaMessage, Part, String, Versions
 
 
 class DescribeConfigsResource(Part):
@@ -13,7 +13,7 @@ class DescribeConfigsResource(Part):
     configuration_keys: list[String] | None = []
 
 
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(KafkaMessage):
     KEY: ClassVar = 32
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 4
@@ -52,7 +52,7 @@ class DescribeConfigsResult(Part):
     configs: list[DescribeConfigsResourceResult] = []
 
 
-class DescribeConfigsResponse(Message):
+class DescribeConfigsResponse(KafkaMessage):
     KEY: ClassVar = 32
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 4
@@ -74,7 +74,7 @@ class AlterConfigsRequestAlterConfigsResource(Part):
     configs: list[AlterConfigsRequestAlterableConfig] = []
 
 
-class AlterConfigsRequest(Message):
+class AlterConfigsRequest(KafkaMessage):
     KEY: ClassVar = 33
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -92,7 +92,7 @@ class AlterConfigsResourceResponse(Part):
     resource_name: String = ""
 
 
-class AlterConfigsResponse(Message):
+class AlterConfigsResponse(KafkaMessage):
     KEY: ClassVar = 33
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -115,7 +115,7 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Part):
     configs: list[IncrementalAlterConfigsRequestAlterableConfig] = []
 
 
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(KafkaMessage):
     KEY: ClassVar = 44
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -124,7 +124,7 @@ class IncrementalAlterConfigsRequest(Message):
     validate_only: Bool = False
 
 
-class IncrementalAlterConfigsResponse(Message):
+class IncrementalAlterConfigsResponse(KafkaMessage):
     KEY: ClassVar = 44
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -133,7 +133,7 @@ class IncrementalAlterConfigsResponse(Message):
     responses: list[AlterConfigsResourceResponse] = []
 
 
-class ListConfigResourcesRequest(Message):
+class ListConfigResourcesRequest(KafkaMessage):
     KEY: ClassVar = 74
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -148,7 +148,7 @@ class ConfigResource(Part):
     resource_type: Annotated[Int8, Versions(1)] = 16
 
 
-class ListConfigResourcesResponse(Message):
+class ListConfigResourcesResponse(KafkaMessage):
     KEY: ClassVar = 74
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0

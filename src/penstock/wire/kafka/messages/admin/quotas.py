@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from penstock.wire.kafka.fields import Bool, Float64, Int8, Int16, Int32, Message, Part, String
+from penstock.wire.kafka.fields import Bool, Float64, Int8, Int16, Int32, KafkaMessage, Part, String
 
 
 class QuotaComponent(Part):
@@ -13,7 +13,7 @@ class QuotaComponent(Part):
     match: String | None = ""
 
 
-class DescribeClientQuotasRequest(Message):
+class DescribeClientQuotasRequest(KafkaMessage):
     KEY: ClassVar = 48
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -39,7 +39,7 @@ class QuotaEntry(Part):
     values: list[QuotaValue] = []
 
 
-class DescribeClientQuotasResponse(Message):
+class DescribeClientQuotasResponse(KafkaMessage):
     KEY: ClassVar = 48
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -65,7 +65,7 @@ class QuotaAlteration(Part):
     ops: list[QuotaOperation] = []
 
 
-class AlterClientQuotasRequest(Message):
+class AlterClientQuotasRequest(KafkaMessage):
     KEY: ClassVar = 49
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1
@@ -82,7 +82,7 @@ class QuotaAlterationResult(Part):
     entity: list[QuotaEntity] = []
 
 
-class AlterClientQuotasResponse(Message):
+class AlterClientQuotasResponse(KafkaMessage):
     KEY: ClassVar = 49
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 1

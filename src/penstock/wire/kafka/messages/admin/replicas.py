@@ -5,7 +5,7 @@ DescribeLogDirs, AlterReplicaLogDirs, ElectLeaders, AlterPartitionReassignments,
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, KafkaMessage, Part, String, Versions
 
 
 class DescribableLogDirTopic(Part):
@@ -15,7 +15,7 @@ class DescribableLogDirTopic(Part):
     partitions: list[Int32] = []
 
 
-class DescribeLogDirsRequest(Message):
+class DescribeLogDirsRequest(KafkaMessage):
     KEY: ClassVar = 35
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 2
@@ -43,7 +43,7 @@ class DescribeLogDirsResult(Part):
     usable_bytes: Annotated[Int64, Versions(4)] = -1
 
 
-class DescribeLogDirsResponse(Message):
+class DescribeLogDirsResponse(KafkaMessage):
     KEY: ClassVar = 35
     VERSIONS: ClassVar = (1, 4)
     FLEXIBLE: ClassVar = 2
@@ -60,7 +60,7 @@ class TopicPartitions(Part):
     partitions: list[Int32] = []
 
 
-class ElectLeadersRequest(Message):
+class ElectLeadersRequest(KafkaMessage):
     KEY: ClassVar = 43
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -86,7 +86,7 @@ class ReplicaElectionResult(Part):
     partition_result: list[PartitionResult] = []
 
 
-class ElectLeadersResponse(Message):
+class ElectLeadersResponse(KafkaMessage):
     KEY: ClassVar = 43
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -106,7 +106,7 @@ class ReassignableTopic(Part):
     partitions: list[ReassignablePartition] = []
 
 
-class AlterPartitionReassignmentsRequest(Message):
+class AlterPartitionReassignmentsRequest(KafkaMessage):
     KEY: ClassVar = 45
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -130,7 +130,7 @@ class ReassignableTopicResponse(Part):
     partitions: list[ReassignablePartitionResponse] = []
 
 
-class AlterPartitionReassignmentsResponse(Message):
+class AlterPartitionReassignmentsResponse(KafkaMessage):
     KEY: ClassVar = 45
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -148,7 +148,7 @@ class ListPartitionReassignmentsTopics(Part):
     partition_indexes: list[Int32] = []
 
 
-class ListPartitionReassignmentsRequest(Message):
+class ListPartitionReassignmentsRequest(KafkaMessage):
     KEY: ClassVar = 46
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -173,7 +173,7 @@ class OngoingTopicReassignment(Part):
     partitions: list[OngoingPartitionReassignment] = []
 
 
-class ListPartitionReassignmentsResponse(Message):
+class ListPartitionReassignmentsResponse(KafkaMessage):
     KEY: ClassVar = 46
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -198,7 +198,7 @@ class AlterReplicaLogDir(Part):
     topics: list[AlterReplicaLogDirTopic] = []
 
 
-class AlterReplicaLogDirsRequest(Message):
+class AlterReplicaLogDirsRequest(KafkaMessage):
     KEY: ClassVar = 34
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 2
@@ -220,7 +220,7 @@ class AlterReplicaLogDirTopicResult(Part):
     partitions: list[AlterReplicaLogDirPartitionResult] = []
 
 
-class AlterReplicaLogDirsResponse(Message):
+class AlterReplicaLogDirsResponse(KafkaMessage):
     KEY: ClassVar = 34
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 2

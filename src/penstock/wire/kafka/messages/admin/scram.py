@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from penstock.wire.kafka.fields import Bytes, Int8, Int16, Int32, Message, Part, String
+from penstock.wire.kafka.fields import Bytes, Int8, Int16, Int32, KafkaMessage, Part, String
 
 
 class UserName(Part):
@@ -11,7 +11,7 @@ class UserName(Part):
     name: String = ""
 
 
-class DescribeUserScramCredentialsRequest(Message):
+class DescribeUserScramCredentialsRequest(KafkaMessage):
     KEY: ClassVar = 50
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -35,7 +35,7 @@ class DescribeUserScramCredentialsResult(Part):
     credential_infos: list[CredentialInfo] = []
 
 
-class DescribeUserScramCredentialsResponse(Message):
+class DescribeUserScramCredentialsResponse(KafkaMessage):
     KEY: ClassVar = 50
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -63,7 +63,7 @@ class ScramCredentialUpsertion(Part):
     salted_password: Bytes = b""
 
 
-class AlterUserScramCredentialsRequest(Message):
+class AlterUserScramCredentialsRequest(KafkaMessage):
     KEY: ClassVar = 51
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -80,7 +80,7 @@ class AlterUserScramCredentialsResult(Part):
     error_message: String | None = ""
 
 
-class AlterUserScramCredentialsResponse(Message):
+class AlterUserScramCredentialsResponse(KafkaMessage):
     KEY: ClassVar = 51
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0

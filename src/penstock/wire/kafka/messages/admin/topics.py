@@ -8,7 +8,7 @@ from penstock.wire.kafka.fields import (
     Int8,
     Int16,
     Int32,
-    Message,
+    KafkaMessage,
     Part,
     String,
     Uuid,
@@ -38,7 +38,7 @@ class CreatableTopic(Part):
     configs: list[CreatableTopicConfig] = []
 
 
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(KafkaMessage):
     KEY: ClassVar = 19
     VERSIONS: ClassVar = (2, 7)
     FLEXIBLE: ClassVar = 5
@@ -69,7 +69,7 @@ class CreatableTopicResult(Part):
     configs: Annotated[list[CreatableTopicConfigs] | None, Versions(5)] = []
 
 
-class CreateTopicsResponse(Message):
+class CreateTopicsResponse(KafkaMessage):
     KEY: ClassVar = 19
     VERSIONS: ClassVar = (2, 7)
     FLEXIBLE: ClassVar = 5
@@ -85,7 +85,7 @@ class DeleteTopicState(Part):
     topic_id: Uuid = NO_UUID
 
 
-class DeleteTopicsRequest(Message):
+class DeleteTopicsRequest(KafkaMessage):
     KEY: ClassVar = 20
     VERSIONS: ClassVar = (1, 6)
     FLEXIBLE: ClassVar = 4
@@ -104,7 +104,7 @@ class DeletableTopicResult(Part):
     error_message: Annotated[String | None, Versions(5)] = None
 
 
-class DeleteTopicsResponse(Message):
+class DeleteTopicsResponse(KafkaMessage):
     KEY: ClassVar = 20
     VERSIONS: ClassVar = (1, 6)
     FLEXIBLE: ClassVar = 4
@@ -125,7 +125,7 @@ class CreatePartitionsTopic(Part):
     assignments: list[CreatePartitionsAssignment] | None = []
 
 
-class CreatePartitionsRequest(Message):
+class CreatePartitionsRequest(KafkaMessage):
     KEY: ClassVar = 37
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 2
@@ -143,7 +143,7 @@ class CreatePartitionsTopicResult(Part):
     error_message: String | None = None
 
 
-class CreatePartitionsResponse(Message):
+class CreatePartitionsResponse(KafkaMessage):
     KEY: ClassVar = 37
     VERSIONS: ClassVar = (0, 3)
     FLEXIBLE: ClassVar = 2

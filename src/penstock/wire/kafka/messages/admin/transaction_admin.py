@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Int16, Int32, Int64, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Int16, Int32, Int64, KafkaMessage, Part, String, Versions
 
 
 class DescribeProducersTopic(Part):
@@ -12,7 +12,7 @@ class DescribeProducersTopic(Part):
     partition_indexes: list[Int32] = []
 
 
-class DescribeProducersRequest(Message):
+class DescribeProducersRequest(KafkaMessage):
     KEY: ClassVar = 61
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -47,7 +47,7 @@ class DescribeProducersTopicResult(Part):
     partitions: list[DescribeProducersPartition] = []
 
 
-class DescribeProducersResponse(Message):
+class DescribeProducersResponse(KafkaMessage):
     KEY: ClassVar = 61
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -56,7 +56,7 @@ class DescribeProducersResponse(Message):
     topics: list[DescribeProducersTopicResult] = []
 
 
-class DescribeTransactionsRequest(Message):
+class DescribeTransactionsRequest(KafkaMessage):
     KEY: ClassVar = 65
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -84,7 +84,7 @@ class DescribedTransaction(Part):
     topics: list[TransactionTopic] = []
 
 
-class DescribeTransactionsResponse(Message):
+class DescribeTransactionsResponse(KafkaMessage):
     KEY: ClassVar = 65
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -93,7 +93,7 @@ class DescribeTransactionsResponse(Message):
     transaction_states: list[DescribedTransaction] = []
 
 
-class ListTransactionsRequest(Message):
+class ListTransactionsRequest(KafkaMessage):
     KEY: ClassVar = 66
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0
@@ -112,7 +112,7 @@ class ListedTransaction(Part):
     transaction_state: String = ""
 
 
-class ListTransactionsResponse(Message):
+class ListTransactionsResponse(KafkaMessage):
     KEY: ClassVar = 66
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 0

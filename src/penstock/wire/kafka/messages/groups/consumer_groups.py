@@ -10,7 +10,7 @@ from penstock.wire.kafka.fields import (
     Int8,
     Int16,
     Int32,
-    Message,
+    KafkaMessage,
     Part,
     String,
     Uuid,
@@ -25,7 +25,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Part):
     partitions: list[Int32] = []
 
 
-class ConsumerGroupHeartbeatRequest(Message):
+class ConsumerGroupHeartbeatRequest(KafkaMessage):
     KEY: ClassVar = 68
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -55,7 +55,7 @@ class ConsumerGroupHeartbeatResponseAssignment(Part):
     topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = []
 
 
-class ConsumerGroupHeartbeatResponse(Message):
+class ConsumerGroupHeartbeatResponse(KafkaMessage):
     KEY: ClassVar = 68
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -69,7 +69,7 @@ class ConsumerGroupHeartbeatResponse(Message):
     assignment: ConsumerGroupHeartbeatResponseAssignment | None = None
 
 
-class ConsumerGroupDescribeRequest(Message):
+class ConsumerGroupDescribeRequest(KafkaMessage):
     KEY: ClassVar = 69
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -90,7 +90,7 @@ class ConsumerGroupDescribeResponseAssignment(Part):
     topic_partitions: list[ConsumerGroupDescribeResponseTopicPartitions] = []
 
 
-class Member(Part):
+class ConsumerGroupMember(Part):
     member_id: String = ""
     instance_id: String | None = None
     rack_id: String | None = None
@@ -108,7 +108,7 @@ class Member(Part):
     member_type: Annotated[Int8, Versions(1)] = -1
 
 
-class DescribedGroup(Part):
+class DescribedConsumerGroup(Part):
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -116,14 +116,14 @@ class DescribedGroup(Part):
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: list[Member] = []
+    members: list[ConsumerGroupMember] = []
     authorized_operations: Int32 = -2147483648
 
 
-class ConsumerGroupDescribeResponse(Message):
+class ConsumerGroupDescribeResponse(KafkaMessage):
     KEY: ClassVar = 69
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
 
     throttle_time_ms: Int32 = 0
-    groups: list[DescribedGroup] = []
+    groups: list[DescribedConsumerGroup] = []

@@ -2,10 +2,10 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Bool, Bytes, Int16, Int32, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Bytes, Int16, Int32, KafkaMessage, Part, String, Versions
 
 
-class DescribeGroupsRequest(Message):
+class DescribeGroupsRequest(KafkaMessage):
     KEY: ClassVar = 15
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 5
@@ -34,7 +34,7 @@ class DescribedGroup(Part):
     authorized_operations: Annotated[Int32, Versions(3)] = -2147483648
 
 
-class DescribeGroupsResponse(Message):
+class DescribeGroupsResponse(KafkaMessage):
     KEY: ClassVar = 15
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 5
@@ -43,7 +43,7 @@ class DescribeGroupsResponse(Message):
     groups: list[DescribedGroup] = []
 
 
-class ListGroupsRequest(Message):
+class ListGroupsRequest(KafkaMessage):
     KEY: ClassVar = 16
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -61,7 +61,7 @@ class ListedGroup(Part):
     group_type: Annotated[String, Versions(5)] = ""
 
 
-class ListGroupsResponse(Message):
+class ListGroupsResponse(KafkaMessage):
     KEY: ClassVar = 16
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 3
@@ -71,7 +71,7 @@ class ListGroupsResponse(Message):
     groups: list[ListedGroup] = []
 
 
-class DeleteGroupsRequest(Message):
+class DeleteGroupsRequest(KafkaMessage):
     KEY: ClassVar = 42
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2
@@ -84,7 +84,7 @@ class DeletableGroupResult(Part):
     error_code: Int16 = 0
 
 
-class DeleteGroupsResponse(Message):
+class DeleteGroupsResponse(KafkaMessage):
     KEY: ClassVar = 42
     VERSIONS: ClassVar = (0, 2)
     FLEXIBLE: ClassVar = 2

@@ -5,10 +5,10 @@ FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import Bool, Bytes, Int8, Int16, Int32, Message, Part, String, Versions
+from penstock.wire.kafka.fields import Bool, Bytes, Int8, Int16, Int32, KafkaMessage, Part, String, Versions
 
 
-class FindCoordinatorRequest(Message):
+class FindCoordinatorRequest(KafkaMessage):
     KEY: ClassVar = 10
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 3
@@ -18,7 +18,7 @@ class FindCoordinatorRequest(Message):
     coordinator_keys: Annotated[list[String], Versions(4)] = []
 
 
-class Coordinator(Part):
+class FoundCoordinator(Part):
     """Each coordinator result in the response."""
 
     key: String = ""
@@ -29,7 +29,7 @@ class Coordinator(Part):
     error_message: String | None = ""
 
 
-class FindCoordinatorResponse(Message):
+class FindCoordinatorResponse(KafkaMessage):
     KEY: ClassVar = 10
     VERSIONS: ClassVar = (0, 6)
     FLEXIBLE: ClassVar = 3
@@ -40,7 +40,7 @@ class FindCoordinatorResponse(Message):
     node_id: Annotated[Int32, Versions(0, 3)] = 0
     host: Annotated[String, Versions(0, 3)] = ""
     port: Annotated[Int32, Versions(0, 3)] = 0
-    coordinators: Annotated[list[Coordinator], Versions(4)] = []
+    coordinators: Annotated[list[FoundCoordinator], Versions(4)] = []
 
 
 class JoinGroupRequestProtocol(Part):
@@ -50,7 +50,7 @@ class JoinGroupRequestProtocol(Part):
     metadata: Bytes = b""
 
 
-class JoinGroupRequest(Message):
+class JoinGroupRequest(KafkaMessage):
     KEY: ClassVar = 11
     VERSIONS: ClassVar = (0, 9)
     FLEXIBLE: ClassVar = 6
@@ -71,7 +71,7 @@ class JoinGroupResponseMember(Part):
     metadata: Bytes = b""
 
 
-class JoinGroupResponse(Message):
+class JoinGroupResponse(KafkaMessage):
     KEY: ClassVar = 11
     VERSIONS: ClassVar = (0, 9)
     FLEXIBLE: ClassVar = 6
@@ -92,7 +92,7 @@ class SyncGroupRequestAssignment(Part):
     assignment: Bytes = b""
 
 
-class SyncGroupRequest(Message):
+class SyncGroupRequest(KafkaMessage):
     KEY: ClassVar = 14
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4
@@ -106,7 +106,7 @@ class SyncGroupRequest(Message):
     assignments: list[SyncGroupRequestAssignment] = []
 
 
-class SyncGroupResponse(Message):
+class SyncGroupResponse(KafkaMessage):
     KEY: ClassVar = 14
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4
@@ -118,7 +118,7 @@ class SyncGroupResponse(Message):
     assignment: Bytes = b""
 
 
-class HeartbeatRequest(Message):
+class HeartbeatRequest(KafkaMessage):
     KEY: ClassVar = 12
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 4
@@ -129,7 +129,7 @@ class HeartbeatRequest(Message):
     group_instance_id: Annotated[String | None, Versions(3)] = None
 
 
-class HeartbeatResponse(Message):
+class HeartbeatResponse(KafkaMessage):
     KEY: ClassVar = 12
     VERSIONS: ClassVar = (0, 4)
     FLEXIBLE: ClassVar = 4
@@ -146,7 +146,7 @@ class MemberIdentity(Part):
     reason: Annotated[String | None, Versions(5)] = None
 
 
-class LeaveGroupRequest(Message):
+class LeaveGroupRequest(KafkaMessage):
     KEY: ClassVar = 13
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4
@@ -164,7 +164,7 @@ class MemberResponse(Part):
     error_code: Int16 = 0
 
 
-class LeaveGroupResponse(Message):
+class LeaveGroupResponse(KafkaMessage):
     KEY: ClassVar = 13
     VERSIONS: ClassVar = (0, 5)
     FLEXIBLE: ClassVar = 4

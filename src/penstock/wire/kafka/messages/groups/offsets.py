@@ -9,7 +9,7 @@ from penstock.wire.kafka.fields import (
     Int16,
     Int32,
     Int64,
-    Message,
+    KafkaMessage,
     Part,
     String,
     Uuid,
@@ -34,7 +34,7 @@ class OffsetCommitRequestTopic(Part):
     partitions: list[OffsetCommitRequestPartition] = []
 
 
-class OffsetCommitRequest(Message):
+class OffsetCommitRequest(KafkaMessage):
     KEY: ClassVar = 8
     VERSIONS: ClassVar = (2, 10)
     FLEXIBLE: ClassVar = 8
@@ -62,7 +62,7 @@ class OffsetCommitResponseTopic(Part):
     partitions: list[OffsetCommitResponsePartition] = []
 
 
-class OffsetCommitResponse(Message):
+class OffsetCommitResponse(KafkaMessage):
     KEY: ClassVar = 8
     VERSIONS: ClassVar = (2, 10)
     FLEXIBLE: ClassVar = 8
@@ -95,7 +95,7 @@ class OffsetFetchRequestGroup(Part):
     topics: list[OffsetFetchRequestTopics] | None = []
 
 
-class OffsetFetchRequest(Message):
+class OffsetFetchRequest(KafkaMessage):
     KEY: ClassVar = 9
     VERSIONS: ClassVar = (1, 10)
     FLEXIBLE: ClassVar = 6
@@ -141,7 +141,7 @@ class OffsetFetchResponseGroup(Part):
     error_code: Int16 = 0
 
 
-class OffsetFetchResponse(Message):
+class OffsetFetchResponse(KafkaMessage):
     KEY: ClassVar = 9
     VERSIONS: ClassVar = (1, 10)
     FLEXIBLE: ClassVar = 6
@@ -165,7 +165,7 @@ class OffsetDeleteRequestTopic(Part):
     partitions: list[OffsetDeleteRequestPartition] = []
 
 
-class OffsetDeleteRequest(Message):
+class OffsetDeleteRequest(KafkaMessage):
     KEY: ClassVar = 47
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = NEVER
@@ -188,7 +188,7 @@ class OffsetDeleteResponseTopic(Part):
     partitions: list[OffsetDeleteResponsePartition] = []
 
 
-class OffsetDeleteResponse(Message):
+class OffsetDeleteResponse(KafkaMessage):
     KEY: ClassVar = 47
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = NEVER

@@ -14,7 +14,7 @@ from penstock.wire.kafka.fields import (
     Int16,
     Int32,
     Int64,
-    Message,
+    KafkaMessage,
     Part,
     Records,
     String,
@@ -24,7 +24,7 @@ from penstock.wire.kafka.fields import (
 from penstock.wire.kafka.messages.leaders import NodeEndpoint
 
 
-class ShareGroupHeartbeatRequest(Message):
+class ShareGroupHeartbeatRequest(KafkaMessage):
     KEY: ClassVar = 76
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -49,7 +49,7 @@ class ShareGroupHeartbeatResponseAssignment(Part):
     topic_partitions: list[ShareGroupHeartbeatResponseTopicPartitions] = []
 
 
-class ShareGroupHeartbeatResponse(Message):
+class ShareGroupHeartbeatResponse(KafkaMessage):
     KEY: ClassVar = 76
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -63,7 +63,7 @@ class ShareGroupHeartbeatResponse(Message):
     assignment: ShareGroupHeartbeatResponseAssignment | None = None
 
 
-class ShareGroupDescribeRequest(Message):
+class ShareGroupDescribeRequest(KafkaMessage):
     KEY: ClassVar = 77
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
@@ -84,7 +84,7 @@ class ShareGroupDescribeResponseAssignment(Part):
     topic_partitions: list[ShareGroupDescribeResponseTopicPartitions] = []
 
 
-class Member(Part):
+class ShareGroupMember(Part):
     member_id: String = ""
     rack_id: String | None = None
     member_epoch: Int32 = 0
@@ -96,7 +96,7 @@ class Member(Part):
     )
 
 
-class DescribedGroup(Part):
+class DescribedShareGroup(Part):
     error_code: Int16 = 0
     error_message: String | None = None
     group_id: String = ""
@@ -104,17 +104,17 @@ class DescribedGroup(Part):
     group_epoch: Int32 = 0
     assignment_epoch: Int32 = 0
     assignor_name: String = ""
-    members: list[Member] = []
+    members: list[ShareGroupMember] = []
     authorized_operations: Int32 = -2147483648
 
 
-class ShareGroupDescribeResponse(Message):
+class ShareGroupDescribeResponse(KafkaMessage):
     KEY: ClassVar = 77
     VERSIONS: ClassVar = (1, 1)
     FLEXIBLE: ClassVar = 0
 
     throttle_time_ms: Int32 = 0
-    groups: list[DescribedGroup] = []
+    groups: list[DescribedShareGroup] = []
 
 
 class AcknowledgementBatch(Part):
@@ -123,24 +123,24 @@ class AcknowledgementBatch(Part):
     acknowledge_types: list[Int8] = []
 
 
-class FetchPartition(Part):
+class ShareFetchPartition(Part):
     partition_index: Int32 = 0
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
-class FetchTopic(Part):
+class ShareFetchTopic(Part):
     topic_id: Uuid = NO_UUID
-    partitions: list[FetchPartition] = []
+    partitions: list[ShareFetchPartition] = []
 
 
-class ForgottenTopic(Part):
+class ShareForgottenTopic(Part):
     """The partitions to remove from this share session."""
 
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = []
 
 
-class ShareFetchRequest(Message):
+class ShareFetchRequest(KafkaMessage):
     KEY: ClassVar = 78
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0
@@ -155,8 +155,8 @@ class ShareFetchRequest(Message):
     batch_size: Int32 = 0
     share_acquire_mode: Annotated[Int8, Versions(2)] = 0
     is_renew_ack: Annotated[Bool, Versions(2)] = False
-    topics: list[FetchTopic] = []
-    forgotten_topics_data: list[ForgottenTopic] = []
+    topics: list[ShareFetchTopic] = []
+    forgotten_topics_data: list[ShareForgottenTopic] = []
 
 
 class ShareLeader(Part):
@@ -188,7 +188,7 @@ class ShareFetchableTopicResponse(Part):
     partitions: list[ShareFetchResponsePartitionData] = []
 
 
-class ShareFetchResponse(Message):
+class ShareFetchResponse(KafkaMessage):
     KEY: ClassVar = 78
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0
@@ -215,7 +215,7 @@ class AcknowledgeTopic(Part):
     partitions: list[AcknowledgePartition] = []
 
 
-class ShareAcknowledgeRequest(Message):
+class ShareAcknowledgeRequest(KafkaMessage):
     KEY: ClassVar = 79
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0
@@ -239,7 +239,7 @@ class ShareAcknowledgeTopicResponse(Part):
     partitions: list[ShareAcknowledgeResponsePartitionData] = []
 
 
-class ShareAcknowledgeResponse(Message):
+class ShareAcknowledgeResponse(KafkaMessage):
     KEY: ClassVar = 79
     VERSIONS: ClassVar = (1, 2)
     FLEXIBLE: ClassVar = 0

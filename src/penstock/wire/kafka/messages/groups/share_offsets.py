@@ -2,7 +2,17 @@
 
 from typing import Annotated, ClassVar
 
-from penstock.wire.kafka.fields import NO_UUID, Int16, Int32, Int64, Message, Part, String, Uuid, Versions
+from penstock.wire.kafka.fields import (
+    NO_UUID,
+    Int16,
+    Int32,
+    Int64,
+    KafkaMessage,
+    Part,
+    String,
+    Uuid,
+    Versions,
+)
 
 
 class DescribeShareGroupOffsetsRequestTopic(Part):
@@ -19,7 +29,7 @@ class DescribeShareGroupOffsetsRequestGroup(Part):
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = []
 
 
-class DescribeShareGroupOffsetsRequest(Message):
+class DescribeShareGroupOffsetsRequest(KafkaMessage):
     KEY: ClassVar = 90
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -55,7 +65,7 @@ class DescribeShareGroupOffsetsResponseGroup(Part):
     error_message: String | None = None
 
 
-class DescribeShareGroupOffsetsResponse(Message):
+class DescribeShareGroupOffsetsResponse(KafkaMessage):
     KEY: ClassVar = 90
     VERSIONS: ClassVar = (0, 1)
     FLEXIBLE: ClassVar = 0
@@ -78,7 +88,7 @@ class AlterShareGroupOffsetsRequestTopic(Part):
     partitions: list[AlterShareGroupOffsetsRequestPartition] = []
 
 
-class AlterShareGroupOffsetsRequest(Message):
+class AlterShareGroupOffsetsRequest(KafkaMessage):
     KEY: ClassVar = 91
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -103,7 +113,7 @@ class AlterShareGroupOffsetsResponseTopic(Part):
     partitions: list[AlterShareGroupOffsetsResponsePartition] = []
 
 
-class AlterShareGroupOffsetsResponse(Message):
+class AlterShareGroupOffsetsResponse(KafkaMessage):
     KEY: ClassVar = 91
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -120,7 +130,7 @@ class DeleteShareGroupOffsetsRequestTopic(Part):
     topic_name: String = ""
 
 
-class DeleteShareGroupOffsetsRequest(Message):
+class DeleteShareGroupOffsetsRequest(KafkaMessage):
     KEY: ClassVar = 92
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -138,7 +148,7 @@ class DeleteShareGroupOffsetsResponseTopic(Part):
     error_message: String | None = None
 
 
-class DeleteShareGroupOffsetsResponse(Message):
+class DeleteShareGroupOffsetsResponse(KafkaMessage):
     KEY: ClassVar = 92
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, Message, Part, String, UInt16
+from penstock.wire.kafka.fields import Bool, Int8, Int16, Int32, Int64, KafkaMessage, Part, String, UInt16
 
 NOT_ASKED = -(2**31)  # Operations that were not asked for.
 
@@ -17,7 +17,7 @@ class KeyValue(Part):
     value: String = ""
 
 
-class TopicInfo(Part):
+class StreamsTopicInfo(Part):
     """A topic that is made for the application."""
 
     name: String = ""
@@ -40,9 +40,9 @@ class RequestedSubtopology(Part):
     subtopology_id: String = ""
     source_topics: list[String] = []
     source_topic_regex: list[String] = []
-    state_changelog_topics: list[TopicInfo] = []
+    state_changelog_topics: list[StreamsTopicInfo] = []
     repartition_sink_topics: list[String] = []
-    repartition_source_topics: list[TopicInfo] = []
+    repartition_source_topics: list[StreamsTopicInfo] = []
     copartition_groups: list[CopartitionGroup] = []
 
 
@@ -73,7 +73,7 @@ class TaskOffset(Part):
     offset: Int64 = 0
 
 
-class StreamsGroupHeartbeatRequest(Message):
+class StreamsGroupHeartbeatRequest(KafkaMessage):
     KEY: ClassVar = 88
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -117,7 +117,7 @@ class EndpointToPartitions(Part):
     standby_partitions: list[StreamsTopicPartition] = []
 
 
-class StreamsGroupHeartbeatResponse(Message):
+class StreamsGroupHeartbeatResponse(KafkaMessage):
     KEY: ClassVar = 88
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -138,7 +138,7 @@ class StreamsGroupHeartbeatResponse(Message):
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = None
 
 
-class StreamsGroupDescribeRequest(Message):
+class StreamsGroupDescribeRequest(KafkaMessage):
     KEY: ClassVar = 89
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
@@ -153,8 +153,8 @@ class DescribedSubtopology(Part):
     subtopology_id: String = ""
     source_topics: list[String] = []
     repartition_sink_topics: list[String] = []
-    state_changelog_topics: list[TopicInfo] = []
-    repartition_source_topics: list[TopicInfo] = []
+    state_changelog_topics: list[StreamsTopicInfo] = []
+    repartition_source_topics: list[StreamsTopicInfo] = []
 
 
 class DescribedTopology(Part):
@@ -202,7 +202,7 @@ class DescribedStreamsGroup(Part):
     authorized_operations: Int32 = NOT_ASKED
 
 
-class StreamsGroupDescribeResponse(Message):
+class StreamsGroupDescribeResponse(KafkaMessage):
     KEY: ClassVar = 89
     VERSIONS: ClassVar = (0, 0)
     FLEXIBLE: ClassVar = 0
