@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from penstock.cli.text import (
     bytes_field,
-    duration_text,
     json_lines,
+    rounded_duration,
+    rounded_size,
     safe,
     safe_bytes,
     shortened,
-    size_text,
     time_iso,
     time_text,
 )
@@ -77,7 +77,7 @@ def test_bytes_are_text_or_base_64() -> None:
     ],
 )  # fmt: skip
 def test_a_duration_has_the_unit_that_suits_it(duration_ms: float, shown: str) -> None:
-    assert duration_text(duration_ms) == shown
+    assert rounded_duration(duration_ms) == shown
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_duration_has_the_unit_that_suits_it(duration_ms: float, shown: str) -
     [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2e6, "2.0 MB"), (3e15, "3000.0 TB")],
 )
 def test_a_size_has_the_unit_that_suits_it(size_bytes: float, shown: str) -> None:
-    assert size_text(size_bytes) == shown
+    assert rounded_size(size_bytes) == shown
 
 
 def test_times_are_utc() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.queue.leases import LeasedBatch
-from penstock.broker.queue.queues import Run
 from penstock.config.broker import BrokerConfig, GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
+from penstock.wire.native import Run
 
 
 class Lives:

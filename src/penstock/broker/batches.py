@@ -19,12 +19,12 @@ from typing import Final
 from penstock.broker.consumers import BrokerConsumer
 from penstock.broker.core import Core
 from penstock.broker.drivers.at_once import at_once
-from penstock.broker.queue.queues import Run
 from penstock.broker.state import GroupConsumer
 from penstock.broker.steps import Steps
 from penstock.errors import Closed
 from penstock.model.failure import Failure
 from penstock.model.message import Message
+from penstock.wire.native import Run
 
 # About so many at a time, or one message that is larger: a front end joins them into one answer, and the
 # system takes larger blocks of memory back each time (memory.py).

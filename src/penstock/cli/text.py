@@ -70,7 +70,7 @@ def _second(time_s: int) -> str:
     return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-def duration_text(duration_ms: float) -> str:
+def rounded_duration(duration_ms: float) -> str:
     """A duration with the unit that suits it: ``0.4 ms``, ``31.2 s``, ``5 min``, ``3.4 h``, ``12 d``."""
     if duration_ms < 1000:
         places = 0 if duration_ms >= 10 or duration_ms == 0 else 1 if duration_ms >= 0.1 else 2
@@ -82,7 +82,7 @@ def duration_text(duration_ms: float) -> str:
     return f"{seconds / 86_400:.1f}".removesuffix(".0") + " d"
 
 
-def size_text(size_bytes: float) -> str:
+def rounded_size(size_bytes: float) -> str:
     """A size with its unit: ``999 B``, ``1.5 MB``."""
     for unit in _SIZES:
         if size_bytes < 1000 or unit == _SIZES[-1]:

@@ -45,7 +45,7 @@ NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "R
 HUNG_UP: Final = "the server closed the connection"
 
 Encode = Callable[[int], bytes]  # A whole frame, for the correlation it gets.
-Then = Callable[[bytes, Exception | None], None]
+OnAnswer = Callable[[bytes, Exception | None], None]
 Push = Callable[[int, bytes], None]
 
 
@@ -58,7 +58,7 @@ class ClientConnection(FramedConnection):
         super().__init__(FrameSplitter(HEADER_BYTES, FRAME_BYTES_MAX), UNSENT_BYTES_MAX)
         self._on_push = on_push
         self._on_lost = on_lost
-        self._waiting: dict[int, Then] = {}  # By correlation.
+        self._waiting: dict[int, OnAnswer] = {}  # By correlation.
         self._correlation = UNASKED
         self._why = HUNG_UP
         self._heard = True
@@ -72,7 +72,7 @@ class ClientConnection(FramedConnection):
 
     # For the session.
 
-    def request(self, encode: Encode, then: Then) -> None:
+    def request(self, encode: Encode, then: OnAnswer) -> None:
         """Send a request; ``then`` hears what became of it."""
         if self.lost:
             then(b"", ConnectionLost(self._why))

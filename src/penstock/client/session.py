@@ -31,7 +31,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
-from penstock.client.connection import ClientConnection, ConnectionLost, Encode, Then, connect
+from penstock.client.connection import ClientConnection, ConnectionLost, Encode, OnAnswer, connect
 from penstock.client.login import ClientLogin
 from penstock.client.url import ServerAddress
 from penstock.errors import (
@@ -216,7 +216,7 @@ class ClientSession:
                     return b""
                 raise
 
-    def request(self, encode: Encode, then: Then) -> None:
+    def request(self, encode: Encode, then: OnAnswer) -> None:
         """Ask once, in this moment; ``then`` hears the answer, or why there is none."""
         if self._connection is None:
             then(b"", ConnectionLost(self._why))

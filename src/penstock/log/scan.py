@@ -40,6 +40,7 @@ from penstock.wire.records import (
     lane_of,
     producer_id_of,
     read_header,
+    unpack_chain,
     unpack_link,
     unpack_link_and_producer,
     unpack_link_and_time,
@@ -78,7 +79,7 @@ def skip_to(data: bytes, offset: int, target: int) -> tuple[int, int]:
     at = 0
     last = len(data) - HEADER_BYTES
     while at <= last and offset <= target:
-        base, length, magic, _, _, delta = unpack_link(data, at)
+        base, length, magic, delta = unpack_chain(data, at)
         if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
         if base + delta >= target:
@@ -115,7 +116,7 @@ def reach(data: bytes, offset: int, high: int, limit: int) -> tuple[int, int]:
     at = 0
     last = len(data) - HEADER_BYTES
     while at <= last and offset < high:
-        base, length, magic, _, _, delta = unpack_link(data, at)
+        base, length, magic, delta = unpack_chain(data, at)
         if base != offset or magic != MAGIC or length < _LENGTH_MIN or delta < 0:
             raise Damage(at, _complaint(base, length, magic, delta, offset), offset)
         if at + length + SIZE_BEGIN > limit:

@@ -462,7 +462,7 @@ def refused(message: Any, name: str = "messages") -> RequestError:
 LOOK_INSIDE: Final = EXPIRES | REDRIVEN  # Attributes of messages that not every consumer gets.
 
 
-def plain(records: list[Record], count: int) -> bool:
+def all_plain(records: list[Record], count: int) -> bool:
     """True if these are all ``count`` records of a range, and none needs a look at its headers."""
     if len(records) != count:
         return False

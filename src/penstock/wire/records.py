@@ -103,6 +103,8 @@ _Numbers6 = tuple[int, int, int, int, int, int]
 _Numbers7 = tuple[int, int, int, int, int, int, int]
 # Size, attributes, last offset delta, max timestamp.
 unpack_extent: Final[Callable[[Buffer, int], _Numbers4]] = Struct(">8xi9xhi8xq").unpack_from
+# Base offset, size, magic, last offset delta.
+unpack_chain: Final[Callable[[Buffer, int], _Numbers4]] = Struct(">qi4xb6xi").unpack_from
 # Base offset, size, magic, checksum, attributes, last offset delta.
 unpack_link: Final[Callable[[Buffer, int], _Numbers6]] = Struct(">qi4xbIhi").unpack_from
 # The same and the max timestamp.

@@ -136,7 +136,7 @@ class Running(LoopOperation):
         """Give up: ``then`` is not called any more; what was written stays written."""
         if not self.ended:
             self.close()
-            self._driver.answer(_nobody, None, None)
+            self._driver.answer(ignore_result, None, None)
 
     def call_off(self) -> bool:
         """Give up if it only waits for an event or for its turn; False: it is on its way to ``then``.
@@ -149,8 +149,8 @@ class Running(LoopOperation):
         return True
 
 
-def _nobody(result: Any, error: BaseException | None) -> None:
-    """Nobody waits for the answer of an operation that was cancelled."""
+def ignore_result(result: Any, error: BaseException | None) -> None:
+    """For an operation whose result nothing waits for."""
 
 
 class Awaited(LoopOperation):

@@ -27,7 +27,7 @@ from penstock.delivery.retries import PARKED_MS
 from penstock.errors import PenstockError
 from penstock.log.reader import BATCH_RECORDS_MIN
 from penstock.model.failure import NO_FAILURE, Failure
-from penstock.model.message import LOOK_INSIDE, Delivery, last_header, plain
+from penstock.model.message import LOOK_INSIDE, Delivery, all_plain, last_header
 from penstock.wire.headers import EXPIRES_AT, REDRIVE_GROUP
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
@@ -297,7 +297,7 @@ class Leases:
             records = cursor.records(lease.start, lease.end)
         except PenstockError:
             return self._read_around(cursor, lease, now_ms)
-        if partition.topic.settings.ttl_ms is None and plain(records, lease.end - lease.start):
+        if partition.topic.settings.ttl_ms is None and all_plain(records, lease.end - lease.start):
             return records
         return self._fitting(cursor, lease, records, now_ms)
 

@@ -37,6 +37,7 @@ from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidVa
 from penstock.model.failure import NO_FAILURE, Failure, describe_error
 from penstock.model.message import Delivery, LeaseRun, Message, check_held, lease_runs, refused, unanswer
 from penstock.types import Duration, duration_ms, extension_ms, whole_number
+from penstock.wire.native import Run
 
 NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
 AHEAD_MS: Final = 100  # What a consumer works off in this time is not worth sharing.
@@ -45,7 +46,6 @@ GIVE_WAY_MAX: Final = 8  # Times in a row; then whoever has less to do seems not
 HUNGRY_LOOKS_MAX: Final = 32  # Of consumers that wait, one that is woken looks at so many.
 CONNECTION_LOST: Final = describe_error("the connection was lost while the message was being processed")
 
-Run = tuple[int, int, int, int]  # Partition, lease, and the offsets from start up to end.
 HeldRun = tuple[GroupCursor, LeaseRun]
 
 

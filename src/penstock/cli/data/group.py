@@ -26,7 +26,7 @@ from penstock.cli.arguments import (
 )
 from penstock.cli.commands import example, new_app
 from penstock.cli.screen import Column
-from penstock.cli.text import counted, document_of, duration_text
+from penstock.cli.text import counted, document_of, rounded_duration
 from penstock.config.broker import Isolation, Kind
 from penstock.model.info import GroupInfo, GroupRates, PartitionLag, Unacked, Verdict
 
@@ -63,7 +63,7 @@ def list_(topic: MaybeTopic = None, output: OutputOption = "table", server: Serv
 
 
 def _row(info: GroupInfo) -> list[object]:
-    oldest = duration_text(info.lag_seconds * 1000) if info.lag else "-"
+    oldest = rounded_duration(info.lag_seconds * 1000) if info.lag else "-"
     return [
         info.topic, info.group, f"{info.lag:,}", oldest, f"{info.in_flight:,}", len(info.consumers),
         screen.styled(info.verdict.word, VERDICTS.get(info.verdict.word, "")),
@@ -92,7 +92,7 @@ def _partition(part: PartitionLag) -> list[object]:
 
 
 def _facts(info: GroupInfo) -> list[tuple[str, object]]:
-    oldest = f", the oldest {duration_text(info.lag_seconds * 1000)} old" if info.lag else ""
+    oldest = f", the oldest {rounded_duration(info.lag_seconds * 1000)} old" if info.lag else ""
     return [
         ("group", f"{info.group} of {info.topic} ({info.kind})"),
         ("verdict", _verdict(info.verdict)),
@@ -117,14 +117,14 @@ def _drain(info: GroupInfo) -> str:
     return (
         "never, as it goes now"
         if info.drain_seconds is None
-        else f"about {duration_text(info.drain_seconds * 1000)}"
+        else f"about {rounded_duration(info.drain_seconds * 1000)}"
     )
 
 
 def _unacked(message: Unacked) -> str:
     words = [
         message.id,
-        f"{duration_text(message.age_seconds * 1000)} old",
+        f"{rounded_duration(message.age_seconds * 1000)} old",
         f"after {counted(message.attempts, 'attempt')}" if message.attempts else "given back unused",
         _holder(message.consumer, message.due_seconds),
     ]
@@ -136,7 +136,7 @@ def _unacked(message: Unacked) -> str:
 
 
 def _holder(consumer: str | None, due_seconds: float | None) -> str:
-    due = None if due_seconds is None else duration_text(max(0.0, due_seconds) * 1000)
+    due = None if due_seconds is None else rounded_duration(max(0.0, due_seconds) * 1000)
     if consumer is not None:
         return f"held by {consumer}" + ("" if due is None else f" for {due} more")
     return "to come again" + (f" in {due}" if due_seconds is not None and due_seconds > 0 else "")

@@ -27,7 +27,7 @@ from penstock.cli.arguments import (
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.data import creating
 from penstock.cli.screen import Column
-from penstock.cli.text import counted, document_of, duration_text, size_text
+from penstock.cli.text import counted, document_of, rounded_duration, rounded_size
 from penstock.config.broker import Compression, Durability, TopicSettings
 from penstock.errors import TopicExists
 from penstock.model.info import TopicInfo
@@ -121,8 +121,8 @@ def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
 
 def _row(info: TopicInfo) -> list[object]:
     return [
-        info.topic, info.settings.partitions, f"{info.messages:,}", size_text(info.bytes), f"{info.depth:,}",
-        f"{info.scheduled:,}", len(info.groups),
+        info.topic, info.settings.partitions, f"{info.messages:,}", rounded_size(info.bytes),
+        f"{info.depth:,}", f"{info.scheduled:,}", len(info.groups),
     ]  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def describe(topic: Topic, output: OutputOption = "table", server: Server = SERV
     screen.facts(
         [
             ("topic", info.topic),
-            ("messages", f"{info.messages:,} ({size_text(info.bytes)})"),
+            ("messages", f"{info.messages:,} ({rounded_size(info.bytes)})"),
             ("waiting", f"{info.depth:,} for the slowest group"),
             ("scheduled", f"{info.scheduled:,} not due yet"),
             ("groups", ", ".join(info.groups) or "none"),
@@ -151,7 +151,13 @@ def describe(topic: Topic, output: OutputOption = "table", server: Server = SERV
     screen.table(
         columns,
         (
-            [part.partition, f"{part.start:,}", f"{part.end:,}", size_text(part.bytes), f"{part.scheduled:,}"]
+            [
+                part.partition,
+                f"{part.start:,}",
+                f"{part.end:,}",
+                rounded_size(part.bytes),
+                f"{part.scheduled:,}",
+            ]
             for part in info.partitions
         ),
     )
@@ -177,7 +183,7 @@ def _words(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return duration_text(value) if name.endswith("_ms") else f"{value:,}"
+        return rounded_duration(value) if name.endswith("_ms") else f"{value:,}"
     return str(value)
 
 

@@ -21,7 +21,7 @@ from penstock.cli.arguments import SERVER, OutputOption, Server, maybe
 from penstock.cli.commands import example, new_app
 from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Column
-from penstock.cli.text import counted, duration_text, size_text
+from penstock.cli.text import counted, rounded_duration, rounded_size
 from penstock.clock import stopwatch_ns
 from penstock.config.broker import Durability
 from penstock.errors import PenstockError, UnavailableError
@@ -176,6 +176,6 @@ def _rates(count: int, size: int, times_ms: list[float]) -> Result:
 def _row(result: Result) -> list[object]:
     rates = ["", ""]
     if "messages_per_second" in result:
-        rates = [f"{result['messages_per_second']:,.0f}", size_text(result["bytes_per_second"])]
-    times = [duration_text(result[name]) for name in ("p50_ms", "p99_ms")]
+        rates = [f"{result['messages_per_second']:,.0f}", rounded_size(result["bytes_per_second"])]
+    times = [rounded_duration(result[name]) for name in ("p50_ms", "p99_ms")]
     return [result["what"], f"{result['messages']:,}", *rates, *times]

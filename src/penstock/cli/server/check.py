@@ -8,7 +8,7 @@ from penstock.cli import screen
 from penstock.cli.arguments import OutputOption
 from penstock.cli.commands import example, new_app
 from penstock.cli.progress import ProgressBar
-from penstock.cli.text import counted, document_of, size_text
+from penstock.cli.text import counted, document_of, rounded_size
 
 if TYPE_CHECKING:
     from penstock.log.maintenance.checking import Finding
@@ -48,7 +48,7 @@ def check(directory: Directory, output: OutputOption = "table") -> int:
         if damage
         else "nothing is damaged"
     )
-    screen.line(f"{size_text(size)} of logs checked: {verdict}")
+    screen.line(f"{rounded_size(size)} of logs checked: {verdict}")
     return min(len(damage), 1)
 
 

@@ -7,7 +7,7 @@ import typer
 from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, OutputOption, Server
 from penstock.cli.commands import example, new_app
-from penstock.cli.text import document_of, duration_text
+from penstock.cli.text import document_of, rounded_duration
 from penstock.clock import stopwatch_ns
 
 app = new_app()
@@ -37,6 +37,6 @@ def ping(
         screen.documents([{"server": server, "round_trip_ms": round(quickest, 3), **fields}])
         return
     build = "compiled" if info.compiled else "interpreted"
-    up = duration_text(info.uptime_seconds * 1000)
+    up = rounded_duration(info.uptime_seconds * 1000)
     screen.line(f"penstock {info.version} ({build}) at {server}, up for {up}")
-    screen.line(f"round trip {duration_text(quickest)}, at most {duration_text(slowest)} of {count}")
+    screen.line(f"round trip {rounded_duration(quickest)}, at most {rounded_duration(slowest)} of {count}")

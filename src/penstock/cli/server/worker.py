@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli import screen
 from penstock.cli.commands import WrongUse, example, new_app
-from penstock.cli.text import counted, duration_text
+from penstock.cli.text import counted, rounded_duration
 from penstock.version import version_line
 from penstock.workers.loading import NoSuchApp, load_app
 from penstock.workers.reloading import Reloader
@@ -93,7 +93,7 @@ def start_screen(target: str, found: "App") -> list[str]:
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + "  ".join(cells).rstrip())
-    seconds = duration_text(found.stop_timeout_ms)
+    seconds = rounded_duration(found.stop_timeout_ms)
     return [*lines, "", f"Ctrl-C stops it; running functions have {seconds} to finish."]
 
 
@@ -104,6 +104,6 @@ def _row(function: "WorkerFunction") -> tuple[str, ...]:
         function.topic if recurring is None else f"{recurring.cron} ({recurring.timezone})",
         function.group,
         str(function.concurrency),
-        "none" if function.timeout_ms is None else duration_text(function.timeout_ms),
+        "none" if function.timeout_ms is None else rounded_duration(function.timeout_ms),
         str(function.settings.max_attempts),
     )

@@ -16,7 +16,7 @@ from penstock.cli.commands import example, new_app
 from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Column
 from penstock.cli.spark import snapshots
-from penstock.cli.text import counted, document_of, size_text, time_text
+from penstock.cli.text import counted, document_of, rounded_size, time_text
 from penstock.errors import ExtraMissing, TopicNotFound
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def info(
 
 def _row(archived: "ArchivedTopic") -> list[object]:
     return [
-        archived.topic, f"{archived.records:,}", f"{archived.files:,}", size_text(archived.bytes),
+        archived.topic, f"{archived.records:,}", f"{archived.files:,}", rounded_size(archived.bytes),
         f"{archived.lag:,}", f"{archived.lost:,}", _last_batch(archived),
     ]  # fmt: skip
 
@@ -65,7 +65,7 @@ def _show(archived: "ArchivedTopic") -> None:
         [
             ("table", archived.path),
             ("has", f"{counted(archived.records, 'record')} in {counted(archived.files, 'file')}"),
-            ("bytes", size_text(archived.bytes)),
+            ("bytes", rounded_size(archived.bytes)),
             ("last batch", _last_batch(archived)),
         ]
     )
@@ -74,7 +74,7 @@ def _show(archived: "ArchivedTopic") -> None:
     screen.table(
         [Column(name, right=True) for name in names],
         [
-            [each.partition, each.first, each.next, f"{each.records:,}", each.files, size_text(each.bytes),
+            [each.partition, each.first, each.next, f"{each.records:,}", each.files, rounded_size(each.bytes),
              f"{each.lag:,}", f"{each.lost:,}"]
             for each in archived.partitions
         ],

@@ -14,7 +14,7 @@ from penstock.cli import connecting, screen
 from penstock.cli.arguments import SERVER, OutputOption, Server, duration, maybe, pairs
 from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.progress import ProgressBar
-from penstock.cli.text import document_of, duration_text, time_text
+from penstock.cli.text import document_of, rounded_duration, time_text
 from penstock.errors import InvalidValue, PenstockError
 from penstock.spark.pipelines import PIPELINES, check_pipeline, load
 from penstock.spark.pipelines.run import states
@@ -131,7 +131,7 @@ def _row(run: "PipelineRun", now_ms: int) -> tuple[object, ...]:
         _coloured(states.shown_state(run, now_ms)),
         f"{run.records:,}",
         f"{run.rows_per_second:,.0f}",
-        "-" if run.lag_seconds is None else duration_text(run.lag_seconds * 1000),
+        "-" if run.lag_seconds is None else rounded_duration(run.lag_seconds * 1000),
         run.error or run.note or PIPELINES.get(run.pipeline, run.pipeline),
     )
 
@@ -178,7 +178,7 @@ def _facts(run: "PipelineRun", now_ms: int) -> list[tuple[str, object]]:
         ("pipeline", f"{run.pipeline}: {PIPELINES.get(run.pipeline, '')}"),
         ("runs on", f"{run.host}, process {run.pid}, Spark on {run.master}"),
         ("started", f"{time_text(run.started_ms)} UTC"),
-        ("heard of", f"{duration_text(max(now_ms - run.updated_ms, 0))} ago"),
+        ("heard of", f"{rounded_duration(max(now_ms - run.updated_ms, 0))} ago"),
         ("done", ", ".join(words(run))),
     ]
     if run.progressed_ms:

@@ -27,7 +27,7 @@ from penstock.cli.commands import WrongUse, example, new_app
 from penstock.cli.progress import ProgressBar
 from penstock.cli.spark import rows
 from penstock.cli.spark.rows import Output
-from penstock.cli.text import counted, duration_text
+from penstock.cli.text import counted, rounded_duration
 from penstock.errors import PenstockError
 from penstock.spark import session
 from penstock.spark.queries.views import Tables
@@ -204,7 +204,7 @@ class Shell:
         clock = connecting.clock()
         begun_ms = clock.steady_ms()
         answer = self.ask(statement)
-        screen.note(f"({counted(len(answer), 'row')}, {duration_text(clock.steady_ms() - begun_ms)})")
+        screen.note(f"({counted(len(answer), 'row')}, {rounded_duration(clock.steady_ms() - begun_ms)})")
 
     def _command(self, line: str) -> None:
         command, *names = line.split()

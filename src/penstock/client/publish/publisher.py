@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from penstock.client.publish.sender import Sender
 from penstock.client.publish.server_state import PublishRequest, ServerState, depth_wait_ms
-from penstock.client.publish.units import Then, Unit, size_of
+from penstock.client.publish.units import OnReceipts, Unit, size_of
 from penstock.client.session import ClientSession
 from penstock.clock import Clock
 from penstock.errors import (
@@ -122,7 +122,7 @@ class Publisher:
         self.publish(topic, messages, self.reserve(messages), acks, then)
         return future
 
-    def publish(self, topic: Any, messages: list[Any], room: Room, acks: int, then: Then) -> None:
+    def publish(self, topic: Any, messages: list[Any], room: Room, acks: int, then: OnReceipts) -> None:
         """Begin to publish what room was made for; ``then`` hears the end."""
         ended = give_back_and(room, then)
         if self.session.closing:
@@ -141,7 +141,7 @@ class Publisher:
         """Of a topic that was published to before."""
         return self._senders.get(topic) if isinstance(topic, str) else None
 
-    def _enqueue(self, topic: str, messages: list[Any], size: int, acks: int, then: Then) -> None:
+    def _enqueue(self, topic: str, messages: list[Any], size: int, acks: int, then: OnReceipts) -> None:
         """In one piece, if it is not too large."""
         sender = self._senders.get(topic)
         if sender is None:
@@ -191,7 +191,7 @@ class Publisher:
             await mark
 
 
-def give_back_and(room: Room, then: Then) -> Then:
+def give_back_and(room: Room, then: OnReceipts) -> OnReceipts:
     """What is called at the end of a publish."""
 
     def ended(receipts: list[Receipt], error: BaseException | None) -> None:
@@ -223,13 +223,13 @@ def split(messages: list[Any], request_bytes: int) -> list[list[Any]]:
 class Pieces:
     """A call that was too large for one request: it is answered when all of its pieces are."""
 
-    def __init__(self, count: int, then: Then) -> None:
+    def __init__(self, count: int, then: OnReceipts) -> None:
         self._receipts: list[list[Receipt]] = [[]] * count
         self._left = count
         self._then = then
         self._error: BaseException | None = None
 
-    def part(self, number: int) -> Then:
+    def part(self, number: int) -> OnReceipts:
         """What is called when a piece is answered."""
 
         def then(receipts: list[Receipt], error: BaseException | None) -> None:

@@ -24,7 +24,7 @@ BATCH_RECORDS: Final = 1000  # Numbers up to here are encoded ready-made (wire/r
 # Of one request: as many batches to a partition as its server recognises when they are sent again.
 REQUEST_RECORDS: Final = 4 * BATCH_RECORDS
 
-Then = Callable[[list[Receipt], BaseException | None], None]
+OnReceipts = Callable[[list[Receipt], BaseException | None], None]
 
 
 class Unit:
@@ -35,7 +35,7 @@ class Unit:
         "special", "then", "values",
     )  # fmt: skip
 
-    def __init__(self, messages: list[Any], size: int, acks: int, deadline: float, then: Then) -> None:
+    def __init__(self, messages: list[Any], size: int, acks: int, deadline: float, then: OnReceipts) -> None:
         self.messages = messages  # ``Message`` or bytes; empty for a mark that only waits for its turn.
         self.size = size  # In bytes, about.
         self.acks = acks

@@ -19,13 +19,14 @@ assignment changes.
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.at_once import now
+from penstock.broker.drivers.loop import ignore_result
 from penstock.broker.queue.leases import LeasedBatch
-from penstock.broker.queue.queues import NO_LEASE, Run
+from penstock.broker.queue.queues import NO_LEASE
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
 from penstock.errors import Closed, Forbidden, GroupNotFound, Overloaded, TopicNotFound
@@ -33,6 +34,7 @@ from penstock.frontends.kafka.starts import start_of
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.types import NAME_LENGTH_MAX
 from penstock.wire.kafka.codes import Code
+from penstock.wire.native import Run
 
 LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 MEMBERS_MAX: Final = 10_000  # Of all share groups, at a time.
@@ -76,7 +78,7 @@ class Share:
         """Give back all of it; what was sent counts as an attempt if the connection was lost."""
         if disconnected and not self.is_gone:
             self.release_others()
-            self._broker.start(self.consumer.lose(), _nobody)
+            self._broker.start(self.consumer.lose(), ignore_result)
         self._held.clear()
         self.release_others()
 
@@ -84,13 +86,13 @@ class Share:
         """Give back what was lent and never sent."""
         if not self.is_gone:
             kept = [(partition, lease) for partition, leases in self._held.items() for lease in leases]
-            self._broker.start(self.consumer.keep(kept, {}), _nobody)
+            self._broker.start(self.consumer.keep(kept, {}), ignore_result)
 
     def close(self, disconnected: bool = False) -> None:
         """Give back all of it, and want nothing more; the attempt counts if the member is lost."""
         if not self.is_gone:
             consumer = self.consumer
-            self._broker.start(consumer.disconnect() if disconnected else consumer.close(), _nobody)
+            self._broker.start(consumer.disconnect() if disconnected else consumer.close(), ignore_result)
 
 
 class ShareSession:
@@ -336,6 +338,3 @@ def following(epoch: int) -> int:
 
 def _start(run: Run) -> int:
     return run[2]
-
-
-def _nobody(result: Any, error: BaseException | None) -> None: ...

@@ -15,19 +15,16 @@ nothing is taken from the broker that cannot be sent.
 
 import asyncio
 import secrets
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.drivers.loop import Running
+from penstock.broker.drivers.loop import Running, Then, ignore_result
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.wire.native import COUNT_MAX, UINT32_MAX
 
 TOKEN_BYTES: Final = 16  # Too many to guess.
 PUSH_WAIT_MS: Final = 3_600_000  # A push waits so long for messages, and then again.
-
-Then = Callable[[Any, BaseException | None], None]
 
 
 class Wait:
@@ -260,7 +257,7 @@ class ResumableConsumers:
     def _give_up(self, consumer: WireConsumer) -> None:
         """Its client did not come back in time."""
         self._forget(consumer)
-        self._broker.start(consumer.inner.disconnect(), _nobody)
+        self._broker.start(consumer.inner.disconnect(), ignore_result)
 
     def _forget(self, consumer: WireConsumer) -> None:
         self._consumers.pop(consumer.token, None)
@@ -272,7 +269,4 @@ class ResumableConsumers:
     def close_all(self) -> None:
         """The server is about to end: nobody can come back."""
         for consumer in list(self._consumers.values()):
-            self.close(consumer, _nobody)
-
-
-def _nobody(result: Any, error: BaseException | None) -> None: ...
+            self.close(consumer, ignore_result)

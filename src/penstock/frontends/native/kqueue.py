@@ -27,7 +27,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.broker.aio import EmbeddedAsyncBroker
-from penstock.broker.drivers.loop import Running
+from penstock.broker.drivers.loop import Running, ignore_result
 from penstock.broker.operations import LocalConsumer
 from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
@@ -296,7 +296,7 @@ class Subscription:
         for name in list(self._names):
             self._forget(name)
         consumer = self._consumer
-        self._broker.start(consumer.disconnect() if disconnected else consumer.close(), _nobody)
+        self._broker.start(consumer.disconnect() if disconnected else consumer.close(), ignore_result)
 
 
 def unknown_command(opcode: int) -> str:
@@ -330,6 +330,3 @@ def _text(fields: Fields, name: str) -> str:
     if not isinstance(value, str):
         raise BodyError(f"{name} is not a string")
     return value
-
-
-def _nobody(result: Any, error: BaseException | None) -> None: ...

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from penstock.api.work import Work
 from penstock.broker.aio import EmbeddedAsyncBroker
+from penstock.broker.drivers.loop import Then, ignore_result
 from penstock.errors import Closed, OperationUnknown, Overloaded, PenstockError, ProtocolViolation
 from penstock.frontends.native.connection import NativeConnection
 from penstock.frontends.native.consumers import ResumableConsumers, WireConsumer
@@ -29,8 +30,6 @@ CONSUMERS_IN_ALL_MAX: Final = 100_000  # With those whose client may come back.
 TOPICS_REMEMBERED_MAX: Final = 10_000
 
 logger = logging.getLogger("penstock")
-
-Then = Callable[[Any, BaseException | None], None]
 
 
 class NativeShared:
@@ -147,7 +146,7 @@ class NativeSession:
     def _revoke(self, why: PenstockError) -> None:
         """The key was revoked, or the user changed: nothing is kept for one who comes back."""
         for consumer in self._consumers.values():
-            self.shared.resumable.close(consumer, _nobody)
+            self.shared.resumable.close(consumer, ignore_result)
         self._consumers.clear()
         self.connection.end(self.refusal(why))
 
@@ -219,7 +218,7 @@ class NativeSession:
     def consumer_failed(self, consumer: WireConsumer, error: BaseException) -> None:
         """The broker has closed it: its group or its topic is gone."""
         if self._consumers.pop(consumer.number, None) is not None:
-            self.shared.resumable.close(consumer, _nobody)
+            self.shared.resumable.close(consumer, ignore_result)
             self.connection.send(consumer_closed_frame(consumer.number, _told(error)))
 
     def give_away(self, consumer: WireConsumer) -> None:
@@ -236,6 +235,3 @@ def _told(error: BaseException) -> PenstockError:
         return public(error)
     logger.error("a request failed by a bug", exc_info=error)
     return PenstockError(reason=f"the server failed: {type(error).__name__}; its log says more")
-
-
-def _nobody(result: Any, error: BaseException | None) -> None: ...

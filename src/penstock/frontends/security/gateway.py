@@ -26,7 +26,7 @@ from penstock.config.broker import TopicOptions
 from penstock.errors import PenstockError, QuotaExceeded, Unauthenticated
 from penstock.frontends.security.guarded import BrokerOperations, GuardedOperations
 from penstock.frontends.security.identity import NOBODY, Credentials, Identity
-from penstock.frontends.security.logins import Logins, Then
+from penstock.frontends.security.logins import Logins, OnLogin
 from penstock.frontends.security.scram import ScramLogin
 from penstock.frontends.security.sessions import BrowserSessions
 from penstock.model.info import PIPELINES_TOPIC, Overview
@@ -70,7 +70,7 @@ class AuthGateway:
 
     # Who comes.
 
-    def begin_login(self, told: Credentials, address: str, then: Then) -> None:
+    def begin_login(self, told: Credentials, address: str, then: OnLogin) -> None:
         """Find out who it is; ``then(identity, error)`` is called once, perhaps before this returns."""
         if self._logins is None:
             then(NOBODY, None)

@@ -56,7 +56,7 @@ REFUSED: Final = {
 
 logger = logging.getLogger("penstock")
 
-Then = Callable[[Identity | None, PenstockError | None], None]
+OnLogin = Callable[[Identity | None, PenstockError | None], None]
 Claim = tuple[str, str, str]  # "key" or "user", the id or name, the secret.
 Ticket = tuple[str, str, bytes]  # The same with a hash of the secret.
 
@@ -71,9 +71,9 @@ class Logins:
         self._fitted: dict[tuple[str, str], bytes] = {}  # Hashes of secrets; gone with the first change.
         self._stranger = Credential(cost=PASSWORD_COST, salt=self._salt, digest=bytes(64))
         self._thread = ThreadPoolExecutor(1, "penstock-login")
-        self._checking: dict[Ticket, list[Then]] = {}  # Who waits for each secret that is being looked at.
+        self._checking: dict[Ticket, list[OnLogin]] = {}  # Who waits for each secret that is being looked at.
 
-    def begin(self, told: Credentials, address: str, then: Then) -> None:
+    def begin(self, told: Credentials, address: str, then: OnLogin) -> None:
         """Find out who it is; ``then`` is called once, perhaps before this returns."""
         try:
             claim = _claim(told)
@@ -132,7 +132,7 @@ class Logins:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _check_beside(
-        self, claim: Claim, stored: StoredKey | StoredUser | None, address: str, then: Then
+        self, claim: Claim, stored: StoredKey | StoredUser | None, address: str, then: OnLogin
     ) -> None:
         ticket = self._ticket(claim)
         self._checking[ticket] = [then]

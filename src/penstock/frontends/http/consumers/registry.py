@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
+from penstock.broker.drivers.loop import ignore_result
 from penstock.broker.queue.leases import LeasedBatch
 from penstock.config.broker import GroupOptions
 from penstock.errors import GroupKindMismatch, Overloaded
@@ -183,7 +184,4 @@ class HttpConsumers:
             del self._by_key[consumer.key]
         inner = consumer.inner
         if not inner.closed:
-            self._broker.start(inner.disconnect() if disconnected else inner.close(), _nobody)
-
-
-def _nobody(result: Any, error: BaseException | None) -> None: ...
+            self._broker.start(inner.disconnect() if disconnected else inner.close(), ignore_result)

@@ -12,7 +12,6 @@ answers are taken, or none: an offset that the member does not hold (any more) r
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock.broker.queue.queues import Run
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -29,6 +28,7 @@ from penstock.wire.kafka.messages.groups.share import (
     ShareAcknowledgeTopicResponse,
     ShareFetchRequest,
 )
+from penstock.wire.native import Run
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 RELEASED: Final = describe_error("released by a Kafka share consumer")
