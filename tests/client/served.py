@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock.config.server import LimitSettings
+from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.gateway import AuthGateway
@@ -62,7 +63,9 @@ class VirtualServer:
         if self._authentication:
             self.key = (await self.broker.create_key("admin", [Grant(role="admin")])).key
         connections = Connections(self._limits.connections_max)
-        self.listener = NativeListener(self.broker, self._limits, connections, doors)
+        self.listener = NativeListener(
+            self.broker, self._limits, connections, doors, KQueueProtocol(self.broker, doors)
+        )
         self._server = await self._loop.create_server(self.listener.connect, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -6,8 +6,10 @@ from random import Random
 from tests.client.served import VirtualServer
 
 from penstock.config.broker import BrokerConfig
+from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.testing import AsyncTestBroker
 from penstock.testing.files import CrashDisk, Fault, FaultyFiles
 
@@ -25,7 +27,9 @@ class TroubledServer(VirtualServer):
         """Open the broker and listen, where clients know it."""
         self.files = FaultyFiles(self._disk)
         self.broker = await AsyncTestBroker.open("data", config=CONFIG, clock=self.clock, files=self.files)
-        self.listener = NativeListener(self.broker, self._limits, Connections(100))
+        gateway = AuthGateway(self.broker)
+        kqueue = KQueueProtocol(self.broker, gateway)
+        self.listener = NativeListener(self.broker, self._limits, Connections(100), gateway, kqueue)
         self._server = await self._loop.create_server(self.listener.connect, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from penstock.api.operations import Operations
+from penstock.frontends.kqueue.session import NAMESPACE
 from penstock.frontends.native.commands import TABLE
-from penstock.frontends.native.kqueue import COMMANDS, KQUEUE_DELIVERY, NAMESPACE
 from penstock.operations.calls import CALLS
 from penstock.wire import native, native_bodies
+from penstock.wire.kqueue import COMMANDS, DELIVERY
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "protocols" / "native.md").read_text()
@@ -41,7 +42,7 @@ def opcodes(heading: str) -> dict[int, str]:
 def constants() -> dict[int, str]:
     """The opcodes of the code, by the names of their constants."""
     names = [line.partition(":")[0] for line in SOURCE.splitlines() if ": Final = 0x" in line]
-    skipped = ("KQUEUE_", "COUNT_MAX", "UINT32_MAX")
+    skipped = ("COUNT_MAX", "UINT32_MAX")
     return {getattr(native, name): name for name in names if not name.startswith(skipped)}
 
 
@@ -56,7 +57,7 @@ def test_the_server_answers_every_opcode_of_a_client() -> None:
 
 
 def test_the_page_has_kqueues_commands() -> None:
-    assert opcodes("## KQueue") == {**COMMANDS, KQUEUE_DELIVERY: "(server)"}
+    assert opcodes("## KQueue") == {**COMMANDS, DELIVERY: "(server)"}
     assert str(NAMESPACE) in PAGE
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.config.broker import TopicSettings
 from penstock.errors import FrameTooLarge, InvalidValue, PenstockError, ProtocolViolation
 from penstock.wire import native, native_bodies
-from penstock.wire.frames import Frame, FrameSplitter
+from penstock.wire.frames import Frame, FrameSplitter, plain_frame
 from penstock.wire.native import DeliveredBatch, PublishOutcome
 
 uint32 = st.integers(0, 2**32 - 1)
@@ -47,7 +47,7 @@ def body_of(frame: bytes, opcode: int) -> bytes:
     st.lists(st.integers(1, 30), min_size=1),
 )
 def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[Frame], cuts: list[int]) -> None:
-    stream = b"".join(native.plain_frame(opcode, body) for opcode, body in frames)
+    stream = b"".join(plain_frame(opcode, body) for opcode, body in frames)
     splitter = FrameSplitter(native.HEADER_BYTES, native.FRAME_BYTES_MAX)
     found: list[Frame] = []
     at = turn = 0
@@ -65,7 +65,7 @@ def test_a_stream_cut_anywhere_gives_the_same_frames(frames: list[Frame], cuts: 
 def test_a_frame_that_is_too_long_is_refused_before_its_body_comes() -> None:
     splitter = FrameSplitter(native.HEADER_BYTES, 100)
 
-    frames = splitter.feed(native.plain_frame(1, b"good") + b"\x01\xff\xff\xff\xff" + b"x" * 50)
+    frames = splitter.feed(plain_frame(1, b"good") + b"\x01\xff\xff\xff\xff" + b"x" * 50)
 
     assert frames == [(1, b"good")]
     assert isinstance(splitter.refusal, FrameTooLarge)
@@ -87,7 +87,7 @@ def test_nothing_is_read_after_a_frame_that_is_too_long() -> None:
     splitter = FrameSplitter(native.HEADER_BYTES, 100)
     splitter.feed(b"\x01\xff\xff\xff\xff")
 
-    frames = splitter.feed(native.plain_frame(1, b"good"))
+    frames = splitter.feed(plain_frame(1, b"good"))
 
     assert frames == []
     assert splitter.buffered == 0
@@ -96,7 +96,7 @@ def test_nothing_is_read_after_a_frame_that_is_too_long() -> None:
 def test_the_longest_frame_is_accepted() -> None:
     splitter = FrameSplitter(native.HEADER_BYTES, 4)
 
-    assert splitter.feed(native.plain_frame(9, b"four")) == [(9, b"four")]
+    assert splitter.feed(plain_frame(9, b"four")) == [(9, b"four")]
 
 
 def test_what_is_kept_of_a_frame_is_counted() -> None:

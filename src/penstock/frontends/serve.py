@@ -46,6 +46,7 @@ from penstock.config.server import (
 )
 from penstock.errors import AddressUnusable
 from penstock.frontends.kafka.server import KafkaListener
+from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.accepting import TlsAcceptor
@@ -140,7 +141,9 @@ class Server:
     def _listener(self, name: str) -> Listener:
         broker, limits, connections, gateway = self.broker, self.config.limits, self.connections, self.gateway
         makers: dict[str, Callable[[], Listener]] = {
-            "native": lambda: NativeListener(broker, limits, connections, gateway),
+            "native": lambda: NativeListener(
+                broker, limits, connections, gateway, KQueueProtocol(broker, gateway)
+            ),
             "text": lambda: TextListener(broker, limits, connections, gateway),
             "status": lambda: StatusListener(
                 broker, limits, connections, gateway, self.config.http, listening(self.config, "status")

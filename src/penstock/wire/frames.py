@@ -18,6 +18,8 @@ LENGTH_BYTES: Final = 4
 
 Frame = tuple[int, bytes]  # The first byte of the header (the opcode, if the protocol has one) and the body.
 
+_FRAME: Final = Struct(">BI")
+
 # The type says that a number comes out, so that compiled code holds it in a machine word.
 _unpack_length: Final[Callable[[bytes, int], tuple[int]]] = Struct(">I").unpack_from
 
@@ -100,3 +102,8 @@ class FrameSplitter:
     def _refuse(self, length: int) -> None:
         self.refusal = FrameTooLarge(size_bytes=length, limit_bytes=self.limit)
         self.forget()
+
+
+def plain_frame(opcode: int, body: bytes) -> bytes:
+    """A frame of the native protocol or KQueue's."""
+    return _FRAME.pack(opcode, len(body)) + body

@@ -32,12 +32,6 @@ UINT32_MAX: Final = 0xFFFF_FFFF
 NO_LEASE: Final = -1  # What a stream group hands out is not on loan.
 UNASKED: Final = 0  # The correlation of frames that answer nothing.
 
-# KQueue's opcodes: a connection that begins with one of them is a KQueue connection.
-KQUEUE_PUB: Final = 0x01
-KQUEUE_SUB: Final = 0x02
-KQUEUE_ACK: Final = 0x03
-KQUEUE_PING: Final = 0x04
-
 # Client to server.
 HELLO: Final = 0x10
 PING: Final = 0x11
@@ -213,11 +207,6 @@ class PublishOutcome:
 def frame(opcode: int, correlation: int, payload: bytes = b"") -> bytes:
     """A frame with a Penstock body."""
     return _REPLY.pack(opcode, len(payload) + _CORRELATION_BYTES, correlation) + payload
-
-
-def plain_frame(opcode: int, body: bytes) -> bytes:
-    """A frame whose body is all its own, as KQueue's are."""
-    return _FRAME.pack(opcode, len(body)) + body
 
 
 def correlation_of(body: bytes) -> int:

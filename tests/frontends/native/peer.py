@@ -13,8 +13,10 @@ import uvloop
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
 from penstock.errors import PenstockError
+from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.server import NativeListener
+from penstock.frontends.security.gateway import AuthGateway
 from penstock.operations.codec import arguments_of, decode_answer
 from penstock.wire import native
 from penstock.wire.frames import Frame
@@ -157,9 +159,12 @@ class Peer:
 class Place:
     """A listener on a free port, with its broker in memory."""
 
-    def __init__(self, broker: EmbeddedAsyncBroker, listener: NativeListener, port: int) -> None:
+    def __init__(
+        self, broker: EmbeddedAsyncBroker, listener: NativeListener, kqueue: KQueueProtocol, port: int
+    ) -> None:
         self.broker = broker
         self.listener = listener
+        self.kqueue = kqueue
         self.port = port
         self._peers: list[Peer] = []
 
@@ -201,9 +206,11 @@ async def serving(
 ) -> AsyncIterator[Place]:
     """A listener, ended properly."""
     broker = await EmbeddedAsyncBroker.open(directory)
-    listener = NativeListener(broker, LimitSettings(**limits), Connections(connections_max))
+    gateway = AuthGateway(broker)
+    kqueue = KQueueProtocol(broker, gateway)
+    listener = NativeListener(broker, LimitSettings(**limits), Connections(connections_max), gateway, kqueue)
     server = await asyncio.get_running_loop().create_server(listener.connect, "127.0.0.1", 0)
-    place = Place(broker, listener, server.sockets[0].getsockname()[1])
+    place = Place(broker, listener, kqueue, server.sockets[0].getsockname()[1])
     try:
         yield place
     finally:

@@ -9,6 +9,7 @@ from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
 from penstock.errors import FrameTooLarge, Overloaded, ProtocolViolation
 from penstock.wire import native
+from penstock.wire.frames import plain_frame
 from penstock.wire.native_bodies import Hello, decode_error_frame, encode_body, encode_call
 from penstock.wire.records import encode_values
 
@@ -72,7 +73,7 @@ async def throw(place: Place, data: bytes) -> None:
 async def test_random_bytes_harm_nobody(seed: int) -> None:
     source = random.Random(seed)
     async with serving() as place:
-        for beginning in (b"", HELLO, b"\x01", b"\x10", native.plain_frame(4, b"")):
+        for beginning in (b"", HELLO, b"\x01", b"\x10", plain_frame(4, b"")):
             await throw(place, beginning + source.randbytes(source.randrange(1, 3000)))
 
         await still_serves(place)
@@ -148,7 +149,7 @@ async def test_a_body_without_a_correlation_ends_the_connection() -> None:
     async with serving() as place:
         peer = await place.client()
 
-        peer.send(native.plain_frame(native.PING, b"ab"))
+        peer.send(plain_frame(native.PING, b"ab"))
         opcode, body = await peer.frame()
 
         assert opcode == native.ERROR
@@ -354,7 +355,7 @@ async def test_nothing_is_done_behind_the_frame_for_which_a_connection_is_closed
         peer = await place.client()
 
         peer.send(
-            native.plain_frame(native.PING, b"ab")
+            plain_frame(native.PING, b"ab")
             + encode_call(5, "create_topic", {"name": "sneaked", "options": {"durability": "memory"}})
         )
 

@@ -9,6 +9,7 @@ from tests.frontends.native.peer import Peer
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
+from penstock.frontends.kqueue.server import KQueueProtocol
 from penstock.frontends.listener import Connections, Listener
 from penstock.frontends.native.server import NativeListener
 from penstock.frontends.security.gateway import AuthGateway
@@ -66,7 +67,9 @@ class Secured:
 
 
 MAKERS: dict[str, Callable[..., Listener]] = {
-    "native": lambda broker, gateway: NativeListener(broker, LimitSettings(), Connections(100), gateway),
+    "native": lambda broker, gateway: NativeListener(
+        broker, LimitSettings(), Connections(100), gateway, KQueueProtocol(broker, gateway)
+    ),
     "text": lambda broker, gateway: TextListener(broker, LimitSettings(), Connections(100), gateway),
     "status": lambda broker, gateway: StatusListener(broker, LimitSettings(), Connections(100), gateway),
 }

@@ -1,6 +1,6 @@
 """The Kafka listener: what all its connections share, and their beginning and end.
 
-    KafkaListener ──> Connection ──> apis ──> handlers ──> broker
+    KafkaListener ──> KafkaConnection ──> apis ──> handlers ──> broker
 
 Its limits, each with an error of its own or a pause: connections, bytes of a frame, of all frames that are
 not complete and of all publishes, requests that wait on a connection, bytes that a client has not read.

@@ -1,1 +1,1 @@
-"""The native protocol (TCP 7070): Penstock's own clients, and KQueue's."""
+"""The native protocol (TCP 7070), which Penstock's own clients use."""

@@ -7,9 +7,10 @@
 Deliveries are pushed, so they are written before the acknowledgements of the publishes that they come from:
 this shortens the way from publisher to consumer.
 
-The first byte selects the dispatcher (``NativeHost.dispatcher``): the native or KQueue protocol, which share
-the port.  A client with ``requests_max`` unanswered requests is not read until some are answered; the other
-limits are those of every ``ServerConnection``.  A client that closes its side gets its answers first.
+The first byte selects the dispatcher (``NativeHost.dispatcher``): the native protocol, or another one on
+the same port (``PortProtocol``).  A client with ``requests_max`` unanswered requests is not read until some
+are answered; the other limits are those of every ``ServerConnection``.  A client that closes its side gets
+its answers first.
 """
 
 from collections.abc import Callable
@@ -44,6 +45,22 @@ class Dispatcher(Protocol):
         ...
 
     def lost(self) -> None: ...
+
+
+class PortProtocol(Protocol):
+    """Another protocol on the same port, recognised by the first byte of a connection."""
+
+    def dispatcher(self, data: bytes, connection: "NativeConnection") -> Dispatcher | None:
+        """The dispatcher of a connection that begins with these bytes; None if they are not its own."""
+        ...
+
+    def unknown(self, data: bytes) -> bytes:
+        """The answer to a connection that begins with these bytes, if there is no dispatcher for them."""
+        ...
+
+    def stop(self) -> None:
+        """The server stops, and its connections with it."""
+        ...
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

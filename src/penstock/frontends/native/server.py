@@ -1,8 +1,9 @@
 """The native listener: what all its connections share, and their beginning and end.
 
-    NativeListener ──> Connection ──> NativeSession   ──> commands ──> broker
-                           │          KQueueSession  ──────────────> broker
-                           └ which of them: the first byte
+    NativeListener ──> NativeConnection ──┬──> NativeSession ──> commands ──> broker
+                                          └──> another protocol on the same port (KQueue's)
+
+The first byte of a connection decides; ``serve.py`` says what the other protocol is.
 
 Its limits, each with an error of its own or a pause: connections, bytes of a
 frame, requests in flight on a connection, bytes a client has not read, bytes
@@ -14,12 +15,11 @@ from typing import Final
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.config.server import LimitSettings
-from penstock.errors import PenstockError, Unauthenticated
+from penstock.errors import PenstockError
 from penstock.frontends.foreign import http_refusal, is_http
 from penstock.frontends.listener import Connections
 from penstock.frontends.native.commands import TABLE
-from penstock.frontends.native.connection import Dispatcher, NativeConnection, NativeHost
-from penstock.frontends.native.kqueue import COMMANDS, KQueueSession, KQueueShared, unknown_command
+from penstock.frontends.native.connection import Dispatcher, NativeConnection, NativeHost, PortProtocol
 from penstock.frontends.native.session import NativeSession, NativeShared
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.wire import native
@@ -36,20 +36,21 @@ class NativeListener(NativeHost):
         broker: EmbeddedAsyncBroker,
         limits: LimitSettings,
         connections: Connections,
-        gateway: AuthGateway | None = None,
+        gateway: AuthGateway,
+        other: PortProtocol,
     ) -> None:
-        super().__init__("native", limits, connections, gateway or AuthGateway(broker))
+        super().__init__("native", limits, connections, gateway)
         self.requests_max = limits.requests_max
         self.shared = NativeShared(
             broker,
-            self.gateway,
+            gateway,
             frame_bytes_max=limits.frame_bytes_max,
             publish_bytes_max=limits.publish_bytes_max,
             requests_max=limits.requests_max,
             resume_ms=limits.resume_ms,
             receive_messages_max=RECEIVE_MESSAGES_MAX,
         )
-        self.kqueue = KQueueShared(broker, self.gateway)
+        self._other = other  # For connections that do not begin with a HELLO.
 
     # Called by the server.
 
@@ -59,13 +60,13 @@ class NativeListener(NativeHost):
 
     async def drain(self) -> None:
         """Answer what was read, close every connection, give back what consumers hold."""
-        self.kqueue.stopping = True
+        self._other.stop()
         await super().drain()
         self.shared.resumable.close_all()
 
     def abort(self) -> None:
         """Close at once whatever is still open."""
-        self.kqueue.stopping = True
+        self._other.stop()
         super().abort()
         self.shared.resumable.close_all()
 
@@ -75,20 +76,11 @@ class NativeListener(NativeHost):
         """The dispatcher of a connection that begins with these bytes."""
         if data[0] == native.HELLO:
             return NativeSession(connection, self.shared, TABLE)
-        if data[0] in COMMANDS and not self.gateway.required:
-            connection.trust()
-            return KQueueSession(connection, self.kqueue)
-        return None
+        return self._other.dispatcher(data, connection)
 
     def unknown(self, data: bytes) -> bytes:
         """The answer to a connection that begins with these bytes, if there is no dispatcher for them."""
-        opcode = data[0]
-        if is_http(data):
-            return http_refusal("native")
-        if opcode in COMMANDS:
-            refusal = Unauthenticated(why="this server asks for a login, which KQueue's protocol has not")
-            return f"ERR {refusal}\n".encode()
-        return f"{unknown_command(opcode)}\n".encode()
+        return http_refusal("native") if is_http(data) else self._other.unknown(data)
 
     def refusal(self, error: PenstockError) -> bytes:
         """The answer to a connection on which nothing has arrived yet."""

@@ -21,8 +21,9 @@ are no UTF-8 arrive with replacement characters.
 
 import logging
 import uuid
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -31,20 +32,18 @@ from penstock.broker.drivers.loop import Running, ignore_result
 from penstock.broker.operations import LocalConsumer
 from penstock.config.broker import QUEUE_PARTITIONS, GroupOptions, TopicOptions
 from penstock.errors import AlreadySettled, LeaseLost, PenstockError, QueueFull, TopicNotFound
-from penstock.frontends.native.connection import NativeConnection
 from penstock.frontends.public import public
 from penstock.frontends.security.gateway import AuthGateway
 from penstock.frontends.security.identity import NOBODY
 from penstock.model.message import Message, ReceivedMessage, received
-from penstock.wire.native import KQUEUE_ACK, KQUEUE_PING, KQUEUE_PUB, KQUEUE_SUB, plain_frame
+from penstock.wire.frames import plain_frame
+from penstock.wire.kqueue import ACK, COMMANDS, DELIVERY, PING, PUB, SUB
 
-KQUEUE_DELIVERY: Final = 0x05
 GROUP: Final = "default"
 TOPIC_NOT_FOUND: Final = "ERR Topic not found. Try subscribing first."
 IN_FLIGHT_MAX: Final = 100  # Messages a subscription may hold unanswered; KQueue's own buffer had as many.
 PUSH_MESSAGES_MAX: Final = 10
 PUSH_WAIT_MS: Final = 3_600_000
-COMMANDS: Final = {KQUEUE_PUB: "PUB", KQUEUE_SUB: "SUB", KQUEUE_ACK: "ACK", KQUEUE_PING: "PING"}
 NAMESPACE: Final = uuid.UUID("4f1f6b5a-7c5e-5d0c-9d0b-6b1f3a2c7e90")
 
 logger = logging.getLogger("penstock")
@@ -54,6 +53,28 @@ Fields = dict[str, Any]
 
 class BodyError(Exception):
     """A body that is not the JSON its command wants."""
+
+
+class KQueueConnection(Protocol):
+    """What a session needs of its connection."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def send_now(self, data: bytes) -> None:
+        """Send at once, before anything that is sent in a later turn of the loop."""
+        ...
+
+    def answer(self, data: bytes) -> None:
+        """Send the answer to one request; an empty one if it was sent already."""
+        ...
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Call it in the next turn of the loop."""
+        ...
+
+    def trust(self) -> None:
+        """Let it send large frames."""
+        ...
 
 
 class KQueueShared:
@@ -67,7 +88,7 @@ class KQueueShared:
 
 
 class KQueueSession:
-    def __init__(self, connection: NativeConnection, shared: KQueueShared) -> None:
+    def __init__(self, connection: KQueueConnection, shared: KQueueShared) -> None:
         self.connection = connection
         self.shared = shared
         self._operations = shared.gateway.operations(NOBODY)  # KQueue's clients say not who they are.
@@ -79,13 +100,13 @@ class KQueueSession:
     def handle(self, opcode: int, body: bytes) -> None:
         name = COMMANDS.get(opcode)
         try:
-            if opcode == KQUEUE_PUB:
+            if opcode == PUB:
                 self._publish(_fields(body))
-            elif opcode == KQUEUE_SUB:
+            elif opcode == SUB:
                 self._subscribe(_fields(body))
-            elif opcode == KQUEUE_ACK:
+            elif opcode == ACK:
                 self._acknowledge(_fields(body))
-            elif opcode == KQUEUE_PING:
+            elif opcode == PING:
                 self._say("OK PONG")
             else:
                 self._say(unknown_command(opcode))
@@ -264,7 +285,7 @@ class Subscription:
             name = message_id(message.topic, message.partition, message.offset)
             self._hold(name, message)
             told = {"ID": name, "Payload": message.value.decode("utf-8", "replace")}
-            self._session.connection.send(plain_frame(KQUEUE_DELIVERY, msgspec.json.encode(told)))
+            self._session.connection.send(plain_frame(DELIVERY, msgspec.json.encode(told)))
         if not self._paused:
             self._session.connection.later(self._go_on)
 

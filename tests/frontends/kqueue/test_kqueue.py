@@ -9,8 +9,8 @@ import pytest
 from tests.frontends.native.peer import Peer, Place, both_loops, serving, until
 
 from penstock.broker.queue.queues import CONNECTION_LOST
-from penstock.frontends.native.kqueue import message_id
-from penstock.wire import native
+from penstock.frontends.kqueue.session import message_id
+from penstock.wire.frames import plain_frame
 
 PUB, SUB, ACK, PING, DELIVERY = 1, 2, 3, 4, 5
 
@@ -198,7 +198,7 @@ async def test_a_body_that_is_not_what_it_should_be_is_told_and_the_connection_g
     async with serving() as place:
         peer = await place.connect()
 
-        line = await say(peer, native.plain_frame(opcode, body))
+        line = await say(peer, plain_frame(opcode, body))
 
         assert line.startswith(b"ERR Decoding %s payload: " % name)
         assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
@@ -220,7 +220,7 @@ async def test_an_unknown_command_is_told_and_the_connection_goes_on() -> None:
     async with serving() as place:
         peer = await subscribed(place)
 
-        assert await say(peer, native.plain_frame(0x2A, b"{}")) == b"ERR Unknown Command Type: 2a\n"
+        assert await say(peer, plain_frame(0x2A, b"{}")) == b"ERR Unknown Command Type: 2a\n"
         assert await say(peer, b"\x04\x00\x00\x00\x00") == b"OK PONG\n"
 
 
@@ -267,7 +267,7 @@ async def test_what_a_vanished_subscriber_had_not_acknowledged_goes_to_another()
 
         assert await delivery(other) == {"ID": name, "Payload": "p"}
         assert await say(other, command(ACK, MessageID=name)) == b"OK ACK\n"
-        await until(lambda: not place.listener.kqueue.held)
+        await until(lambda: not place.kqueue.shared.held)
 
 
 @both_loops
@@ -281,7 +281,7 @@ async def test_a_message_whose_subscribers_vanish_is_a_dead_letter_in_the_end() 
                 await say(peer, command(PUB, Topic="t", Payload="p"))
             await delivery(peer)
             peer.cut()
-            await until(lambda: not place.listener.kqueue.held)
+            await until(lambda: not place.kqueue.shared.held)
 
         [letter] = await place.broker.dead_letters("t")
 
@@ -309,11 +309,11 @@ async def test_nothing_is_kept_of_a_subscriber_that_is_gone() -> None:
         peer = await subscribed(place)
         await say(peer, command(PUB, Topic="t", Payload="p"))
         await delivery(peer)
-        assert len(place.listener.kqueue.held) == 1
+        assert len(place.kqueue.shared.held) == 1
 
         peer.cut()
 
-        await until(lambda: not place.listener.kqueue.held)
+        await until(lambda: not place.kqueue.shared.held)
 
 
 @both_loops
@@ -327,7 +327,7 @@ async def test_no_more_is_kept_of_messages_that_nobody_acknowledges_than_one_may
         for _ in range(250):
             await delivery(peer)
 
-        assert len(place.listener.kqueue.held) == 100
+        assert len(place.kqueue.shared.held) == 100
 
 
 @both_loops

@@ -1,0 +1,1 @@
+"""KQueue's protocol, which shares the port of the native protocol."""
