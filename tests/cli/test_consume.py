@@ -409,7 +409,7 @@ def test_a_group_begins_at_a_snapshot(cli: Cli, archived: TestBroker) -> None:
     unknown = cli("consume", "orders", "--group", "audit", "--from-snapshot", "midnight")
 
     assert numbers(done.out) == list(range(9, 18))
-    assert (unknown.code, "there are noon" in unknown.err) == (1, True)
+    assert (unknown.code, "the snapshots are noon" in unknown.err) == (1, True)
 
 
 @pytest.mark.parametrize(

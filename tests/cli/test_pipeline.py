@@ -60,8 +60,8 @@ def test_list_has_what_runs_and_what_there_is(cli: Cli, archive: PipelineRun) ->
 
     assert done.lines[:3] == [
         "name state records rows/s lag what",
-        "archive running 12,000 400 1.5 s Topics to the lake, and the lake…",
-        "replay - From lake and log back to a topi…",
+        "archive running 12,000 400 1.5 s Archive topics to the lake, and …",
+        "replay - Replay messages from lake and lo…",
     ]
     assert len(done.lines) == 1 + len(pipelines.PIPELINES)
 
@@ -84,7 +84,7 @@ def test_status_has_the_facts_of_a_run(cli: Cli, archive: PipelineRun, penstock:
 
     assert cli("pipeline", "status", "archive").lines == [
         "archive failed",
-        "pipeline archive: Topics to the lake, and the lake in good order.",
+        "pipeline archive: Archive topics to the lake, and maintain its tables.",
         "runs on there, process 7, Spark on local[*]",
         "started 2026-01-01 00:00:00 UTC",
         "heard of 2 s ago",
@@ -116,14 +116,16 @@ def test_stop_asks_the_run_and_waits_for_its_end(
     done = cli("pipeline", "stop", "archive")
 
     assert (done.code, done.err) == (0, "archive is stopped\n")
-    assert cli("pipeline", "stop", "archive").err == "archive does not run: it is stopped\n"
+    assert cli("pipeline", "stop", "archive").err == "archive is not running: it is stopped\n"
 
 
 def test_stop_gives_up_waiting_after_its_timeout(cli: Cli, archive: PipelineRun) -> None:
     done = cli("pipeline", "stop", "archive", "--timeout", "3s")
 
     assert done.code == 1
-    assert done.err == "archive was asked to stop, and still works; see: penstock pipeline status archive\n"
+    assert (
+        done.err == "archive was asked to stop but is still running; see: penstock pipeline status archive\n"
+    )
 
 
 def test_run_reads_its_settings_and_tells_what_it_did(
@@ -149,8 +151,8 @@ def test_run_refuses_what_is_wrong_before_it_connects(
     no_file = cli("pipeline", "run", "transform", "-c", str(tmp_path / "none.toml"))
 
     assert [done.code for done in (unknown, missing, no_file)] == [2, 1, 2]
-    assert "there is no 'transfrom'; there are archive, replay, rollup, dead_letters, " in unknown.err
-    assert "topic is missing; say it in the file, or with --set topic=..." in missing.err
+    assert "there is no 'transfrom'; the pipelines are archive, replay, rollup, dead_letters, " in unknown.err
+    assert "topic is missing; set it in the file or with --set topic=..." in missing.err
     assert "none.toml" in no_file.err
     assert servers == []
 

@@ -16,8 +16,8 @@ def test_a_snapshot_is_taken_once_and_listed(cli: Cli, penstock: TestBroker) -> 
     cli("lake", "snapshot", "one-o-clock", "--topics", "users")
     again = cli("lake", "snapshot", "noon")
 
-    assert (first.code, first.err.startswith("noon is 3 partitions of 2 topics at ")) == (0, True)
-    assert (again.code, "names are given once" in again.err) == (1, True)
+    assert (first.code, first.err.startswith("noon: 3 partitions of 2 topics at ")) == (0, True)
+    assert (again.code, "names cannot be reused" in again.err) == (1, True)
     listed = cli("lake", "snapshots")
     assert [line.split()[0] for line in listed.lines] == ["snapshot", "noon", "one-o-clock"]
     assert listed.lines[1].endswith("orders, users 3")

@@ -38,15 +38,15 @@ class SparkError(Exception):
         ),
         (
             SparkError("TABLE_OR_VIEW_NOT_FOUND", relationName="`zzz`"),
-            "there is no topic or view 'zzz'; topic list shows what there is",
+            "there is no topic or view 'zzz'; penstock topic list shows the topics",
         ),
         (
             SparkError("TABLE_OR_VIEW_NOT_FOUND", relationName="`web`.`clicks`"),
-            "a name with a dot is written in backticks: `web.clicks`",
+            "names with a dot need backticks: `web.clicks`",
         ),
         (
             SparkError("REQUIRES_SINGLE_PART_NAMESPACE", identifier="`a`.`b`.`c`"),
-            "there is no topic or view 'a.b.c'; topic list shows what there is",
+            "there is no topic or view 'a.b.c'; penstock topic list shows the topics",
         ),
         (
             SparkError("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName="`kye`", proposal="`key`, `value`"),
@@ -56,11 +56,11 @@ class SparkError(Exception):
             SparkError(
                 "UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName="`o`.`zzz`", proposal="`o`.`key`, `o`.`a b`"
             ),
-            "there is no column 'zzz'; there are key, `a b`",
+            "there is no column 'zzz'; the columns are key, `a b`",
         ),
         (
             SparkError("UNRESOLVED_COLUMN.WITH_SUGGESTION", objectName="`amount`", proposal="`key`, `value`"),
-            "there is no column 'amount'; there are key, value; a field of a JSON value is "
+            "there is no column 'amount'; the columns are key, value; for a field of a JSON value use "
             "get_json_object(cast(value as string), '$.amount')",
         ),
         (
@@ -70,19 +70,19 @@ class SparkError(Exception):
         (SparkError("UNRESOLVED_ROUTINE", routineName="`foo`"), "there is no function 'foo'"),
         (
             SparkError("PARSE_SYNTAX_ERROR", "... SQLSTATE: 42601 (line 2, pos 15)", error="'form'"),
-            "the SQL is wrong at 'form', line 2, character 16",
+            "there is a syntax error at 'form', line 2, character 16",
         ),
         (
             SparkError("INVALID_IDENTIFIER", ident="web-clicks"),
-            "a name with characters other than letters, digits and _ is written in backticks: `web-clicks`",
+            "names with characters other than letters, digits and _ need backticks: `web-clicks`",
         ),
-        (SparkError("PARSE_EMPTY_STATEMENT"), "it is empty"),
+        (SparkError("PARSE_EMPTY_STATEMENT"), "the query is empty"),
         (
             SparkError(
                 "DATATYPE_MISMATCH.UNEXPECTED_INPUT_TYPE",
                 inputSql='"value"', inputType='"BINARY"', requiredType='"STRING"',
             ),
-            "value is bytes, where text is needed; write cast(value as string)",
+            "value is binary, but text is required; use cast(value as string)",
         ),
     ],
 )  # fmt: skip

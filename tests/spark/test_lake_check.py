@@ -170,4 +170,4 @@ def test_damage_anywhere_in_a_file_is_found_and_the_others_are_checked(filled: L
     assert len(findings) == 2
     assert findings[0].startswith("offsets 100 to 199: ")
     assert files[1].name in findings[0]
-    assert "it is not there" in findings[1]
+    assert "the file does not exist" in findings[1]

@@ -215,7 +215,7 @@ def test_a_damaged_file_is_an_error_that_names_it(table: LakeTable) -> None:
         read(table, 0, 1000)
 
     Path(file.path).unlink()
-    with pytest.raises(LakeDamaged, match="it is not there"):
+    with pytest.raises(LakeDamaged, match="the file does not exist"):
         read(table, 0, 1000)
 
 

@@ -45,7 +45,7 @@ def test_rows_are_values_of_python_and_text_that_is_none_is_escaped() -> None:
 def test_two_columns_of_one_name_have_no_place_in_documents() -> None:
     twice = QueryResult(pa.table([pa.array([1]), pa.array([2])], names=["key", "key"]))
 
-    with pytest.raises(QueryInvalid, match="two columns are called 'key'; give one another name with AS"):
+    with pytest.raises(QueryInvalid, match="two columns are called 'key'; rename one with AS"):
         twice.check_names()
     assert twice.rows() == [[1, 2]]
 
@@ -103,13 +103,13 @@ def test_two_columns_are_a_chart(first: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (answer(a=[1]), "a chart needs two columns, and this has 1"),
-        (answer(a=[1], b=[1], c=[1]), "a chart needs two columns, and this has 3"),
-        (answer(a=[1], b=["x"]), "a chart needs numbers in its second column, 'b'"),
-        (answer(a=pa.array([], pa.int64()), b=pa.array([], pa.int64())), "there is nothing to draw: no rows"),
+        (answer(a=[1]), "a chart needs two columns, but the result has 1"),
+        (answer(a=[1], b=[1], c=[1]), "a chart needs two columns, but the result has 3"),
+        (answer(a=[1], b=["x"]), "the second column of a chart, 'b', must be numeric"),
+        (answer(a=pa.array([], pa.int64()), b=pa.array([], pa.int64())), "the result has no rows to draw"),
         (
             answer(a=[str(number) for number in range(101)], b=list(range(101))),
-            "101 bars cannot be read; use ORDER BY and LIMIT 100 or fewer",
+            "101 bars are too many for a chart; use ORDER BY and LIMIT 100",
         ),
     ],
 )

@@ -117,11 +117,11 @@ def test_the_topic_and_the_group_are_those_of_the_app_or_of_the_settings() -> No
     assert found("second") == found("second_app") == ("second", TOPIC, "invoices")
     assert found("second", group="others") == ("second", TOPIC, "others")
     assert found("elsewhere", topic="a", group="b") == ("elsewhere", "a", "b")
-    with pytest.raises(InvalidValue, match="no app of its module declares it"):
+    with pytest.raises(InvalidValue, match="no app in its module declares it"):
         found("elsewhere")
     with pytest.raises(InvalidValue, match="has no 'nothing'"):
         found("nothing")
-    with pytest.raises(InvalidValue, match="it is written module:name"):
+    with pytest.raises(InvalidValue, match="write it as module:name"):
         rehearse.find_handler(rehearse.Settings(handler="nothing"))
 
 

@@ -231,10 +231,10 @@ def test_what_the_broker_had_added_is_left_behind(replayer: Replayer) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"topic": "a"}, "give a topic, or a group"),
-        ({"topic": "a", "to": "b", "group": "c"}, "give a topic, or a group"),
-        ({"topic": "a", "group": "b", "key": "k"}, "a group is moved"),
-        ({"topic": "a", "to": "b", "rate": 0.0}, "messages a second"),
+        ({"topic": "a"}, "set either to or group"),
+        ({"topic": "a", "to": "b", "group": "c"}, "set either to or group"),
+        ({"topic": "a", "group": "b", "key": "k"}, "a group always gets all messages"),
+        ({"topic": "a", "to": "b", "rate": 0.0}, "messages per second"),
         ({"topic": "a", "to": "b", "from_time": LATE, "to_time": EARLY}, "before from_time"),
     ],
 )

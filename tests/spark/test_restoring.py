@@ -250,17 +250,17 @@ def test_a_name_is_given_once_and_an_unknown_one_is_told_with_those_that_are() -
     with TestBroker.open() as broker:
         broker.create_topic("orders")
         assert snapshots.known(broker) == {}
-        with pytest.raises(InvalidValue, match="none was taken yet"):
+        with pytest.raises(InvalidValue, match="no snapshot was taken yet"):
             snapshots.get(broker, "first")
         snapshots.take(broker, "first", 1000)
         snapshots.take(broker, "second", 2000, ["orders"])
 
         assert list(snapshots.known(broker)) == ["first", "second"]
-        with pytest.raises(InvalidValue, match="names are given once"):
+        with pytest.raises(InvalidValue, match="names cannot be reused"):
             snapshots.take(broker, "first", 3000)
-        with pytest.raises(InvalidValue, match="there are first, second"):
+        with pytest.raises(InvalidValue, match="the snapshots are first, second"):
             snapshots.get(broker, "third")
-        with pytest.raises(InvalidValue, match="it has orders, and not others"):
+        with pytest.raises(InvalidValue, match="it has orders, but not others"):
             snapshots.get(broker, "second").offsets("others")
         with pytest.raises(InvalidName):
             snapshots.take(broker, "a/b", 0)

@@ -113,11 +113,11 @@ def test_many_rows_of_many_tasks_are_each_there_once_and_keys_stay_together(
     ("columns", "told"),
     [
         (["'x' as value", "id as offset"], "drop offset, or give it another name"),
-        (["'x' as key"], "there is no column value"),
-        (["id as value"], "value is bigint, and should be binary or string"),
-        (["'x' as value", "'two' as partition"], "partition is string, and should be int"),
+        (["'x' as key"], "the column value is missing"),
+        (["id as value"], "value is bigint, but must be binary or string"),
+        (["'x' as value", "'two' as partition"], "partition is string, but must be int"),
         (["'x' as value", "map(1, 'a') as headers"], "should be map<string, binary>"),
-        (["'x' as value", "'2026' as timestamp"], "timestamp is string, and should be timestamp"),
+        (["'x' as value", "'2026' as timestamp"], "timestamp is string, but must be timestamp"),
     ],
 )
 def test_columns_that_a_topic_does_not_take_are_told_at_once(
@@ -135,9 +135,9 @@ def test_columns_that_a_topic_does_not_take_are_told_at_once(
     ("topic", "options", "told"),
     [
         ("nowhere", {}, "there is no topic 'nowhere'"),
-        ("strict", {"mode": "overwrite"}, "a topic only grows"),
-        ("strict", {"colour": "red"}, "there are servers, key, user, password, topic, write_id"),
-        ("strict", {"write_id": ""}, "it is text of 1 to 150 characters"),
+        ("strict", {"mode": "overwrite"}, "a topic can only be appended to"),
+        ("strict", {"colour": "red"}, "the options are servers, key, user, password, topic, write_id"),
+        ("strict", {"write_id": ""}, "it must have 1 to 150 characters"),
         ("strict", {"servers": "127.0.0.1:1"}, "127.0.0.1:1 cannot be reached"),
     ],
 )

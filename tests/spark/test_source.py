@@ -84,7 +84,7 @@ def test_errors_of_a_table_are_sentences(spark: "SparkSession", servers: str) ->
         (lambda: table(spark, servers, "x", starting="first"), "starting cannot be 'first'"),
         (
             lambda: table(spark, servers, "x", value_format="json"),
-            "value_schema cannot be None: json needs one",
+            "value_schema cannot be None: value_format=json needs a schema",
         ),
         (lambda: table(spark, servers, "nowhere").count(), "there is no topic 'nowhere'"),
         (lambda: table(spark, servers, "x", "ofset long").count(), "column cannot be 'ofset'"),

@@ -274,7 +274,7 @@ def test_the_horizon_is_the_latest_time_that_earlier_batches_have_read(
     assert horizons(1, 0) == {5000}
     assert horizons(2, 0) == horizons(2, 1) == horizons(3, 0) == {9000}
     assert horizons(0, 1) == {7000}
-    with pytest.raises(InvalidValue, match="only a stream has it"):
+    with pytest.raises(InvalidValue, match="only available for streams"):
         source.reader(schema_of("offset", "horizon"))
 
 

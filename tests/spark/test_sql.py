@@ -112,7 +112,7 @@ def test_a_chart_is_drawn_beside_the_answer(ask: Ask, tmp_path: Path) -> None:
 
     assert done.code == 0
     assert path.read_bytes().startswith(b"\x89PNG")
-    assert done.err == f"the chart is in {path}\n"
+    assert done.err == f"wrote the chart to {path}\n"
     assert done.lines[0] == "key visits"
 
 
@@ -124,7 +124,7 @@ def test_a_mistake_is_one_line_and_code_1(ask: Ask) -> None:
     assert typo.err.startswith("penstock sql: this query is invalid: there is no column 'kye'; did you mean")
     assert typo.err.count("\n") == 1
     assert no_chart.code == 1
-    assert "a chart needs two columns, and this has 1" in no_chart.err
+    assert "a chart needs two columns, but the result has 1" in no_chart.err
     assert not Path("x.png").exists()
 
 
@@ -144,7 +144,7 @@ def test_a_script_runs_up_to_its_first_mistake(ask: Ask) -> None:
 
     assert done.code == 1
     assert done.out == "one\n1\ntwo\n2\n"
-    assert "the SQL is wrong at 'selekt'" in done.err
+    assert "there is a syntax error at 'selekt'" in done.err
 
 
 def test_the_shell_answers_lists_and_goes_on_after_a_mistake(
@@ -184,7 +184,7 @@ def test_the_shell_answers_lists_and_goes_on_after_a_mistake(
     assert {TOPIC, f"{TOPIC}__dlq", f"{TOPIC}__journal", "__groups"} <= set(done.lines)
     assert "headers map<string,binary>" in done.lines
     assert "(1 row, " in done.err
-    assert "the SQL is wrong at 'selekt'" in done.err
+    assert "there is a syntax error at 'selekt'" in done.err
     assert "[QUERY_INVALID]" not in done.err
     assert sql.HELP in done.err
     assert (tmp_path / "state" / "penstock" / "sql_history").exists()
@@ -194,7 +194,7 @@ def test_the_shell_answers_lists_and_goes_on_after_a_mistake(
     ("arguments", "words"),
     [
         ([" "], "the query is empty"),
-        (["select 1", "--plot", "x.pdf"], "a chart is a PNG, and 'x.pdf' does not end in .png"),
+        (["select 1", "--plot", "x.pdf"], "charts are PNG files, but 'x.pdf' does not end in .png"),
         (["--plot", "x.png"], "--plot needs a query"),
         (["select 1", "-o", "xml"], "xml"),
     ],

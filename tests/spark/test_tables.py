@@ -135,7 +135,9 @@ def test_a_program_gets_all_views_at_once(
 
     assert {"cards", "cards__dlq", "cards__journal", "__groups", "__schedules", "__gaps"} <= set(made.names())
     assert spark.sql("select value from cards").collect()[0].value == b"x"
-    with pytest.raises(QueryInvalid, match="Twins and twins are one name for SQL; read each with the format"):
+    with pytest.raises(
+        QueryInvalid, match="Twins and twins are the same name in SQL; read each with the format"
+    ):
         made.sql("select * from twins")
     for name in ("Twins", "twins"):
         broker.delete_topic(name)
@@ -147,11 +149,11 @@ def test_a_program_gets_all_views_at_once(
         ("select * from lettrs", "there is no topic or view 'lettrs'; did you mean letters?"),
         ("select vlaue from letters", "there is no column 'vlaue'; did you mean value?"),
         ("select l.vlaue from letters l", "there is no column 'vlaue'; did you mean value?"),
-        ("select * from dotted.name", "a name with a dot is written in backticks: `dotted.name`"),
-        ("select * from dash-name", "is written in backticks: `dash-name`"),
-        ("selekt 1", "the SQL is wrong at 'selekt', line 1, character 1"),
+        ("select * from dotted.name", "names with a dot need backticks: `dotted.name`"),
+        ("select * from dash-name", "need backticks: `dash-name`"),
+        ("selekt 1", "there is a syntax error at 'selekt', line 1, character 1"),
         ("select upperr(key) from letters", "there is no function 'upperr'"),
-        ("select from_json(value, 'a int') from letters", r"write cast\(value as string\)"),
+        ("select from_json(value, 'a int') from letters", r"use cast\(value as string\)"),
     ],
 )
 def test_a_typo_is_told_in_one_sentence(

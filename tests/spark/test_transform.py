@@ -91,8 +91,8 @@ def test_sql_makes_messages_and_table_rows_of_json_and_sets_aside_what_is_none(
     assert result_tables.read(spark, path).count() == 2
     bad = broker.read(f"{source}-big.bad")
     assert sorted((each.value, each.headers["x-reason"]) for each in bad) == [
-        (b"no json", "its value is no JSON of the schema"),
-        (b'{"customer": "ben", "amount": "x"}', "its value is no JSON of the schema"),
+        (b"no json", "its value is not JSON of the schema"),
+        (b'{"customer": "ben", "amount": "x"}', "its value is not JSON of the schema"),
     ]
     assert {each.headers["x-source"].rpartition(":")[0] for each in bad} <= {f"{source}:0", f"{source}:1"}
     assert broker.describe_group(source, f"{source}-big").kind == "stream"
@@ -173,12 +173,12 @@ def shout(orders: DataFrame, greetings: DataFrame) -> DataFrame:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("sources = {}\nsql='x'\ntopic='t'", "there must be one"),
-        ("[sources.a]", "sql cannot be '': give it, or function"),
-        ("sql='x'\n[sources.a]", "the rows must go somewhere"),
-        ("sql='x'\ntopic='t'\n[sources.a]\ntime='at'", "needs a watermark"),
+        ("sources = {}\nsql='x'\ntopic='t'", "at least one is required"),
+        ("[sources.a]", "sql cannot be '': set either sql or function"),
+        ("sql='x'\n[sources.a]", "set topic or table"),
+        ("sql='x'\ntopic='t'\n[sources.a]\ntime='at'", "requires a watermark"),
         ("sql='x'\ntopic='t'\n[sources.a]\nwatermark='soon'", "sources.a.watermark cannot be 'soon'"),
-        ("sql='x'\ntable='t'\nmode='update'\n[sources.a]", "a table only gets rows that are final"),
+        ("sql='x'\ntable='t'\nmode='update'\n[sources.a]", "a table only supports the mode append"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(text: str, sentence: str) -> None:
@@ -190,9 +190,12 @@ def test_settings_that_make_no_sense_are_refused(text: str, sentence: str) -> No
     ("change", "sentence"),
     [
         ('sql = "select nothing from orders"', "nothing"),
-        ('function = "tests.spark.test_transform:shout"', "it asks for greetings, and there are orders"),
+        (
+            'function = "tests.spark.test_transform:shout"',
+            "it has parameters greetings, but the views are orders",
+        ),
         ('function = "tests.spark.test_transform:none"', "has no 'none'"),
-        ('sql = "select * from orders"', "drop topic"),
+        ('sql = "select * from orders"', "drop or rename topic"),
     ],
 )
 def test_what_is_wrong_with_the_users_part_is_one_sentence(

@@ -120,12 +120,12 @@ def test_every_problem_of_the_settings_is_named_with_its_place() -> None:
     assert str(refusal.value).splitlines()[1:] == [
         "  pipeline name '../x' is not allowed: it has a character or a beginning that names may not have; "
         "use 1 to 200 letters, digits, '.', '_' or '-', not starting with '.' or '__'",
-        "  toy.toml: there is no setting sources; did you mean source?",
+        "  toy.toml: unknown setting sources; did you mean source?",
         "  toy.toml: wait cannot be 'soon': write it like '250ms', '30s', '5m', '2h', '7d' or '1h30m'",
         "  toy.toml: limit cannot be 'many': expected int | null, got str",
-        "  --set: from_time cannot be 'yesterday': a time is written 2026-11-15T10:30:00Z, or as how long "
-        "ago, such as 1h",
-        "  source is missing; say it in the file, or with --set source=... [CONFIGURATION_INVALID]",
+        "  --set: from_time cannot be 'yesterday': write a time as 2026-11-15T10:30:00Z, "
+        "or an age such as 1h",
+        "  source is missing; set it in the file or with --set source=... [CONFIGURATION_INVALID]",
     ]
 
 
@@ -139,7 +139,7 @@ def test_what_is_wrong_only_together_and_what_is_no_toml() -> None:
 
 def test_an_unknown_pipeline_is_refused_with_those_there_are() -> None:
     assert pipelines.check_pipeline("dead-letters") == "dead_letters"
-    with pytest.raises(InvalidValue, match="there are archive, replay, "):
+    with pytest.raises(InvalidValue, match="the pipelines are archive, replay, "):
         pipelines.check_pipeline("arcive")
 
 

@@ -71,9 +71,9 @@ def restore(
     The group is made if it does not exist.  ``advance`` hears of every few thousand records.
     """
     if from_time is not None and offsets is not None:
-        raise InvalidValue(name="offsets", value=offsets, why="give offsets or from_time, not both")
+        raise InvalidValue(name="offsets", value=offsets, why="set either offsets or from_time, not both")
     if on_gap not in ("error", "skip"):
-        raise InvalidValue(name="on_gap", value=on_gap, why="it is error or skip")
+        raise InvalidValue(name="on_gap", value=on_gap, why="it must be error or skip")
     from_ms = None if from_time is None else instant_ms("from_time", from_time)
     work = _Restoring(broker, topic, LakeHistory(broker, lake))
     goals = work.goals(from_ms, offsets)

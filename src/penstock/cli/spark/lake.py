@@ -30,7 +30,7 @@ app = new_app()
 TIMES = {"last_batch_ms": "last_batch"}
 
 Lake = Annotated[
-    str, typer.Option("--lake", metavar="PATH", help="A directory or URI; otherwise what the broker says.")
+    str, typer.Option("--lake", metavar="PATH", help="Directory or URI; default: the lake of the broker.")
 ]
 
 
@@ -38,13 +38,13 @@ Lake = Annotated[
 def info(
     topic: MaybeTopic = None, lake: Lake = "", output: OutputOption = "table", server: Server = SERVER
 ) -> None:
-    """What is archived of a topic, or of all: files, bytes, offsets, the last batch."""
+    """Show what is archived of one or all topics: files, bytes, offsets, last batch."""
     with connecting.connected(server) as broker:
         found = list(_summaries(broker, lake, topic))
     if output == "json":
         screen.documents(document_of(each, TIMES if each.last_batch_ms else None) for each in found)
     elif not found:
-        screen.note("nothing is archived; penstock pipeline run archive does it")
+        screen.note("nothing is archived; to archive topics, run: penstock pipeline run archive")
     elif topic is None:
         numbers = ("records", "files", "bytes", "lag", "lost")
         columns = [Column("topic"), *(Column(name, right=True) for name in numbers), Column("last batch")]
@@ -91,7 +91,7 @@ def _last_batch(archived: "ArchivedTopic") -> str:
 def check(
     topic: MaybeTopic = None, lake: Lake = "", output: OutputOption = "table", server: Server = SERVER
 ) -> int:
-    """Prove that log and lake have every offset once.  Reads all files; exit code 1 if something is wrong."""
+    """Verify that log and lake have every offset once.  Reads all files; exit code 1 if not."""
     wrong = 0
     with connecting.connected(server) as broker:
         for table in _tables(broker, lake, topic):
@@ -127,7 +127,7 @@ def _tell(topic: str, checks: list["PartitionCheck"]) -> None:
     facts.append(("log", f"{counted(log, 'offset')} that {'is' if log == 1 else 'are'} not archived yet"))
     absent = sum(each.absent for each in checks)
     if absent:
-        facts.append(("absent", f"{counted(absent, 'offset')} without a record, as it was in the log"))
+        facts.append(("absent", f"{counted(absent, 'offset')} without a record, as in the log"))
     facts += [
         ("lost", f"partition {each.partition}: {offsets_text(*lost)}: deleted before they were archived")
         for each in checks
@@ -148,7 +148,7 @@ def _summaries(broker: "Broker", lake: str, topic: str | None) -> Iterator["Arch
 def _tables(broker: "Broker", lake: str, topic: str | None) -> list["LakeTable"]:
     """The tables of topics; of one that was never archived only if it was named."""
     if find_spec("deltalake") is None:
-        raise ExtraMissing(what="what reads the lake", extra="spark")
+        raise ExtraMissing(what="the lake reader", extra="spark")
     from penstock.spark.lake.table import LakeTable, tables_in  # Only now: it needs the extra.
 
     where = lake or broker.stats().lake

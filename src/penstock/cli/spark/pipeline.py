@@ -51,7 +51,7 @@ def run_name(text: str) -> str:
         raise typer.BadParameter(error.sentence.format(**error.facts)) from None
 
 
-Named = Annotated[str, typer.Argument(metavar="NAME", parser=run_name, help="The name of a run.")]
+Named = Annotated[str, typer.Argument(metavar="NAME", parser=run_name, help="Name of a run.")]
 
 
 @app.command(
@@ -66,19 +66,19 @@ def run(
         str, typer.Argument(metavar="NAME", parser=pipeline_name, help=f"{', '.join(PIPELINES)}.")
     ],
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Its settings, in TOML.")
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings file (TOML).")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; may be repeated.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Do what there is to do now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process what is there now, then exit.")] = False,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where Spark runs. [local[*], in this process]")
+        str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", parser=run_name, help="What this run is called.")
+        str | None, typer.Option(metavar="NAME", parser=run_name, help="Name of this run.")
     ] = None,
-    ui: Annotated[bool, typer.Option("--ui", help="Spark's own page, on port 4040.")] = False,
+    ui: Annotated[bool, typer.Option("--ui", help="Start Spark's web UI on port 4040.")] = False,
     server: Server = SERVER,
 ) -> int:
     """Run a pipeline, until its work is done or it is stopped.
@@ -113,7 +113,7 @@ def _text_of(config: Path) -> str:
 
 @app.command("list", epilog=example("penstock pipeline list"))
 def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
-    """The pipelines there are, and what became of each."""
+    """List the pipelines and their last runs."""
     with connecting.connected(server) as broker:
         runs = states.runs(broker)
     now_ms = connecting.clock().wall_ms()
@@ -145,7 +145,7 @@ def _coloured(state: str) -> object:
 def status(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", parser=run_name, help="The name of a run; without it, all."),
+        typer.Argument(metavar="NAME", parser=run_name, help="Name of a run; default: all."),
     ] = None,
     output: OutputOption = "table",
     server: Server = SERVER,
@@ -194,7 +194,7 @@ def _document(run: "PipelineRun", now_ms: int) -> dict[str, object]:
 def stop(
     name: Named,
     timeout: Annotated[
-        str, typer.Option(metavar="DURATION", parser=duration, help="How long to wait for its end.")
+        str, typer.Option(metavar="DURATION", parser=duration, help="How long to wait until it has stopped.")
     ] = "60s",
     server: Server = SERVER,
 ) -> int:
@@ -204,7 +204,7 @@ def stop(
     with connecting.connected(server, progress=False) as broker:
         run = _known(states.runs(broker), name)
         if not states.is_live(run, clock.wall_ms()):
-            screen.note(f"{name} does not run: it is {states.shown_state(run, clock.wall_ms())}")
+            screen.note(f"{name} is not running: it is {states.shown_state(run, clock.wall_ms())}")
             return 0
         states.ask_to_stop(broker, run, by=socket.gethostname(), now_ms=clock.wall_ms())
         with ProgressBar("waiting for its end", unit=""):
@@ -212,7 +212,7 @@ def stop(
                 connecting.pause(LOOK_S)
                 run = states.runs(broker)[name]
     if states.is_live(run, clock.wall_ms()):
-        screen.note(f"{name} was asked to stop, and still works; see: penstock pipeline status {name}")
+        screen.note(f"{name} was asked to stop but is still running; see: penstock pipeline status {name}")
         return 1
     screen.note(f"{name} is {states.shown_state(run, clock.wall_ms())}")
     return 0

@@ -48,23 +48,23 @@ def snapshot(
     name: Annotated[str, typer.Argument(metavar="NAME", parser=snapshot_name, help="A new name.")],
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topics", parser=topic_names, metavar="A,B", help="Of these topics; otherwise all."),
+        typer.Option("--topics", parser=topic_names, metavar="A,B", help="Only these topics; default: all."),
     ] = None,
     server: Server = SERVER,
 ) -> None:
-    """Give the end of every partition, as it is now, a name."""
+    """Record the current end of every partition under a name."""
     with connecting.connected(server) as broker:
         chosen = [each for some in topics for each in some] if topics else None
         taken = snapshots.take(broker, name, connecting.clock().wall_ms(), chosen)
     count = sum(len(offsets) for offsets in taken.topics.values())
     screen.note(
-        f"{name} is {counted(count, 'partition')} of {counted(len(taken.topics), 'topic')} "
+        f"{name}: {counted(count, 'partition')} of {counted(len(taken.topics), 'topic')} "
         f"at {time_text(taken.taken_ms)} UTC"
     )
 
 
 def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
-    """The snapshots there are, the oldest first."""
+    """List the snapshots, oldest first."""
     with connecting.connected(server) as broker:
         known = list(snapshots.known(broker).values())
     if output == "json":

@@ -46,11 +46,11 @@ TABLE_ROWS: Final = 1000  # Rows that a person looks at; the other forms have al
 HISTORY_LINES: Final = 1000
 PROMPT: Final = "penstock> "
 PROMPT_MORE: Final = "     ...> "
-HELP: Final = r"""A statement ends with ; and may have several lines.
-  \d          what there is to ask: topics, and views of what the broker knows
-  \d orders   the columns of one of them
-  \q          ends it, as does Ctrl-D
-A name that is no plain word is written in backticks: select * from `web.clicks`;"""
+HELP: Final = r"""A statement ends with ; and may span several lines.
+  \d          list the tables: topics, and views of the broker's state
+  \d orders   show the columns of a table
+  \q          quit, as does Ctrl-D
+Names with dots or dashes need backticks: select * from `web.clicks`;"""
 
 
 @app.command(
@@ -64,24 +64,22 @@ A name that is no plain word is written in backticks: select * from `web.clicks`
 )
 def sql(
     query: Annotated[
-        str | None, typer.Argument(metavar="[QUERY]", help="Spark SQL; without it, a shell.")
+        str | None, typer.Argument(metavar="[QUERY]", help="Spark SQL; default: start a shell.")
     ] = None,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="For people, for programs, for a file.")
-    ] = "table",
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = "table",
     plot: Annotated[
         str | None,
-        typer.Option(metavar="FILE.png", help="Also draw a chart; the second column has the numbers."),
+        typer.Option(metavar="FILE.png", help="Also draw a chart of two columns, the second numeric."),
     ] = None,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Where Spark runs: local[*], spark://..., sc://...")
     ] = "local[*]",
     server: Server = SERVER,
 ) -> int:
-    """Ask topics in SQL: every topic is a view over lake and log.
+    """Query topics in SQL; every topic is a view over lake and log.
 
-    orders__journal has what happened to the messages of orders, orders__dlq its dead letters; __groups,
-    __schedules and __gaps are of the broker. Names with dots or dashes are written in backticks.
+    orders__journal has the delivery events of orders, orders__dlq its dead letters; __groups, __schedules
+    and __gaps show the state of the broker. Names with dots or dashes need backticks.
     """
     _check(query, output, plot)
     with connecting.connected(server):
@@ -98,9 +96,9 @@ def _check(query: str | None, output: Output, plot: str | None) -> None:
     if query is not None and not query.strip():
         raise WrongUse("the query is empty")
     if output == "parquet" and sys.stdout.isatty():
-        raise WrongUse("Parquet is not for a terminal; write it to a file: ... -o parquet > FILE")
+        raise WrongUse("cannot print Parquet to a terminal; redirect it to a file: ... -o parquet > FILE")
     if plot is not None and not plot.endswith(".png"):
-        raise WrongUse(f"a chart is a PNG, and {plot!r} does not end in .png")
+        raise WrongUse(f"charts are PNG files, but {plot!r} does not end in .png")
     if plot is not None and query is None:
         raise WrongUse("--plot needs a query")
 
@@ -143,9 +141,9 @@ class Shell:
             plot.check(answer)
             with Path(self._plot).open("wb") as file:
                 plot.draw(answer, file, title=query)
-            screen.note(f"the chart is in {self._plot}")
+            screen.note(f"wrote the chart to {self._plot}")
         if people and len(answer) > TABLE_ROWS:
-            screen.note(f"the first {TABLE_ROWS:,} rows; -o csv, -o json and -o parquet have all")
+            screen.note(f"showing the first {TABLE_ROWS:,} rows; -o csv, -o json and -o parquet have all")
             answer = answer.first(TABLE_ROWS)
         rows.show(answer, self._output)
         return answer
@@ -167,7 +165,7 @@ class Shell:
     def talk(self) -> int:
         """Read and answer until the person has enough."""
         with history():
-            screen.note(r"Spark SQL over the topics of this broker; \d lists them, \? helps, \q ends.")
+            screen.note(r"Spark SQL over the topics of this broker; \d lists them, \? shows help, \q quits.")
             statement = ""
             while True:
                 try:
@@ -243,4 +241,4 @@ def history() -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(path)
         except OSError as error:
-            screen.note(f"the history is not kept: {path}: {error.strerror}")
+            screen.note(f"cannot save the history: {path}: {error.strerror}")

@@ -87,7 +87,7 @@ def join(joint: FileGroup) -> LakeFile:
                 writer.write(batch)
                 rows += batch.num_rows
             if rows != file.rows:
-                why = f"it has {rows} rows, and the table says {file.rows}"
+                why = f"it has {rows} rows, but the table says {file.rows}"
                 raise LakeDamaged(path=file.path, why=why)
         return writer.finish()
     except BaseException:

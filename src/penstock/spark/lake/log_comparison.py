@@ -75,7 +75,7 @@ def checked(broker: "Broker", table: LakeTable) -> Iterator[PartitionCheck]:
         check = check_partition(table, partition, log)
         offset = differing(table, partition, log) if not check.findings else None
         if offset is not None:
-            why = "not the same record in log and lake, so they belong to different topics"
+            why = "log and lake have different records, so they belong to different topics"
             check.findings.append(f"offset {offset}: {why}")
         yield check
 

@@ -33,7 +33,7 @@ _FULL_WORDS: Final = ("no space left", "disk quota exceeded")
 def located(lake: str) -> str:
     """A lake as the rest names it: an absolute path, or a URI; without a slash at its end."""
     if not lake:
-        raise LakeUnusable(lake=lake, why="this broker has none; name one with lake.path")
+        raise LakeUnusable(lake=lake, why="this broker has no lake; set lake.path")
     parsed = urlparse(lake)
     if parsed.scheme == "file":
         lake = unquote(parsed.path)
@@ -120,7 +120,7 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise LakeDamaged(path=path, why="it is not there") from None
+        raise LakeDamaged(path=path, why="the file does not exist") from None
     except (pa.ArrowException, OSError) as error:
         raise LakeDamaged(path=path, why=sentence_of(error)) from error
 

@@ -170,7 +170,7 @@ class LakeTable:
                 return self._has(files)
             if self._try(delta, adds, self._moves(ranges), {ARCHIVED: len(ranges)}):
                 return True
-        raise LakeUnusable(lake=self.path, why=f"{COMMITS_MAX} commits met others; try again")
+        raise LakeUnusable(lake=self.path, why=f"{COMMITS_MAX} commits conflicted with others; try again")
 
     def replace(self, old: Sequence[LakeFile], new: Sequence[LakeFile], now_ms: int) -> bool:
         """Put files in the place of others with the same rows; False: others did, and nothing was changed."""

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 # Name of the pipeline, which is also its module here -> what it does.
 PIPELINES: Final = {
-    "archive": "Topics to the lake, and the lake in good order.",
-    "replay": "From lake and log back to a topic or a group.",
-    "rollup": "Counts and latencies per minute, as tables of the lake.",
-    "dead_letters": "Dead letters of a period by error, as a table and a report.",
-    "transform": "Your own: topics, then SQL or a function, then a topic or a table.",
-    "rehearse": "Run a handler over a past range, and compare with what happened.",
+    "archive": "Archive topics to the lake, and maintain its tables.",
+    "replay": "Replay messages from lake and log to a topic or a group.",
+    "rollup": "Counts and latencies per minute, as a table of the lake.",
+    "dead_letters": "Group the dead letters of a period by error, as a table and a report.",
+    "transform": "Process topics with SQL or a function into a topic or a table.",
+    "rehearse": "Run a handler over past messages, and compare with what happened.",
 }
 
 
@@ -55,7 +55,7 @@ def check_pipeline(name: str) -> str:
     """Return ``name`` if there is such a pipeline; ``dead-letters`` is one way to write ``dead_letters``."""
     known = name.replace("-", "_")
     if known not in PIPELINES:
-        raise InvalidValue(name="pipeline", value=name, why=f"there are {', '.join(PIPELINES)}")
+        raise InvalidValue(name="pipeline", value=name, why=f"the pipelines are {', '.join(PIPELINES)}")
     return known
 
 

@@ -69,15 +69,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.topic:
             check_name("topic", name)
         if self.topic and self.topic_pattern:
-            why = "topic is given, too; take one of them"
+            why = "set either topic or topic_pattern, not both"
             raise InvalidValue(name="topic_pattern", value=self.topic_pattern, why=why)
         try:
             re.compile(self.topic_pattern)
         except re.error as error:
-            why = f"it is no regular expression ({error})"
+            why = f"it is not a valid regular expression ({error})"
             raise InvalidValue(name="topic_pattern", value=self.topic_pattern, why=why) from None
         if self.vacuum_after_ms < HOUR_MS:
-            why = "an hour is the least, because files are written for a while before they are the table's"
+            why = "it must be at least an hour, because files exist for a while before they are committed"
             raise InvalidValue(name="vacuum_after", value=f"{self.vacuum_after_ms} ms", why=why)
 
 
@@ -96,7 +96,7 @@ def run(settings: Settings, context: Context) -> None:
             failures += 1
             if not error.retryable or failures > RETRIES:
                 raise
-            context.progress.note(f"trying again: {error}")
+            context.progress.note(f"retrying: {error}")
             context.stopping.wait(RETRY_S * 2 ** (failures - 1))
             continue
         if caught_up and context.once:
@@ -213,7 +213,9 @@ class Archive:
             logged = BrokerLog(self._broker, table.topic, each.partition, each.start, each.end)
             offset = differing(table, each.partition, logged)
             if offset is not None:
-                raise _of_another(table, f"the log has another record at offset {offset} of {each.partition}")
+                raise _of_another(
+                    table, f"the log has a different record at offset {offset} of partition {each.partition}"
+                )
 
     def _start(self, table: LakeTable, partition: int, start: int, end: int) -> int:
         """Where to go on with a partition whose log has offsets from ``start`` up to before ``end``."""
@@ -221,14 +223,16 @@ class Archive:
         if reached is None:
             return start
         if reached > end:
-            has = f"it has partition {partition} up to offset {reached}, and the log ends at {end}"
+            has = f"it has partition {partition} up to offset {reached}, but the log ends at {end}"
             raise _of_another(table, has)
         if reached >= start:
             return reached
         if self._settings.on_gap == "error":
             raise NotArchived(topic=table.topic, partition=partition, start=reached, end=start)
         if table.lose(OffsetRange(table.topic, partition, reached, start)):
-            self._context.progress.note(f"{table.topic}:{partition} has lost {start - reached} records")
+            self._context.progress.note(
+                f"{table.topic}:{partition} lost {start - reached} records to retention"
+            )
         return table.next_offsets()[partition]
 
     # Committing.
@@ -262,5 +266,5 @@ class Archive:
 
 
 def _of_another(table: LakeTable, evidence: str) -> LakeUnusable:
-    why = f"{evidence}, so the topic was made anew; move the table away, and it begins anew, too"
+    why = f"{evidence}, so the topic was recreated; move the table away to start a new one"
     return LakeUnusable(lake=table.path, why=why)

@@ -107,7 +107,7 @@ def find_handler(settings: Settings) -> WorkerFunction:
     topic = settings.topic or (declared.topic if declared else "")
     group = settings.group or (declared.group if declared else "")
     if not topic or not group:
-        why = "no app of its module declares it; say the topic and the group whose work it shall do"
+        why = "no app in its module declares it; set topic and group"
         raise InvalidValue(name="handler", value=settings.handler, why=why)
     if declared is not None:
         return replace(declared, topic=topic, group=group)
@@ -119,7 +119,7 @@ def _declared(module: "ModuleType", found: Any, target: str) -> WorkerFunction |
     if isinstance(found, App):
         if len(found.functions) != 1:
             names = ", ".join(each.name for each in found.functions)
-            why = f"it is an app with several functions ({names}); name one of them as module:function"
+            why = f"the app has several functions ({names}); name one as module:function"
             raise InvalidValue(name="handler", value=target, why=why)
         return found.functions[0]
     apps = [value for value in vars(module).values() if isinstance(value, App)]

@@ -70,12 +70,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if bool(self.to) == bool(self.group):
-            raise InvalidValue(name="to", value=self.to, why="give a topic, or a group")
+            raise InvalidValue(name="to", value=self.to, why="set either to or group")
         if self.group and (self.to_time or self.key or self.where or self.rate):
-            why = "a group is moved, and gets everything from there on; replay a part of it to a topic"
+            why = "a group always gets all messages from the given time on; to filter them, replay to a topic"
             raise InvalidValue(name="group", value=self.group, why=why)
         if self.rate is not None and not 0 < self.rate <= DURATION_MS_MAX:
-            raise InvalidValue(name="rate", value=self.rate, why="it is messages a second")
+            raise InvalidValue(
+                name="rate", value=self.rate, why="it must be a positive number of messages per second"
+            )
         if self.from_time and self.to_time and self.from_time > self.to_time:
             raise InvalidValue(name="to_time", value=self.to_time, why="it is before from_time")
 
@@ -97,7 +99,7 @@ def _to_group(settings: Settings, context: Context) -> None:
     found = counts(context.broker, settings.topic, from_time=settings.from_time, lake=context.lake)
     below, above = sum(lake for lake, _ in found.values()), sum(log for _, log in found.values())
     if settings.dry_run:
-        context.tell(f"{below + above:,} messages: {below:,} from the lake, {above:,} that the log has")
+        context.tell(f"{below + above:,} messages: {below:,} from the lake, {above:,} in the log")
         return
     context.progress.expect(below)
     done = restore(
@@ -111,7 +113,7 @@ def _to_group(settings: Settings, context: Context) -> None:
         advance=lambda count: context.progress.advance(records=count),
     )
     count = sum(each.records for each in done)
-    context.tell(f"{count:,} messages were put back; {settings.group} begins with the first of them")
+    context.tell(f"restored {count:,} messages; {settings.group} starts at the first of them")
 
 
 # To a topic.
@@ -133,7 +135,7 @@ def _to_topic(settings: Settings, context: Context) -> None:
         if context.stopping.is_set():
             return
     plans.finished(broker, replay)
-    context.tell(f"{pace.count:,} of {replay.records:,} messages were published to {settings.to}")
+    context.tell(f"published {pace.count:,} of {replay.records:,} messages to {settings.to}")
 
 
 def _wanted(settings: Settings, context: Context) -> ReplayPlan:

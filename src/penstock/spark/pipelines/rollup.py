@@ -73,7 +73,7 @@ def run(settings: Settings, context: Context) -> None:
             failures += 1
             if failures > RETRIES or (isinstance(error, PenstockError) and not error.retryable):
                 raise
-            context.progress.note("trying again")
+            context.progress.note("retrying")
             worked = False
         if not worked:
             if context.once and not failures:

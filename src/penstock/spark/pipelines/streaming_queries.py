@@ -108,7 +108,7 @@ class RunningQuery:
         try:
             self.query.stop()
         except Exception as error:  # noqa: BLE001 - it did not end in time; it will with the session.
-            logger.warning("a query does not stop: %s", first_sentence(str(error)))
+            logger.warning("cannot stop a query: %s", first_sentence(str(error)))
 
 
 class QueryCounter:
@@ -138,11 +138,11 @@ class QueryCounter:
         late = late_records(progress)
         if late:
             self._context.progress.advance(late=late)
-            logger.warning("batch %d: %d late records were set aside", progress.batchId, late)
+            logger.warning("batch %d: %d late records went to the side topic", progress.batchId, late)
         dropped = sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
         if dropped:  # By a watermark of the user's own function.
             batch = f"batch {progress.batchId} of {self._name}"
-            text = f"{batch}: Spark's watermark left out {dropped:,} rows or groups of rows"
+            text = f"{batch}: Spark's watermark dropped {dropped:,} rows or groups of rows"
             self._context.progress.note(text)
             logger.warning("%s", text)
 

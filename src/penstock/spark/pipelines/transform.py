@@ -80,13 +80,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise InvalidValue(name="sources", value={}, why="there must be one, such as [sources.orders]")
+            raise InvalidValue(
+                name="sources", value={}, why="at least one is required, such as [sources.orders]"
+            )
         if bool(self.sql) == bool(self.function):
-            raise InvalidValue(name="sql", value=self.sql, why="give it, or function")
+            raise InvalidValue(name="sql", value=self.sql, why="set either sql or function")
         if not self.topic and not self.table:
-            raise InvalidValue(name="topic", value="", why="the rows must go somewhere: give it, or table")
+            raise InvalidValue(name="topic", value="", why="set topic or table, or both")
         if self.table and self.mode != "append":
-            raise InvalidValue(name="mode", value=self.mode, why="a table only gets rows that are final")
+            raise InvalidValue(name="mode", value=self.mode, why="a table only supports the mode append")
         for name, source in self.sources.items():
             _check_source(name, source)
 
@@ -95,7 +97,7 @@ def _check_source(name: str, source: TransformSource) -> None:
     if source.watermark:
         duration_ms(f"sources.{name}.watermark", source.watermark)
     if source.time and not (source.schema and source.watermark):
-        why = "a time of its own is a field of the schema, and needs a watermark: how late it may come"
+        why = "it must be a field of the schema, and requires a watermark"
         raise InvalidValue(name=f"sources.{name}.time", value=source.time, why=why)
 
 
@@ -194,7 +196,7 @@ def _called(target: str, frames: dict[str, DataFrame]) -> DataFrame:
     wanted = list(signature(function).parameters)
     unknown = [name for name in wanted if name not in frames]
     if unknown:
-        why = f"it asks for {', '.join(unknown)}, and there are {', '.join(frames)}"
+        why = f"it has parameters {', '.join(unknown)}, but the views are {', '.join(frames)}"
         raise InvalidValue(name="function", value=target, why=why)
     result: DataFrame = function(**{name: frames[name] for name in wanted})
     return result

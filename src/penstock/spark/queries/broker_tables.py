@@ -131,7 +131,7 @@ def _scheduled(broker: Broker, topic: str) -> list[ScheduledMessage]:
         if waiting <= len(found):
             return found
     raise QueryFailed(
-        why=f"{topic} has {waiting:,} scheduled messages, and the broker lists {len(found):,} of them at most"
+        why=f"{topic} has {waiting:,} scheduled messages, but the broker lists at most {len(found):,}"
     )
 
 

@@ -35,11 +35,11 @@ def check(answer: "QueryResult") -> None:
     if find_spec("matplotlib") is None:
         raise ExtraMissing(what="matplotlib", extra="spark")
     if len(answer.columns) != 2:
-        raise QueryInvalid(why=f"a chart needs two columns, and this has {len(answer.columns)}")
+        raise QueryInvalid(why=f"a chart needs two columns, but the result has {len(answer.columns)}")
     if not answer.is_number(1):
-        raise QueryInvalid(why=f"a chart needs numbers in its second column, {answer.columns[1]!r}")
+        raise QueryInvalid(why=f"the second column of a chart, {answer.columns[1]!r}, must be numeric")
     if len(answer) == 0:
-        raise QueryInvalid(why="there is nothing to draw: no rows")
+        raise QueryInvalid(why="the result has no rows to draw")
 
 
 def draw(answer: "QueryResult", out: IO[bytes], title: str = "") -> None:
@@ -106,7 +106,9 @@ def _dates() -> Any:
 
 def _bars(axes: Any, xs: Sequence[Any], ys: Sequence[float]) -> None:
     if len(xs) > BARS_MAX:
-        raise QueryInvalid(why=f"{len(xs):,} bars cannot be read; use ORDER BY and LIMIT {BARS_MAX} or fewer")
+        raise QueryInvalid(
+            why=f"{len(xs):,} bars are too many for a chart; use ORDER BY and LIMIT {BARS_MAX}"
+        )
     axes.bar(range(len(xs)), ys, color=COLOUR)
     labels = [_label(x, LABEL_CHARACTERS) for x in xs]
     turned = sum(len(label) for label in labels) > 80  # They would run into each other.

@@ -56,7 +56,7 @@ class QueryResult:
         """Raise if two columns are called the same, where each needs a name of its own."""
         twice = [name for name in self.columns if self.columns.count(name) > 1]
         if twice:
-            raise QueryInvalid(why=f"two columns are called {twice[0]!r}; give one another name with AS")
+            raise QueryInvalid(why=f"two columns are called {twice[0]!r}; rename one with AS")
 
     def write_parquet(self, out: IO[bytes]) -> None:
         """All of it as one Parquet file."""

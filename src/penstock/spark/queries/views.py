@@ -163,7 +163,7 @@ class Tables:
         same = sorted(each for each in makers if each.lower() == name)
         if len(same) > 1:
             raise QueryInvalid(
-                why=f"{' and '.join(same)} are one name for SQL; read each with the format penstock"
+                why=f"{' and '.join(same)} are the same name in SQL; read each with the format penstock"
             )
         makers[same[0]]().createOrReplaceTempView(f"`{name}`")
         self._made.add(name)

@@ -135,7 +135,7 @@ def _headers(columns: Columns) -> pa.Array:
     try:
         entries = names.cast(pa.string())
     except pa.ArrowInvalid:
-        raise InvalidBatch(why="the name of a header is not UTF-8") from None
+        raise InvalidBatch(why="a header name is not valid UTF-8") from None
     contents = _blobs(columns.contents, columns.data)
     offsets = _numbers(pa.int32(), ends, columns.rows + 1)
     return pa.MapArray.from_arrays(offsets, entries, contents)

@@ -93,7 +93,7 @@ class CapturedBroker:
     def __exit__(self, *_: object) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        why = "a rehearsal only notes what is published; the real broker is not touched"
+        why = "a rehearsal only records published messages; it does not use the real broker"
         raise InvalidValue(name="call", value=name, why=why)
 
 

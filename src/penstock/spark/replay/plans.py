@@ -65,7 +65,7 @@ def begun(broker: "Broker", wanted: ReplayPlan) -> ReplayPlan:
         broker.publish(TOPIC, msgspec.json.encode(wanted), key=REPLAY + wanted.name)
         return wanted
     if known.what != wanted.what:
-        why = "a replay of that name, with other settings, is not finished; finish it, or take another name"
+        why = "an unfinished replay of that name has other settings; finish it, or use another name"
         raise InvalidValue(name="name", value=wanted.name, why=why)
     return known
 

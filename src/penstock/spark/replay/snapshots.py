@@ -42,7 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         """Where it is in a topic, by partition."""
         if topic not in self.topics:
             known = ", ".join(sorted(self.topics)) or "no topics"
-            raise InvalidValue(name="snapshot", value=self.name, why=f"it has {known}, and not {topic}")
+            raise InvalidValue(name="snapshot", value=self.name, why=f"it has {known}, but not {topic}")
         return self.topics[topic]
 
 
@@ -50,7 +50,7 @@ def take(broker: "Broker", name: str, now_ms: int, topics: "Sequence[str] | None
     """Name the position of now in these topics, or in all."""
     check_name("snapshot", name)
     if name in known(broker):
-        why = "there is a snapshot of that name; names are given once"
+        why = "a snapshot of that name exists, and names cannot be reused"
         raise InvalidValue(name="snapshot", value=name, why=why)
     places = {topic: broker.offsets(topic, "latest") for topic in topics or broker.topics()}
     made = Snapshot(name=name, taken_ms=now_ms, topics=places)
@@ -79,7 +79,7 @@ def get(broker: "Broker", name: str) -> Snapshot:
     """The snapshot of that name."""
     snapshots = known(broker)
     if name not in snapshots:
-        why = f"there are {', '.join(snapshots)}" if snapshots else "none was taken yet"
+        why = f"the snapshots are {', '.join(snapshots)}" if snapshots else "no snapshot was taken yet"
         raise InvalidValue(name="snapshot", value=name, why=f"there is no such snapshot; {why}")
     return snapshots[name]
 

@@ -180,7 +180,7 @@ def _check_columns(delta: DeltaTable, path: str, schema: pa.Schema) -> None:
     has = delta.schema()
     if has != Schema.from_arrow(schema):
         columns = ", ".join(field.name for field in has.fields)
-        why = f"it has the columns {columns} of certain types, and the rows have others; choose another name"
+        why = f"it has the columns {columns}, and the rows differ in names or types; choose another name"
         raise InvalidValue(name="table", value=path, why=why)
 
 

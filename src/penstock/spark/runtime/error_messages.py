@@ -154,30 +154,32 @@ def _no_table(parameters: Mapping[str, Any], known: Iterable[str], _text: str) -
     parts = parts_of(parameters.get("relationName") or parameters["identifier"])
     whole = ".".join(parts)
     if len(parts) > 1 and whole in names:
-        return f"a name with a dot is written in backticks: `{whole}`"
-    return f"there is no topic or view {whole!r}{instead(whole, names) or '; topic list shows what there is'}"
+        return f"names with a dot need backticks: `{whole}`"
+    return f"there is no topic or view {whole!r}" + (
+        instead(whole, names) or "; penstock topic list shows the topics"
+    )
 
 
 def _no_column(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
     name = parts_of(parameters["objectName"])[-1]
     there = [parts_of(each)[-1] for each in parameters.get("proposal", "").split(", ") if each]
-    ending = instead(name, there) or (f"; there are {', '.join(map(quoted, there))}" if there else "")
+    ending = instead(name, there) or (f"; the columns are {', '.join(map(quoted, there))}" if there else "")
     if "value" in there and not instead(name, there):
-        ending += f"; a field of a JSON value is get_json_object(cast(value as string), '$.{name}')"
+        ending += f"; for a field of a JSON value use get_json_object(cast(value as string), '$.{name}')"
     return f"there is no column {name!r}{ending}"
 
 
 def _syntax(parameters: Mapping[str, Any], _known: Iterable[str], text: str) -> str:
-    return f"the SQL is wrong at {parameters['error']}{_place(text)}"
+    return f"there is a syntax error at {parameters['error']}{_place(text)}"
 
 
 def _unquoted(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
     name = parameters["ident"]
-    return f"a name with characters other than letters, digits and _ is written in backticks: `{name}`"
+    return f"names with characters other than letters, digits and _ need backticks: `{name}`"
 
 
 def _empty(_parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
-    return "it is empty"
+    return "the query is empty"
 
 
 def _no_function(parameters: Mapping[str, Any], _known: Iterable[str], _text: str) -> str:
@@ -187,7 +189,7 @@ def _no_function(parameters: Mapping[str, Any], _known: Iterable[str], _text: st
 def _wrong_type(parameters: Mapping[str, Any], _known: Iterable[str], text: str) -> str:
     if parameters.get("inputType") == '"BINARY"' and parameters.get("requiredType") == '"STRING"':
         what = parameters["inputSql"].strip('"')
-        return f"{what} is bytes, where text is needed; write cast({what} as string)"
+        return f"{what} is binary, but text is required; use cast({what} as string)"
     return first_sentence(text)
 
 

@@ -21,7 +21,7 @@ def load_named(setting: str, target: str) -> tuple[ModuleType, Any]:
     """What is called ``module:name``, and its module; ``setting`` is what named it."""
     module_name, _, name = target.partition(":")
     if not module_name or not name:
-        raise InvalidValue(name=setting, value=target, why="it is written module:name")
+        raise InvalidValue(name=setting, value=target, why="write it as module:name")
     try:
         return load_object(module_name, name)
     except NoSuchApp as error:
@@ -32,7 +32,7 @@ def load_function(setting: str, target: str) -> tuple[ModuleType, Callable[..., 
     """The function called ``module:name``, and its module."""
     module, found = load_named(setting, target)
     if not callable(found):
-        raise InvalidValue(name=setting, value=target, why="it cannot be called")
+        raise InvalidValue(name=setting, value=target, why="it is not callable")
     return module, found
 
 

@@ -58,20 +58,20 @@ def check_columns(schema: StructType) -> None:
     """Refuse a DataFrame that a topic cannot take, with all that is wrong in one sentence."""
     problems = [problem for field in schema.fields if (problem := _problem(field.name, field.dataType))]
     if "value" not in schema.fieldNames():
-        problems.append("there is no column value")
+        problems.append("the column value is missing")
     if problems:
-        why = f"{'; '.join(problems)}. A topic takes {', '.join(SINK_COLUMNS)}"
+        why = f"{'; '.join(problems)}. A topic accepts {', '.join(SINK_COLUMNS)}"
         raise InvalidValue(name="columns", value=", ".join(schema.fieldNames()), why=why)
 
 
 def _problem(name: str, kind: DataType) -> str | None:
     if name not in SINK_COLUMNS:
-        return f"drop {name}, or give it another name"
+        return f"drop or rename {name}"
     kinds, described = SINK_COLUMNS[name]
     fits = isinstance(kind, kinds)
     if isinstance(kind, MapType):
         fits = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, BYTES)
-    return None if fits else f"{name} is {kind.simpleString()}, and should be {described}"
+    return None if fits else f"{name} is {kind.simpleString()}, but must be {described}"
 
 
 def sink_rows(batch: pa.RecordBatch, now_ms: int) -> Rows:
@@ -137,7 +137,7 @@ def _time_ms(time_us: int | None, now_ms: int) -> int:
     if time_us is None:
         return now_ms
     if time_us < 1000:
-        raise InvalidValue(name="timestamp", value=time_us / 1e6, why="a message is not older than 1970")
+        raise InvalidValue(name="timestamp", value=time_us / 1e6, why="it must not be before 1970")
     return time_us // 1000
 
 

@@ -67,15 +67,15 @@ def sink_options(given: Mapping[str, str], *, stream: bool) -> SinkOptions:
     texts = {name.lower(): value for name, value in given.items()}
     for name in texts:
         if name not in NAMES and name not in SPARKS:
-            raise InvalidValue(name="option", value=name, why=f"there are {', '.join(NAMES)}")
+            raise InvalidValue(name="option", value=name, why=f"the options are {', '.join(NAMES)}")
     if "topic" not in texts:
-        raise InvalidValue(name="topic", value=None, why="say which one to write to")
+        raise InvalidValue(name="topic", value=None, why="set the topic to write to")
     write_id = texts.get("write_id")
     if write_id is not None and stream:
-        why = "a stream has an id of its own, in its checkpoint; leave this one out"
+        why = "a stream has its own id, in its checkpoint; remove this option"
         raise InvalidValue(name="write_id", value=write_id, why=why)
     if write_id is not None and not 0 < len(write_id) <= WRITE_ID_LENGTH_MAX:
-        why = f"it is text of 1 to {WRITE_ID_LENGTH_MAX} characters"
+        why = f"it must have 1 to {WRITE_ID_LENGTH_MAX} characters"
         raise InvalidValue(name="write_id", value=write_id, why=why)
     topic = check_name("topic", texts["topic"])
     return SinkOptions(address=address_of(texts), topic=topic, write_id=write_id)
@@ -118,7 +118,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         if query is None:
-            raise InvalidValue(name="query id", value=None, why="Spark did not tell the task of it")
+            raise InvalidValue(name="query id", value=None, why="Spark did not pass it to the task")
         return stage(self._options, f"query:{query}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -131,7 +131,9 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
     """On the driver, before anything runs: whatever can be wrong with the whole is wrong here."""
     if overwrite:
-        raise InvalidValue(name="mode", value="overwrite", why='a topic only grows; use mode("append")')
+        raise InvalidValue(
+            name="mode", value="overwrite", why='a topic can only be appended to; use mode("append")'
+        )
     check_columns(schema)
     broker_at(options.address).describe_topic(options.topic)
 

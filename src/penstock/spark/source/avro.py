@@ -37,7 +37,7 @@ def avro_decoder(schema: str) -> Callable[[bytes], Any]:
     def decode(data: bytes) -> Any:
         value, end = reader(data, 0)
         if end != len(data):
-            raise ValueError("bytes are left over")
+            raise ValueError("trailing bytes")
         return value
 
     return decode
@@ -52,7 +52,7 @@ def _parsed(schema: str) -> Any:
     try:
         return json.loads(schema)
     except ValueError as error:
-        raise InvalidValue(name="value_schema", value=schema, why=f"it is no JSON ({error})") from None
+        raise InvalidValue(name="value_schema", value=schema, why=f"it is not valid JSON ({error})") from None
 
 
 def _known(schema: Any, names: dict[str, Known]) -> Known:
@@ -70,7 +70,7 @@ def _known(schema: Any, names: dict[str, Known]) -> Known:
         case {"type": inner}:
             found = _known(inner, names)
         case _:
-            why = "it is no Avro schema that is known here"
+            why = "it is not an Avro schema, or uses a type that is not supported"
             raise InvalidValue(name="value_schema", value=schema, why=why)
     if isinstance(schema, dict) and "name" in schema:
         names[schema["name"]] = found
@@ -96,7 +96,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 def _taken(data: bytes, at: int, size: int) -> tuple[bytes, int]:
     if not 0 <= size <= len(data) - at:
-        raise ValueError("a length beyond the end")
+        raise ValueError("a length exceeds the data")
     return data[at : at + size], at + size
 
 
@@ -158,14 +158,16 @@ def _decimal(schema: dict[str, Any], names: dict[str, Known]) -> Known:
 def _union(schema: list[Any], names: dict[str, Known]) -> Known:
     others = [each for each in schema if each != "null"]
     if len(others) != 1:
-        raise InvalidValue(name="value_schema", value=schema, why="a union is of null and one other type")
+        raise InvalidValue(
+            name="value_schema", value=schema, why="only unions of null and one other type are supported"
+        )
     kind, reader = _known(others[0], names)
     there = schema.index(others[0])
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         branch, at = _long(data, at)
         if not 0 <= branch < len(schema):
-            raise ValueError("a branch that there is not")
+            raise ValueError("an unknown union branch")
         return reader(data, at) if branch == there else (None, at)
 
     return kind, read
@@ -189,7 +191,7 @@ def _enum(schema: dict[str, Any], _: dict[str, Known]) -> Known:
 
 def _at(symbols: list[str], number: int) -> str:
     if number < 0:
-        raise ValueError("a symbol that there is not")
+        raise ValueError("an unknown enum symbol")
     return symbols[number]
 
 
@@ -207,7 +209,7 @@ def _blocks(data: bytes, at: int, item: Reader) -> tuple[list[Any], int]:
         if count < 0:
             _, at = _long(data, at)
         if abs(count) > len(data):  # Even if its items took no bytes: it may be a trap.
-            raise ValueError("a block beyond the end")
+            raise ValueError("a block exceeds the data")
         for _ in range(abs(count)):
             value, at = item(data, at)
             items.append(value)

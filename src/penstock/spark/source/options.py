@@ -74,7 +74,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     texts = {name.lower(): value for name, value in given.items()}
     for name in texts:
         if name not in NAMES:
-            raise InvalidValue(name="option", value=name, why=f"there are {', '.join(NAMES)}")
+            raise InvalidValue(name="option", value=name, why=f"the options are {', '.join(NAMES)}")
     options = SourceOptions(
         address=address_of(texts),
         topics=_topics(texts),
@@ -101,20 +101,24 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 def _check_together(options: SourceOptions, texts: Mapping[str, str]) -> None:
     """What is right by itself and wrong together."""
     if bool(options.topics) == (options.pattern is not None):
-        raise InvalidValue(name="topic", value=texts.get("topic"), why="give it, or topic_pattern")
+        raise InvalidValue(name="topic", value=texts.get("topic"), why="set either topic or topic_pattern")
     for time, place in (("from_time", "starting"), ("to_time", "ending")):
         if time in texts and place in texts:
-            raise InvalidValue(name=time, value=texts[time], why=f"{place} is given, too; take one of them")
+            raise InvalidValue(name=time, value=texts[time], why=f"set either {time} or {place}, not both")
     if options.from_ms is not None and options.to_ms is not None and options.from_ms > options.to_ms:
         raise InvalidValue(name="to_time", value=texts["to_time"], why="it is before from_time")
     if options.group is None and any(name in STATE_COLUMNS for name in options.columns):
-        raise InvalidValue(name="columns", value=texts["columns"], why="whose? give the option group, too")
+        raise InvalidValue(name="columns", value=texts["columns"], why="it requires the option group")
     if options.value_schema is None and options.value_format == "avro":
-        raise InvalidValue(name="value_schema", value=None, why="avro needs the schema it was written with")
+        raise InvalidValue(
+            name="value_schema",
+            value=None,
+            why="value_format=avro needs the schema that the values were written with",
+        )
     several = options.pattern is not None or len(options.topics) > 1
     for name, told in (("starting", options.starting), ("ending", options.ending)):
         if several and isinstance(told, dict) and "" in told:
-            why = 'with several topics it is {"topic": {"partition": offset}}'
+            why = 'with several topics, write it as {"topic": {"partition": offset}}'
             raise InvalidValue(name=name, value=texts[name], why=why)
 
 
@@ -129,7 +133,7 @@ def _pattern(texts: Mapping[str, str]) -> str | None:
         try:
             re.compile(pattern)
         except re.error as error:
-            why = f"it is no regular expression ({error})"
+            why = f"it is not a valid regular expression ({error})"
             raise InvalidValue(name="topic_pattern", value=pattern, why=why) from None
     return pattern
 
@@ -137,7 +141,7 @@ def _pattern(texts: Mapping[str, str]) -> str | None:
 def _place(name: str, text: str) -> Place:
     if text in ("earliest", "latest"):
         return cast(Place, text)
-    why = 'it is earliest, latest, {"partition": offset} or {"topic": {"partition": offset}}'
+    why = 'it must be earliest, latest, {"partition": offset} or {"topic": {"partition": offset}}'
     try:
         found = json.loads(text)
         offsets = found if found and all(isinstance(each, dict) for each in found.values()) else {"": found}
@@ -163,14 +167,14 @@ def _number(name: str, texts: Mapping[str, str]) -> int | None:
         return None
     text = texts[name].replace("_", "")
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidValue(name=name, value=texts[name], why="it is a whole number, at least 1")
+        raise InvalidValue(name=name, value=texts[name], why="it must be an integer of at least 1")
     return int(text)
 
 
 def _choice(name: str, texts: Mapping[str, str], choices: tuple[str, ...]) -> str:
     chosen = texts.get(name, choices[0])
     if chosen not in choices:
-        raise InvalidValue(name=name, value=chosen, why=f"there are {', '.join(choices)}")
+        raise InvalidValue(name=name, value=chosen, why=f"it must be one of {', '.join(choices)}")
     return chosen
 
 
@@ -178,5 +182,5 @@ def _columns(texts: Mapping[str, str]) -> tuple[str, ...]:
     names = [name.strip() for name in texts.get("columns", "").split(",") if name.strip()]
     for name in names:
         if name not in EXTRA_COLUMNS:
-            raise InvalidValue(name="columns", value=name, why=f"there are {', '.join(EXTRA_COLUMNS)}")
+            raise InvalidValue(name="columns", value=name, why=f"the columns are {', '.join(EXTRA_COLUMNS)}")
     return tuple(dict.fromkeys(names))

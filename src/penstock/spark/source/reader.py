@@ -30,7 +30,9 @@ class TableReader(DataSourceReader):
         wanted = [name for name in schema.fieldNames() if name in STREAM_COLUMNS]
         if wanted or options.in_step is not None:
             name = ", ".join(wanted) or "in_step"
-            raise InvalidValue(name="columns" if wanted else "option", value=name, why="only a stream has it")
+            raise InvalidValue(
+                name="columns" if wanted else "option", value=name, why="it is only available for streams"
+            )
         self._options = options
         self._bounds = Bounds()
         self._slices = SliceReader(options, schema)

@@ -85,7 +85,9 @@ def value_type(options: SourceOptions) -> str:
         return avro_type(schema)
     if not schema:
         raise InvalidValue(
-            name="value_schema", value=None, why="json needs one, such as 'id long, name string'"
+            name="value_schema",
+            value=None,
+            why="value_format=json needs a schema, such as 'id long, name string'",
         )
     return schema if re.match(r"(?i)(struct|array|map)\s*<", schema) else f"struct<{schema}>"
 
@@ -110,12 +112,12 @@ def check_schema(schema: StructType, options: SourceOptions) -> None:
     for field in schema.fields:
         found = field.dataType.simpleString()
         if field.name not in known:
-            raise InvalidValue(name="column", value=field.name, why=f"there are {', '.join(known)}")
+            raise InvalidValue(name="column", value=field.name, why=f"the columns are {', '.join(known)}")
         if field.name in STATE_COLUMNS and options.group is None:
-            raise InvalidValue(name="column", value=field.name, why="whose? give the option group, too")
+            raise InvalidValue(name="column", value=field.name, why="it requires the option group")
         if field.name == "value" and options.value_format in ("json", "avro"):
             _check_decodable(field.dataType)
             continue
         if found != known[field.name] and (field.name not in PAYLOADS or found != "string"):
-            why = f"it is {known[field.name]}"
+            why = f"it must be {known[field.name]}"
             raise InvalidValue(name=f"the type of {field.name}", value=found, why=why)

@@ -170,7 +170,11 @@ def _check(options: SourceOptions, schema: StructType) -> None:
         )
     wanted = [field.name for field in schema.fields if field.name in STATE_COLUMNS]
     if wanted:
-        raise InvalidValue(name="columns", value=", ".join(wanted), why="it changes; read a table instead")
+        raise InvalidValue(
+            name="columns",
+            value=", ".join(wanted),
+            why="it is not available for streams; read a table instead",
+        )
 
 
 def _not_before(begin: Reached, end: Reached) -> Reached:

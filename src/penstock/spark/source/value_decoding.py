@@ -105,7 +105,7 @@ def python_type(kind: pa.DataType) -> Any:
     for matches, made in _MADE:
         if matches(kind):
             return made(kind) | None
-    raise InvalidValue(name="value_schema", value=str(kind), why="JSON has no such type")
+    raise InvalidValue(name="value_schema", value=str(kind), why="JSON values cannot be decoded to this type")
 
 
 def _whole(kind: pa.DataType) -> Any:

@@ -78,7 +78,7 @@ class Context:
         """Where the lake is: as the run was told, or as the broker says."""
         known = self._run.lake or self.broker.stats().lake
         if not known:
-            why = "the broker keeps nothing on disk and knows no place for one; set lake to a path or a URI"
+            why = "the broker stores nothing on disk and has no lake; set lake to a path or a URI"
             raise InvalidValue(name="lake", value="", why=why)
         return known
 

@@ -113,7 +113,7 @@ def _failure(module: Pipeline, settings: msgspec.Struct, context: Context) -> Ex
         if not end:
             return error
         if not context.stopping.is_set():
-            return PipelineFailed(name=context.name, why=f"its JVM, which runs Spark, was ended {end}")
+            return PipelineFailed(name=context.name, why=f"the JVM that runs Spark ended {end}")
         # Everything here was asked to end, Spark too; the batch in hand comes again.
     return None
 

@@ -118,7 +118,7 @@ def _build(kind: type[Kind], entries: list[SettingEntry], problems: list[str], n
     values: dict[str, Any] = {}
     for name, value, origin in entries:
         if name not in fields:
-            problems.append(f"{origin}: there is no setting {name}; {_instead(name, list(fields))}")
+            problems.append(f"{origin}: unknown setting {name}; {_instead(name, list(fields))}")
             continue
         try:
             values[fields[name].name] = _read(fields[name], name, value, origin == FLAG, now_ms)
@@ -127,7 +127,7 @@ def _build(kind: type[Kind], entries: list[SettingEntry], problems: list[str], n
             problems.append(f"{origin}: {name} cannot be {shown}: {error.why}")
     written = {entry.name for entry in entries}
     missing = [name for name, field in fields.items() if field.required and name not in written]
-    problems += [f"{name} is missing; say it in the file, or with --set {name}=..." for name in missing]
+    problems += [f"{name} is missing; set it in the file or with --set {name}=..." for name in missing]
     return _made(kind, values, problems) if len(problems) == before else None
 
 
@@ -146,7 +146,7 @@ def _written(field: str) -> str:
 
 def _instead(name: str, names: list[str]) -> str:
     near = get_close_matches(name, names)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(names)}"
 
 
 def _read(field: msgspec.structs.FieldInfo, name: str, value: Any, is_flag: bool, now_ms: int) -> Any:
@@ -178,7 +178,7 @@ def _time(name: str, value: Any, now_ms: int) -> datetime:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            why = "a time is written 2026-11-15T10:30:00Z, or as how long ago, such as 1h"
+            why = "write a time as 2026-11-15T10:30:00Z, or an age such as 1h"
             raise InvalidValue(name=name, value=value, why=why) from None
     if isinstance(value, datetime) and value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
