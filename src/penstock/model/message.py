@@ -410,10 +410,18 @@ def receipts_from(topic: str, partition: int, offset: int, timestamp: int, count
 class LeaseRun:
     """Consecutive offsets of one lease that are settled together."""
 
-    def __init__(self, delivery: Delivery, start: int, end: int) -> None:
-        self.delivery = delivery
+    def __init__(self, partition: int, lease: int, attempt: int, start: int, end: int) -> None:
+        self.partition = partition
+        self.lease = lease
+        self.attempt = attempt
         self.start = start
         self.end = end
+
+
+def run_of(message: Delivered) -> LeaseRun:
+    """One message alone."""
+    delivery, offset = message._delivery, message._record.offset
+    return LeaseRun(delivery.partition, delivery.lease, delivery.attempt, offset, offset + 1)
 
 
 def lease_runs(messages: list[Any], settler: Settler) -> list[LeaseRun]:
@@ -424,16 +432,17 @@ def lease_runs(messages: list[Any], settler: Settler) -> list[LeaseRun]:
     """
     runs: list[LeaseRun] = []
     run: LeaseRun | None = None
+    delivery: Delivery | None = None  # Of the run.
     for count, message in enumerate(messages):
         if not isinstance(message, Delivered) or message._settled or message._delivery.settler is not settler:
             refusal = refused(message)
             unanswer(messages[:count])
             raise refusal
         offset = message._record.offset
-        if run is not None and run.delivery is message._delivery and run.end == offset:
+        if run is not None and delivery is message._delivery and run.end == offset:
             run.end = offset + 1
         else:
-            run = LeaseRun(message._delivery, offset, offset + 1)
+            run, delivery = run_of(message), message._delivery
             runs.append(run)
         message._settled = True
     return runs

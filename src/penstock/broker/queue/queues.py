@@ -35,7 +35,15 @@ from penstock.delivery import events
 from penstock.delivery.engine import HELD, LOST
 from penstock.errors import AlreadySettled, Closed, GroupKindMismatch, InvalidValue, LeaseLost, PenstockError
 from penstock.model.failure import NO_FAILURE, Failure, describe_error
-from penstock.model.message import Delivery, LeaseRun, Message, check_held, lease_runs, refused, unanswer
+from penstock.model.message import (
+    LeaseRun,
+    Message,
+    check_held,
+    lease_runs,
+    refused,
+    run_of,
+    unanswer,
+)
 from penstock.types import Duration, duration_ms, extension_ms, whole_number
 from penstock.wire.native import Run
 
@@ -145,7 +153,7 @@ class Queues:
             runs = lease_runs(messages, consumer.settler)
         self._settle_runs(topic, consumer.group, runs)
         for run in runs:
-            yield from journal_durable(topic.partitions[run.delivery.partition])
+            yield from journal_durable(topic.partitions[run.partition])
         if consumer.takes_batches:
             for lent in messages:
                 lent.lease = NO_LEASE
@@ -183,11 +191,7 @@ class Queues:
         held = cursor.engine.leases.get(lease)
         if held is not None and held.consumer != consumer.number:
             lease, held = NO_LEASE, None
-        delivery = Delivery(
-            group.topic.name, number, group.name, lease, start, end, held.attempt if held else 0,
-            consumer.settler,
-        )  # fmt: skip
-        return LeaseRun(delivery, start, end)
+        return LeaseRun(number, lease, held.attempt if held else 0, start, end)
 
     def _settle_all(
         self, topic: Topic, consumer: GroupConsumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
@@ -199,7 +203,7 @@ class Queues:
 
     def _until_settled(self, topic: Topic, runs: list[LeaseRun], missed: PenstockError | None) -> Steps[None]:
         if topic.settings.durability == "fsync":
-            for number in {run.delivery.partition for run in runs}:
+            for number in {run.partition for run in runs}:
                 yield from journal_durable(topic.partitions[number])
         if missed is not None:
             raise missed
@@ -211,11 +215,11 @@ class Queues:
         now_ms = self._state.clock.steady_ms()
         group.maybe_sample(now_ms)
         if len(runs) == 1:
-            return self._settle_on(topic.partitions[runs[0].delivery.partition], group, runs, now_ms)
-        numbers = {run.delivery.partition for run in runs}
+            return self._settle_on(topic.partitions[runs[0].partition], group, runs, now_ms)
+        numbers = {run.partition for run in runs}
         missed: PenstockError | None = None
         for number in numbers:
-            some = [run for run in runs if run.delivery.partition == number]
+            some = [run for run in runs if run.partition == number]
             missed = _graver(missed, self._settle_on(topic.partitions[number], group, some, now_ms))
         return missed
 
@@ -232,12 +236,11 @@ class Queues:
             else:
                 missed = _graver(missed, error)
         decisions: list[events.AnyEvent] = [
-            events.Settled(cursor.number, run.delivery.lease, run.start, run.end, events.ACKED)
-            for run in held
+            events.Settled(cursor.number, run.lease, run.start, run.end, events.ACKED) for run in held
         ]
         self._decide(cursor, decisions, now_ms)
         for run in held:
-            self._settle(cursor, group, run.delivery.lease, run.start, run.end)
+            self._settle(cursor, group, run.lease, run.start, run.end)
             group.acked += run.end - run.start
         return missed
 
@@ -267,7 +270,7 @@ class Queues:
     def _settle_and_send(
         self, topic: Topic, consumer: GroupConsumer, runs: list[LeaseRun], outputs: list[tuple[str, Message]]
     ) -> None:
-        numbers = {run.delivery.partition for run in runs}
+        numbers = {run.partition for run in runs}
         if len(numbers) != 1:
             why = "messages acked together with outputs must come from one partition"
             raise InvalidValue(name="messages", value=sorted(numbers), why=why)
@@ -279,13 +282,12 @@ class Queues:
         if missed is not None:
             raise missed
         settled: list[events.AnyEvent] = [
-            events.Settled(cursor.number, run.delivery.lease, run.start, run.end, events.ACKED)
-            for run in runs
+            events.Settled(cursor.number, run.lease, run.start, run.end, events.ACKED) for run in runs
         ]
         self._dead_letters.send(partition, cursor.number, settled, outputs, runs[0].start, runs[-1].end)
         consumer.group.maybe_sample(self._state.clock.steady_ms())
         for run in runs:
-            self._settle(cursor, consumer.group, run.delivery.lease, run.start, run.end)
+            self._settle(cursor, consumer.group, run.lease, run.start, run.end)
             consumer.group.acked += run.end - run.start
 
     def nack(
@@ -297,9 +299,8 @@ class Queues:
     ) -> Steps[None]:
         """Deliver the message again later, or bury it if this was its last attempt."""
         topic = self._open_topic(consumer, "nack")
-        cursor = self._held(topic, consumer, message)
+        cursor, run = self._held(topic, consumer, message)
         delay_ms = -1 if delay is None else duration_ms("delay", delay)
-        run = LeaseRun(message.delivery, message.offset, message.offset + 1)
         self._nack(cursor, consumer.group, run, delay_ms, describe_error(error))
         message.mark_settled()
         yield from journal_durable(cursor.partition)
@@ -318,7 +319,7 @@ class Queues:
     def _nack(
         self, cursor: GroupCursor, group: Group, run: LeaseRun, delay_ms: int, failure: Failure
     ) -> None:
-        attempt = run.delivery.attempt
+        attempt = run.attempt
         wait_ms = cursor.backoff.delay_ms(attempt, self._state.random.random()) if delay_ms < 0 else delay_ms
         due_ms = self._state.clock.steady_ms() + wait_ms
         self._give_back(cursor, run, attempt + 1, due_ms, events.NACKED, failure)
@@ -351,8 +352,8 @@ class Queues:
         """Bury the message now, whatever attempts it has left."""
         topic = self._open_topic(consumer, "reject")
         failure = _failure_of(reason)
-        cursor = self._held(topic, consumer, message)
-        self._reject(cursor, LeaseRun(message.delivery, message.offset, message.offset + 1), failure)
+        cursor, run = self._held(topic, consumer, message)
+        self._reject(cursor, run, failure)
         message.mark_settled()
         yield from journal_durable(cursor.partition)
 
@@ -372,10 +373,10 @@ class Queues:
         self, cursor: GroupCursor, run: LeaseRun, attempt: int, due_ms: int, why: int, failure: Failure
     ) -> None:
         now_ms = self._state.clock.steady_ms()
-        lease = run.delivery.lease
+        lease = run.lease
         event = events.GivenBack(
             cursor.number, lease, run.start, run.end, attempt, due_ms, why,
-            failure.error_class, failure.message, failure.fingerprint, run.delivery.attempt,
+            failure.error_class, failure.message, failure.fingerprint, run.attempt,
         )  # fmt: skip
         topic = cursor.partition.topic
         topic.groups[cursor.group].maybe_sample(now_ms)
@@ -392,8 +393,8 @@ class Queues:
     def extend(self, consumer: GroupConsumer, message: Any, duration: Duration) -> Steps[None]:
         """Give the message's lease a new deadline, counted from now."""
         topic = self._open_topic(consumer, "extend")
-        cursor = self._held(topic, consumer, message)
-        self._extend(cursor, message.delivery.lease, extension_ms(duration))
+        cursor, run = self._held(topic, consumer, message)
+        self._extend(cursor, run.lease, extension_ms(duration))
         yield from ()
 
     def extend_leases(
@@ -426,16 +427,17 @@ class Queues:
             raise GroupKindMismatch(operation=operation, kind="stream", group=consumer.group.name)
         return consumer.group.topic
 
-    def _held(self, topic: Topic, consumer: GroupConsumer, message: Any) -> GroupCursor:
+    def _held(self, topic: Topic, consumer: GroupConsumer, message: Any) -> HeldRun:
         check_held(message, consumer.settler, "message")
         if message.settled:
             raise refused(message)
         partition = topic.partitions[message.partition]
         cursor: GroupCursor = partition.groups[message.group]
-        error = _missing(cursor, LeaseRun(message.delivery, message.offset, message.offset + 1))
+        run = run_of(message)
+        error = _missing(cursor, run)
         if error is not None:
             raise error
-        return cursor
+        return cursor, run
 
     # Time.
 
@@ -571,14 +573,14 @@ def _missing(cursor: GroupCursor, run: LeaseRun) -> PenstockError | None:
 
     "Settled before" means all of it: a client that repeats an ack takes that for the answer to its first.
     """
-    answer = cursor.engine.held(run.delivery.lease, run.start, run.end)
+    answer = cursor.engine.held(run.lease, run.start, run.end)
     if answer == HELD:
         return None
     if answer == LOST:
         missing = cursor.engine.done.first_missing(run.start)
         if missing < run.end:
-            return LeaseLost(topic=run.delivery.topic, partition=run.delivery.partition, offset=missing)
-    return AlreadySettled(topic=run.delivery.topic, partition=run.delivery.partition, offset=run.start)
+            return LeaseLost(topic=cursor.partition.topic.name, partition=run.partition, offset=missing)
+    return AlreadySettled(topic=cursor.partition.topic.name, partition=run.partition, offset=run.start)
 
 
 def _graver(one: PenstockError | None, other: PenstockError | None) -> PenstockError | None:

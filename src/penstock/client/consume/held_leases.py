@@ -68,7 +68,7 @@ class HeldLeases:
     def answer(self, runs: Iterable[LeaseRun]) -> None:
         """These have their answer, whatever it was."""
         for run in runs:
-            key = (run.delivery.partition, run.delivery.lease)
+            key = (run.partition, run.lease)
             lease = self._leases.get(key)
             if lease is None:
                 continue  # It was lost with its connection.
@@ -107,4 +107,4 @@ class HeldLeases:
 
 def wire_runs(runs: list[LeaseRun]) -> list[Run]:
     """Runs as they are named on the wire."""
-    return [(run.delivery.partition, run.delivery.lease, run.start, run.end) for run in runs]
+    return [(run.partition, run.lease, run.start, run.end) for run in runs]

@@ -19,7 +19,7 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.model.failure import describe_error
-from penstock.model.message import LeaseRun, Message, check_held, lease_runs, refused, unanswer
+from penstock.model.message import LeaseRun, Message, check_held, lease_runs, refused, run_of, unanswer
 from penstock.model.placing import dedup_bytes, placed
 from penstock.operations.codec import wire_message
 from penstock.types import Duration, duration_ms, extension_ms
@@ -148,9 +148,9 @@ class RemoteSettler:
         """Give the message's lease a new deadline, counted from now."""
         runs = self._held(message, "extend")
         kept_ms = extension_ms(duration)
-        delivery = runs[0].delivery
-        if await self._receiver.extend([(delivery.partition, delivery.lease)], kept_ms):
-            self._receiver.held_leases.lose((delivery.partition, delivery.lease))
+        lease = (runs[0].partition, runs[0].lease)
+        if await self._receiver.extend([lease], kept_ms):
+            self._receiver.held_leases.lose(lease)
             raise LeaseLost(topic=message.topic, partition=message.partition, offset=message.offset)
 
     async def commit(self) -> None:
@@ -194,7 +194,7 @@ class RemoteSettler:
         check_held(message, self._receiver.settler, "message")
         if message.settled or message.delivery.lease == NO_LEASE:
             raise refused(message)
-        return [LeaseRun(message.delivery, message.offset, message.offset + 1)]
+        return [run_of(message)]
 
     def _answered(self, runs: list[LeaseRun]) -> None:
         self._receiver.held_leases.answer(runs)
