@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import penstock.operations.spec  # noqa: F401 - It declares them.
 from penstock.model.info import Cancelled
-from penstock.operations.entry import OPERATIONS, Operation
+from penstock.operations.entry import OPERATIONS, OperationEntry
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = ROOT / "src" / "penstock"
@@ -215,7 +215,7 @@ CALLS: Final[Mapping[str, Call]] = {{
 '''
 
 
-def struct(of: Operation) -> str:
+def struct(of: OperationEntry) -> str:
     fields = "".join(
         f"    {each.name}: {wire_type(each.kind)}{f' = {each.default}' if each.default else ''}\n"
         for each in DECLARED[of.name].arguments
@@ -223,7 +223,7 @@ def struct(of: Operation) -> str:
     return f"class {struct_name(of)}(msgspec.Struct, frozen=True):\n{fields}"
 
 
-def struct_name(of: Operation) -> str:
+def struct_name(of: OperationEntry) -> str:
     if not DECLARED[of.name].arguments:
         return "NoArguments"
     return "".join(part.capitalize() for part in of.name.split("_")) + "Arguments"
@@ -234,7 +234,7 @@ def wire_type(kind: str) -> str:
     return " | ".join(sorted(set(parts), key=lambda part: (part == "None", parts.index(part))))
 
 
-def call_fields(of: Operation) -> str:
+def call_fields(of: OperationEntry) -> str:
     """The struct, the answer, the retry class and the wait limit of a call."""
     given = methods_of(SPEC)[of.name].decorator_list[0]
     assert isinstance(given, ast.Call)
@@ -329,7 +329,7 @@ def page() -> str:
     return head + found + "".join(row(each) for each in CALLED) + rest
 
 
-def row(of: Operation) -> str:
+def row(of: OperationEntry) -> str:
     assert of.function is not None
     defaults = {name: each.default for name, each in inspect.signature(of.function).parameters.items()}
     shown = [
@@ -367,7 +367,7 @@ NEEDS: Final = {{
 '''
 
 
-def need(of: Operation) -> str:
+def need(of: OperationEntry) -> str:
     fields = [repr(of.action)]
     fields += [f"{name}={value!r}" for name in ("topic", "group", "acl") if (value := getattr(of, name))]
     fields += ["audited=True"] if of.audit else []
@@ -397,7 +397,7 @@ BrokerOperations = LocalOperations | GuardedOperations  # What a front end calls
 '''
 
 
-def guarded_method(of: Operation, signature: Signature) -> str:
+def guarded_method(of: OperationEntry, signature: Signature) -> str:
     signature = signature._replace(
         arguments=[each for each in signature.arguments if each.name != "claim"], docstring=""
     )
@@ -416,7 +416,7 @@ def guarded_method(of: Operation, signature: Signature) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 
-def checked(of: Operation) -> list[str]:
+def checked(of: OperationEntry) -> list[str]:
     """The permission check; no call for a topic that was checked before, because it is on hot paths."""
     topic = f"topic_of({of.topic})" if of.by_id else of.topic
     if topic and not of.by_id and not of.group:
@@ -426,7 +426,7 @@ def checked(of: Operation) -> list[str]:
     return [f"    self._check({', '.join(filter(None, [repr(of.name), places]))})"]
 
 
-def guarded_call(of: Operation, given: str, *, steps: bool) -> list[str]:
+def guarded_call(of: OperationEntry, given: str, *, steps: bool) -> list[str]:
     """The call of the operation itself, inside what is done besides."""
     operation = f"self._operations.{of.name}"
     if of.audit and steps:

@@ -1,7 +1,7 @@
 """What a client must know of an operation that it calls by name: see ``calls.py``, which is generated.
 
 After a lost connection a client cannot know whether a request was executed.
-``Retry`` says whether it may send the request again:
+``RetryClass`` says whether it may send the request again:
 
     READ_ONLY         yes: it changes nothing
     IDEMPOTENT        yes: executing it twice is the same as once
@@ -23,7 +23,7 @@ PUBLISH_STAGED_MS_MAX: Final = 3600 * 1000  # A staged publish may be large.
 REDRIVE_MS_MAX: Final = 24 * 3600 * 1000  # A redrive may be slow on purpose.
 
 
-class Retry(NamedTuple):
+class RetryClass(NamedTuple):
     """Whether an operation changes anything, and whether a client may repeat it."""
 
     changes: bool
@@ -31,14 +31,14 @@ class Retry(NamedTuple):
     done: frozenset[str] = frozenset()  # Error codes by which a repeat finds that it was executed before.
 
 
-READ_ONLY: Final = Retry(changes=False, repeats=True)
-IDEMPOTENT: Final = Retry(changes=True, repeats=True)
-NOT_REPEATED: Final = Retry(changes=True, repeats=False)
+READ_ONLY: Final = RetryClass(changes=False, repeats=True)
+IDEMPOTENT: Final = RetryClass(changes=True, repeats=True)
+NOT_REPEATED: Final = RetryClass(changes=True, repeats=False)
 
 
-def done_when(error: type[PenstockError]) -> Retry:
+def done_when(error: type[PenstockError]) -> RetryClass:
     """A repeat that fails with this error was executed the first time."""
-    return Retry(changes=True, repeats=True, done=frozenset({error.code}))
+    return RetryClass(changes=True, repeats=True, done=frozenset({error.code}))
 
 
 class NoArguments(msgspec.Struct, frozen=True):
@@ -50,5 +50,5 @@ class Call(NamedTuple):
 
     arguments: type[msgspec.Struct]
     answer: Any  # The type of its result.
-    retry: Retry
+    retry: RetryClass
     wait_ms: int = 0  # How much longer than usual the server may take.

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.model.access import Action
 from penstock.model.access import Operation as AclOperation
-from penstock.operations.call import NOT_REPEATED, Retry
+from penstock.operations.call import NOT_REPEATED, RetryClass
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +24,7 @@ Exposure = Literal[
 ]
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class OperationEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One operation."""
 
     name: str = ""
@@ -50,11 +50,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     result_filter: str | None = None  # In frontends/security/results.py: removes what the caller may not see.
 
     # The client.
-    retry: Retry = NOT_REPEATED
+    retry: RetryClass = NOT_REPEATED
     wait_ms: int = 0
 
 
-OPERATIONS: Final[dict[str, Operation]] = {}
+OPERATIONS: Final[dict[str, OperationEntry]] = {}
 
 
 def operation(action: Action, **fields: Any) -> Callable[[F], F]:
@@ -62,7 +62,7 @@ def operation(action: Action, **fields: Any) -> Callable[[F], F]:
 
     def declare(function: F) -> F:
         name = function.__name__
-        OPERATIONS[name] = Operation(name=name, function=function, action=action, **fields)
+        OPERATIONS[name] = OperationEntry(name=name, function=function, action=action, **fields)
         return function
 
     return declare
@@ -70,4 +70,4 @@ def operation(action: Action, **fields: Any) -> Callable[[F], F]:
 
 def server_operation(name: str, action: Action, **fields: Any) -> None:
     """Declare an operation whose signature is that of its method in ``broker/``."""
-    OPERATIONS[name] = Operation(name=name, action=action, **{"exposure": "front ends", **fields})
+    OPERATIONS[name] = OperationEntry(name=name, action=action, **{"exposure": "front ends", **fields})
