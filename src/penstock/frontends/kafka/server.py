@@ -70,5 +70,5 @@ class KafkaListener(KafkaHost):
         return KafkaSession(self.shared)
 
     def leave(self, connection: KafkaConnection) -> None:
-        self.shared.shares.lost(connection.session)
+        self.shared.shares.connection_lost(connection.session)
         super().leave(connection)

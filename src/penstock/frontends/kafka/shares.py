@@ -1,25 +1,16 @@
-"""The members of share groups, and what each of them has in its hands.
+"""The consumers of share-group members: what the state machine in ``groups/shares.py`` does to the broker.
 
-    Shares ──> Sharer, a member of a group ──┬──> Share, for each topic: a consumer of the queue group
-                                             └──> ShareSession: what it fetches, on which connection
+    Shares ──> ConsumingMember, a member of a group ──> Share, for each topic: a consumer of the queue group
 
-A share group is, on each topic, the queue group of its name; Penstock's own consumers may be in it, too.
-So everything about leases, attempts and dead letters is the broker's.  Here is who holds what:
-
-    I1  a member has one consumer for each topic; it is closed when the member leaves or falls silent, or
-        when it has left the topic and answered all it had of it
-    I2  what a session has acquired is given back when the session ends; the attempt counts if it ended
-        because its connection was lost or the member fell silent, and not if the client closed it
-    I3  a member is served to whoever opened it, and a session on the connection it began on
-
-All partitions of its topics are assigned to every member.  A member's epoch is its own: it grows when its
-assignment changes.
+A share group is, on each topic, the queue group of its name; Penstock's own consumers may be in it, too.  A
+member has one consumer for each topic.  It is closed when the member is, or when the member has left the
+topic and acknowledged everything it had of it.
 """
 
 import asyncio
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, cast
 
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
@@ -29,21 +20,16 @@ from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.queue.queues import NO_LEASE
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
-from penstock.errors import Closed, Forbidden, GroupNotFound, Overloaded, TopicNotFound
+from penstock.errors import Closed, GroupNotFound, TopicNotFound
 from penstock.frontends.kafka.starts import start_of
 from penstock.frontends.security.guarded import BrokerOperations
+from penstock.groups.shares import Assignment, ShareGroups, ShareMember
 from penstock.types import NAME_LENGTH_MAX
-from penstock.wire.kafka.codes import Code
 from penstock.wire.native import Run
 
 LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
-MEMBERS_MAX: Final = 10_000  # Of all share groups, at a time.
-OPEN, CLOSE = 0, -1  # Epochs of a session, and of a member.
 PARTITIONS_MAX: Final = 100_000  # Of one session.
-EPOCH_MAX: Final = 2**31 - 1  # The next one is 1.
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]")
-
-Assignment = dict[bytes, int]  # The number of partitions, by topic id.
 
 
 class Share:
@@ -95,31 +81,8 @@ class Share:
             self._broker.start(consumer.disconnect() if disconnected else consumer.close(), ignore_result)
 
 
-class ShareSession:
-    def __init__(self, connection: object) -> None:
-        self.connection = connection  # Its owner, by identity.
-        self.epoch = OPEN  # Of the last request.
-        self.partitions: dict[bytes, set[int]] = {}  # By topic id.
-
-    @property
-    def size(self) -> int:
-        """How many partitions that are."""
-        return sum(map(len, self.partitions.values()))
-
-    def add(self, topic_id: bytes, partition: int) -> None:
-        """From now on this, too."""
-        self.partitions.setdefault(topic_id, set()).add(partition)
-
-    def forget(self, topic_id: bytes, partitions: Iterable[int]) -> None:
-        left = self.partitions.get(topic_id, set()).difference(partitions)
-        if left:
-            self.partitions[topic_id] = left
-        else:
-            self.partitions.pop(topic_id, None)
-
-
-class Sharer:
-    """One member of one group."""
+class ConsumingMember(ShareMember):
+    """A member of a share group, with a consumer for each of its topics."""
 
     def __init__(
         self,
@@ -127,20 +90,10 @@ class Sharer:
         clock: Clock,
         operations: BrokerOperations,
         group: str,
-        member: str,
+        identity: str,
     ) -> None:
-        self.group = group
-        self.member = member
-        self.operations = operations  # Of whoever opened it.
-        self.client_id = ""
-        self.client_host = ""
-        self.rack: str | None = None
-        self.epoch = 0  # 0: it has not joined.
-        self.previous = 0  # The epoch before, whose end the client may not have heard of.
-        self.topics: frozenset[str] = frozenset()
-        self.assignment: Assignment = {}
-        self.session: ShareSession | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        super().__init__(operations, group, identity)
+        self.operations = operations  # Of whoever added it.
         self._broker = broker
         self._wall_ms = clock.wall_ms
         self._closed = False
@@ -189,7 +142,7 @@ class Sharer:
 
     def _name(self) -> str:
         """The consumer's, in traces and group descriptions; a member id may have any characters."""
-        return _UNUSUAL.sub("_", f"kafka-{self.member}")[:NAME_LENGTH_MAX]
+        return _UNUSUAL.sub("_", f"kafka-{self.identity}")[:NAME_LENGTH_MAX]
 
     def opened(self, topic: str) -> Share | None:
         """The same, if it is there."""
@@ -213,127 +166,66 @@ class Sharer:
         self.assignment = found
         return changed
 
-    def advance(self) -> None:
-        """Be in the next epoch."""
-        self.previous = self.epoch
-        self.epoch = following(self.epoch)
-
-    def end_session(self, disconnected: bool = False) -> None:
-        """Nobody fetches: what was acquired is for others."""
-        self.session = None
+    def release(self, disconnected: bool) -> None:
         for share in self._shares.values():
             share.release(disconnected)
 
-    def close(self, disconnected: bool = False) -> None:
+    def close(self, disconnected: bool) -> None:
         self._closed = True
-        self.session = None
         for share in self._shares.values():
             share.close(disconnected)
-        if self.timer is not None:
-            self.timer.cancel()
 
 
-class Shares:
-    """The members of all share groups."""
+class Shares(ShareGroups[ConsumingMember]):
+    """The share groups of one listener: their members, and the timer for their deadlines."""
 
     def __init__(self, broker: EmbeddedAsyncBroker, clock: Clock) -> None:
+        super().__init__(self._new_member)
         self._broker = broker
         self._clock = clock
-        self._members: dict[tuple[str, str], Sharer] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
     def stop(self) -> None:
-        """The server ends: connections that are lost from now on are not the clients' doing."""
+        """The server stops: connections that are lost from now on are not the clients' doing."""
         self._stopping = True
 
-    def find(self, operations: BrokerOperations, group: str, member: str) -> Sharer | None:
-        """A member, for whoever opened it."""
-        found = self._members.get((group, member))
-        if found is not None and found.operations is not operations:
-            raise Forbidden(
-                who="this login", operation="be a member of", on=f"group {group}", role="consumer"
-            )
-        return found
-
-    def find_or_add(self, operations: BrokerOperations, group: str, member: str) -> Sharer:
-        """The same, and if there is none, a new one."""
-        found = self.find(operations, group, member)
-        if found is None:
-            if len(self._members) >= MEMBERS_MAX:
-                raise Overloaded(what="members of share groups", limit=MEMBERS_MAX)
-            found = self._members[group, member] = Sharer(
-                self._broker, self._clock, operations, group, member
-            )
-            self.heard(found)
-        return found
-
-    def heard(self, member: Sharer) -> None:
-        if member.timer is not None:
-            member.timer.cancel()
-        session_s = now(member.operations.group_config(member.group))[1].share_session_ms / 1000
-        member.timer = asyncio.get_running_loop().call_later(session_s, self.remove, member, True)
-
-    def leave(self, member: Sharer) -> None:
-        """It has left; on another connection, it may still answer for what it has."""
-        member.epoch = member.previous = 0
-        if member.session is None:
-            self.remove(member)
-
-    def remove(self, member: Sharer, disconnected: bool = False) -> None:
-        """It is gone, or silent."""
-        place = member.group, member.member
-        if self._members.get(place) is member:  # Else somebody has come after it.
-            del self._members[place]
-        member.close(disconnected)
-
-    def members(self, group: str) -> list[Sharer]:
-        """Who has joined a group."""
-        return [one for (name, _), one in sorted(self._members.items()) if name == group and one.epoch]
-
-    def lost(self, connection: object) -> None:
-        """A connection is gone, and its sessions with it."""
-        for member in list(self._members.values()):
-            if member.session is not None and member.session.connection is connection:
-                self.end_session(member, disconnected=not self._stopping)
-
     def close(self) -> None:
-        for member in list(self._members.values()):
-            self.remove(member)
+        super().close()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    # Sessions.
+    def find_or_add(self, owner: object, group: str, identity: str) -> ConsumingMember:
+        found = super().find_or_add(owner, group, identity)
+        if found.deadline_ms < 0:
+            self.heartbeat(found)
+        return found
 
-    def open_session(
-        self, operations: BrokerOperations, group: str, member: str, connection: object
-    ) -> tuple[Sharer, ShareSession]:
-        """A new one; the member's old one is over."""
-        found = self.find_or_add(operations, group, member)
-        if found.session is not None:
-            found.end_session()
-        found.session = ShareSession(connection)
-        return found, found.session
+    def heartbeat(self, member: ConsumingMember) -> None:
+        """Give a member time until its next heartbeat."""
+        session_ms = now(member.operations.group_config(member.group))[1].share_session_ms
+        member.deadline_ms = self._clock.steady_ms() + session_ms
+        if self._timer is None or session_ms / 1000 < self._timer.when() - asyncio.get_running_loop().time():
+            self._look_in(session_ms)
 
-    def end_session(self, member: Sharer, disconnected: bool = False) -> None:
-        member.end_session(disconnected)
-        if not member.epoch:
-            self.remove(member)
+    def connection_lost(self, connection: object, disconnected: bool = True) -> None:
+        super().connection_lost(connection, disconnected and not self._stopping)
 
-    def turn(
-        self, operations: BrokerOperations, group: str, member: str, connection: object, epoch: int
-    ) -> tuple[Sharer, ShareSession] | Code:
-        """The session that a request goes on with, or closes; or what is wrong."""
-        found = self.find(operations, group, member)
-        if found is None or found.session is None or found.session.connection is not connection:
-            return Code.SHARE_SESSION_NOT_FOUND
-        session = found.session
-        if epoch != CLOSE:
-            if epoch != following(session.epoch):
-                return Code.INVALID_SHARE_SESSION_EPOCH
-            session.epoch = epoch
-        return found, session
+    def _new_member(self, owner: object, group: str, identity: str) -> ConsumingMember:
+        return ConsumingMember(self._broker, self._clock, cast("BrokerOperations", owner), group, identity)
 
+    def _look_in(self, wait_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look)
 
-def following(epoch: int) -> int:
-    return 1 if epoch == EPOCH_MAX else epoch + 1
+    def _look(self) -> None:
+        self._timer = None
+        now_ms = self._clock.steady_ms()
+        self.tick(now_ms)
+        deadline_ms = self.next_deadline_ms()
+        if deadline_ms is not None:
+            self._look_in(deadline_ms - now_ms)
 
 
 def _start(run: Run) -> int:

@@ -16,7 +16,8 @@ from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.frontends.kafka.shares import CLOSE, OPEN, Share, Sharer
+from penstock.frontends.kafka.shares import ConsumingMember, Share
+from penstock.groups.shares import CLOSE, OPEN
 from penstock.model.failure import describe_error
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.share import (
@@ -41,7 +42,7 @@ Answers = dict[int, list[Run]]  # By type.
 
 async def settle(
     call: KafkaCall[ShareFetchRequest | ShareAcknowledgeRequest],
-    member: Sharer,
+    member: ConsumingMember,
     topic_id: bytes,
     partition: int,
     told: Told,
@@ -143,7 +144,7 @@ async def share_acknowledge(call: KafkaCall[ShareAcknowledgeRequest]) -> ShareAc
     if epoch == OPEN:
         return ShareAcknowledgeResponse(error_code=Code.INVALID_SHARE_SESSION_EPOCH)
     try:
-        found = call.shared.shares.turn(call.operations, group, name, call.session, epoch)
+        found = call.shared.shares.session_of(call.operations, group, name, call.session, epoch)
     except PenstockError as error:
         return ShareAcknowledgeResponse(error_code=group_code(error), error_message=words_of(error))
     if not isinstance(found, tuple):
@@ -156,7 +157,7 @@ async def share_acknowledge(call: KafkaCall[ShareAcknowledgeRequest]) -> ShareAc
 
 
 async def _topic(
-    call: KafkaCall[ShareAcknowledgeRequest], member: Sharer, topic: AcknowledgeTopic
+    call: KafkaCall[ShareAcknowledgeRequest], member: ConsumingMember, topic: AcknowledgeTopic
 ) -> ShareAcknowledgeTopicResponse:
     parts = [
         ShareAcknowledgeResponsePartitionData(

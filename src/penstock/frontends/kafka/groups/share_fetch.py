@@ -26,7 +26,8 @@ from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.acknowledgements import settle
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.frontends.kafka.shares import CLOSE, OPEN, PARTITIONS_MAX, Share, Sharer, ShareSession
+from penstock.frontends.kafka.shares import PARTITIONS_MAX, ConsumingMember, Share
+from penstock.groups.shares import CLOSE, OPEN, ShareSession
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.share import (
     AcquiredRecords,
@@ -40,7 +41,7 @@ from penstock.wire.rewriting import encode_records
 
 COUNT_MAX: Final = 2**15 - 1  # The highest delivery count that the protocol can tell.
 
-Found = tuple[Sharer, ShareSession]
+Found = tuple[ConsumingMember, ShareSession]
 Extent = tuple[int, int]  # The first offset, and the one after the last.
 
 
@@ -90,7 +91,7 @@ class ShareFetch:
             return Code.INVALID_REQUEST
         shares, owner = call.shared.shares, call.session
         if request.share_session_epoch != OPEN:
-            return shares.turn(call.operations, group, member, owner, request.share_session_epoch)
+            return shares.session_of(call.operations, group, member, owner, request.share_session_epoch)
         if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
             return Code.INVALID_REQUEST  # Whose would they be?
         code = now(call.operations.check_share_group(group))
@@ -103,7 +104,7 @@ class ShareFetch:
         for forgotten in self._request.forgotten_topics_data:
             session.forget(forgotten.topic_id, forgotten.partitions)
 
-    async def _settle(self, member: Sharer) -> None:
+    async def _settle(self, member: ConsumingMember) -> None:
         for topic in self._request.topics:
             for part in topic.partitions:
                 if part.acknowledgement_batches:
@@ -113,7 +114,7 @@ class ShareFetch:
 
     # Taking.
 
-    async def _acquire(self, member: Sharer, session: ShareSession) -> None:
+    async def _acquire(self, member: ConsumingMember, session: ShareSession) -> None:
         shares = await self._shares(member, session)
         take = partial(self._take, member, session)
         try:
@@ -128,7 +129,7 @@ class ShareFetch:
                 share.release_others()
             raise
 
-    async def _shares(self, member: Sharer, session: ShareSession) -> list[Share]:
+    async def _shares(self, member: ConsumingMember, session: ShareSession) -> list[Share]:
         """The topics of the session, another one first each time."""
         found: list[Share] = []
         for topic_id, numbers in list(session.partitions.items()):
@@ -142,7 +143,7 @@ class ShareFetch:
         turn = session.epoch % len(found) if found else 0
         return found[turn:] + found[:turn]
 
-    async def _share(self, member: Sharer, topic_id: bytes, numbers: set[int]) -> Share | None:
+    async def _share(self, member: ConsumingMember, topic_id: bytes, numbers: set[int]) -> Share | None:
         """The member's part of a topic, from which only the session's partitions are wanted."""
         call = self._call
         topic = call.session.names.get(topic_id)
@@ -164,7 +165,9 @@ class ShareFetch:
         else:
             take(share, batches)
 
-    def _take(self, member: Sharer, session: ShareSession, share: Share, batches: list[LeasedBatch]) -> None:
+    def _take(
+        self, member: ConsumingMember, session: ShareSession, share: Share, batches: list[LeasedBatch]
+    ) -> None:
         if self._over or member.session is not session or not self._fits(batches):
             share.release_others()
         elif batches:

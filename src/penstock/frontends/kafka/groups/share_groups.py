@@ -11,7 +11,7 @@ from penstock.frontends.kafka.authorized import ON_GROUP, authorized
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.groups.membership import group_code
-from penstock.frontends.kafka.shares import CLOSE, OPEN, Assignment, Sharer
+from penstock.groups.shares import CLOSE, OPEN, Assignment, ShareMember
 from penstock.wire.kafka.codes import Code
 from penstock.wire.kafka.messages.groups.share import (
     DescribedShareGroup,
@@ -56,10 +56,10 @@ async def _heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupH
         return _refused(Code.UNKNOWN_MEMBER_ID, "join again")
     elif epoch == CLOSE:
         shares.leave(member)
-        return ShareGroupHeartbeatResponse(member_id=member.member, member_epoch=CLOSE)
-    elif epoch not in (member.epoch, member.previous):
+        return ShareGroupHeartbeatResponse(member_id=member.identity, member_epoch=CLOSE)
+    elif epoch not in (member.epoch, member.previous_epoch):
         return _refused(Code.FENCED_MEMBER_EPOCH, f"the member is in epoch {member.epoch}; join again")
-    shares.heard(member)
+    shares.heartbeat(member)
     _note(call, member)
     try:
         changed = await member.assign()
@@ -70,14 +70,14 @@ async def _heartbeat(call: KafkaCall[ShareGroupHeartbeatRequest]) -> ShareGroupH
     _, rules = now(call.operations.group_config(member.group))
     news = member.epoch != epoch or request.subscribed_topic_names is not None
     return ShareGroupHeartbeatResponse(
-        member_id=member.member,
+        member_id=member.identity,
         member_epoch=member.epoch,
         heartbeat_interval_ms=rules.share_heartbeat_ms,
         assignment=_assignment(member.assignment) if news else None,
     )
 
 
-def _note(call: KafkaCall[ShareGroupHeartbeatRequest], member: Sharer) -> None:
+def _note(call: KafkaCall[ShareGroupHeartbeatRequest], member: ShareMember) -> None:
     request = call.request
     member.client_id = call.client_id or ""
     member.client_host = f"/{call.session.address}"
@@ -127,7 +127,7 @@ def _describe(call: KafkaCall[ShareGroupDescribeRequest], name: str) -> Describe
     )
 
 
-def _member(member: Sharer, names: Mapping[bytes, str]) -> ShareGroupMember:
+def _member(member: ShareMember, names: Mapping[bytes, str]) -> ShareGroupMember:
     parts = [
         ShareGroupDescribeResponseTopicPartitions(
             topic_id=topic_id, topic_name=names[topic_id], partitions=list(range(count))
@@ -136,7 +136,7 @@ def _member(member: Sharer, names: Mapping[bytes, str]) -> ShareGroupMember:
         if topic_id in names
     ]
     return ShareGroupMember(
-        member_id=member.member,
+        member_id=member.identity,
         rack_id=member.rack,
         member_epoch=member.epoch,
         client_id=member.client_id,
