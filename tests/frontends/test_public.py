@@ -5,7 +5,7 @@ import pytest
 from penstock.errors import CorruptionError, DiskFull, PenstockError, StorageFailed, TopicNotFound
 from penstock.frontends.http.problems import problem
 from penstock.frontends.kafka.errors import words_of
-from penstock.frontends.native.session import _told
+from penstock.frontends.native.session import _public_error
 from penstock.frontends.public import public, within_data
 from penstock.frontends.text.errors import words
 
@@ -19,7 +19,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
 def test_no_protocol_tells_a_path_of_the_machine(error: PenstockError) -> None:
-    told = [problem(error).detail, words_of(error), words(error), str(_told(error))]
+    told = [problem(error).detail, words_of(error), words(error), str(_public_error(error))]
 
     assert not [sentence for sentence in told if "/srv" in sentence]
     assert "topics/orders/0/00000000000000000000.log" in told[0]

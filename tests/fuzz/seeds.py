@@ -9,7 +9,7 @@ from tests.server.conversations import kqueue_pieces, native_pieces, numbered, t
 
 from penstock.broker.access.access import AccessBook
 from penstock.broker.journal.intents import Finished
-from penstock.broker.storage.checked_json import sealed
+from penstock.broker.storage.checked_json import encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.delivery import events
 from penstock.frontends.kafka.apis import APIS
@@ -96,7 +96,11 @@ def main() -> None:
             msgspec.msgpack.encode(Transaction(1, 0, 60_000, 5)),
             msgspec.msgpack.encode(Finished("app")),
         ],
-        "sealed_file": [sealed(Manifest()), sealed(StoredTopic()), sealed(AccessBook())],
+        "sealed_file": [
+            encode_checked(Manifest()),
+            encode_checked(StoredTopic()),
+            encode_checked(AccessBook()),
+        ],
         "index_file": index(),
     }
     for target, inputs in seeds.items():

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.broker.access.access import AccessBook
 from penstock.broker.journal import intents, ledger
-from penstock.broker.storage.checked_json import unsealed
+from penstock.broker.storage.checked_json import decode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.delivery import events
 from penstock.errors import PenstockError
@@ -178,7 +178,7 @@ def stored_decision(data: bytes) -> None:
 def sealed_file(data: bytes) -> None:
     """penstock.json, topic.json, access.json."""
     for kind in (Manifest, StoredTopic, AccessBook):
-        stored(lambda text, kind=kind: unsealed(text, kind), data)  # type: ignore[misc]
+        stored(lambda text, kind=kind: decode_checked(text, kind), data)  # type: ignore[misc]
 
 
 def index_file(data: bytes) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.access.access import MARK, Access, AccessBook, StoredUser
-from penstock.broker.storage.checked_json import sealed
+from penstock.broker.storage.checked_json import encode_checked
 from penstock.errors import InvalidValue
 from penstock.model.access import (
     OPERATIONS,
@@ -170,7 +170,7 @@ def test_acls_that_an_earlier_version_kept_among_grants_become_acls() -> None:
         ]
         info = msgspec.structs.replace(stored.info, grants=[*stored.info.grants, *marked])
         old = AccessBook(users={"anna": msgspec.structs.replace(stored, info=info)})
-        access._state.files.write_file(access._path, sealed(old))
+        access._state.files.write_file(access._path, encode_checked(old))
 
         access.open()
 

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from penstock.broker.access.access import AccessBook
 from penstock.broker.core import Core
 from penstock.broker.kafka.group_configs import GroupConfigBook
-from penstock.broker.storage.checked_json import sealed, unsealed
+from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.broker.topic.catalogue import Manifest, StoredTopic
 from penstock.clock import Clock, SystemClock
 from penstock.config.broker import BrokerConfig
@@ -95,7 +95,7 @@ def _settings(files: Files, path: str, kind: type[Any], *, required: bool) -> It
             yield Finding(path=path, why="it is missing")
         return
     try:
-        unsealed(files.read_file(path), kind)
+        decode_checked(files.read_file(path), kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
         yield Finding(path=path, why=str(error))
 
@@ -167,7 +167,7 @@ def _repair_topic(files: Files, topic: str) -> Iterator[Repaired]:
     if list(_settings(files, path, StoredTopic, required=True)):
         kept = f"; the damaged file is {_aside(files, path)}" if files.exists(path) else ""
         made = StoredTopic(partitions=max(len(partitions), 1), retention_ms=None)
-        files.write_file(path, sealed(made))
+        files.write_file(path, encode_checked(made))
         what = f"made again: {made.partitions} partitions, nothing is deleted by age, else as usual{kept}"
         yield Repaired(path=path, what=what)
     for partition in partitions:

@@ -62,7 +62,7 @@ from penstock.broker.state import (
     Topic,
 )
 from penstock.broker.steps import Steps
-from penstock.broker.storage.producer_snapshot import load_dedup_ids, save_digest
+from penstock.broker.storage.producer_snapshot import load_dedup_ids, save_producer_snapshot
 from penstock.broker.storage.recovery import open_partition
 from penstock.broker.stream.commits import Commits
 from penstock.broker.stream.fetching import Fetching
@@ -218,7 +218,7 @@ class Core:
         schedule, journal, intents = partition.schedule, partition.journal, partition.topic.intents
         closing: list[Callable[[], object]] = [
             lambda: self.maintenance.close_journal(partition),
-            lambda: save_digest(partition),
+            lambda: save_producer_snapshot(partition),
             journal.close if journal is not None else partition.log.close,
             schedule.close if schedule is not None else partition.log.close,
             intents.log.close if intents is not None else partition.log.close,

@@ -137,8 +137,8 @@ class Partition:
         self.restoration: Restoration | None = None  # Deleted messages that are being put back.
         # Offsets of the log that have no record, because nobody had it when the others were put back.
         self.holes: list[tuple[int, int]] = []
-        self.digest_segments = 0  # How many segments the log had when the digest was written,
-        self.digest_end = -1  # and its end; -1 if there is none.
+        self.snapshot_segments = 0  # How many segments the log had when the producer snapshot was written,
+        self.snapshot_end = -1  # and its end; -1 if there is none.
         self.outbox: deque[Output] = deque()  # Written to the journal, not yet published.
         self.outbox_targets: set[tuple[str, int]] = set()  # Where it went since the last snapshot.
         self.outbox_sequences: dict[tuple[str, int], int] = {}

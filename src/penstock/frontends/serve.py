@@ -226,15 +226,15 @@ def run(
     pass_over_modules(config)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         loop = runner.get_loop()
-        told: list[int] = []  # The signals that were heard.
+        received: list[int] = []  # The signals that were heard.
         stop = asyncio.Event()
 
         def heard(number: int, _: object) -> None:
-            if told and number == signal.SIGINT:
+            if received and number == signal.SIGINT:
                 os._exit(INTERRUPTED)  # At once, as by a kill: the next start recovers.
-            if not told:
+            if not received:
                 loop.call_soon_threadsafe(stop.set)
-            told.append(number)
+            received.append(number)
 
         # Not the loop's handlers: these are heard also while a large directory is being recovered.
         before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}

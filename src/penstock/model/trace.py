@@ -121,10 +121,10 @@ class _Table:
     """Lines with their columns aligned."""
 
     def __init__(self, trace: Trace) -> None:
-        told = [event for event in trace.events if event.event not in AHEAD]
-        self._from_ms = trace.published_ms if trace.published_ms >= 0 else (told[0].time_ms if told else 0)
-        self._one_day = len({event.time.date() for event in told}) <= 1
-        self._wide = max((len(event.event) for event in told), default=0)
+        past = [event for event in trace.events if event.event not in AHEAD]
+        self._from_ms = trace.published_ms if trace.published_ms >= 0 else (past[0].time_ms if past else 0)
+        self._one_day = len({event.time.date() for event in past}) <= 1
+        self._wide = max((len(event.event) for event in past), default=0)
 
     def heading(self) -> str:
         """Over the message's own events: the day they happened, if it is one."""

@@ -27,17 +27,17 @@ class Happening:
 
 def history(log: Log, number: int) -> list[Happening]:
     """What is written of the entry ``number``, in order."""
-    told: list[Happening] = []
+    happenings: list[Happening] = []
     for header in log.headers(number + 1):
         for record in log.records(max(header.base_offset, number + 1), header.next_offset):
             kind = entries.kind_of(record, log.path)
             if kind == entries.CHECKPOINT:
                 [(data_end,)] = entries.read_decision(record, kind)
-                told = [one for one in told if one.kind != entries.FIRED or one.value < data_end]
+                happenings = [one for one in happenings if one.kind != entries.FIRED or one.value < data_end]
             elif kind != entries.ENTRY and not (kind == entries.MOVED and header.count > 1):
                 # A MOVED among others is of a cleaning, which says again what was known before.
-                told += _of(number, record, kind)
-    return told
+                happenings += _of(number, record, kind)
+    return happenings
 
 
 def _of(number: int, record: Record, kind: int) -> Iterator[Happening]:

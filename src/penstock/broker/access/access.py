@@ -30,7 +30,7 @@ import msgspec
 from penstock.broker.access.scram import HASHES, Scram
 from penstock.broker.state import State
 from penstock.broker.steps import Steps, aside
-from penstock.broker.storage.checked_json import sealed, unsealed
+from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.errors import DirectoryUnusable, IdentityNotFound, InvalidValue, Overloaded
 from penstock.model.access import (
     ACLS_MAX,
@@ -135,7 +135,7 @@ class Access:
         if not files.exists(self._path):
             return
         try:
-            self._book = _with_acls(unsealed(files.read_file(self._path), AccessBook))
+            self._book = _with_acls(decode_checked(files.read_file(self._path), AccessBook))
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"access.json is damaged ({error}); restore it from a copy, or run penstock repair"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
@@ -306,7 +306,7 @@ class Access:
         if self._error is not None:
             raise self._error
         book = msgspec.structs.replace(self._book, **changes)
-        self._state.files.write_file(self._path, sealed(book))
+        self._state.files.write_file(self._path, encode_checked(book))
         self._book = book  # Only now: what is not on disk did not happen.
 
     def _check_room(self) -> None:

@@ -48,8 +48,8 @@ class Scram(msgspec.Struct, frozen=True, kw_only=True):
     def fits(self, mechanism: str, password: str) -> bool:
         """Whether this is the password; takes its time, so not on an event loop."""
         salted = _salted(mechanism, password, self.salt, self.iterations)
-        told = self.of_salted(mechanism, self.salt, self.iterations, salted)
-        return hmac.compare_digest(told.stored_key, self.stored_key)
+        computed = self.of_salted(mechanism, self.salt, self.iterations, salted)
+        return hmac.compare_digest(computed.stored_key, self.stored_key)
 
 
 def _salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:

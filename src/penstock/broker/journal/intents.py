@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.journal.last_value import retold
+from penstock.broker.journal.last_value import compact_last_values
 from penstock.clock import Clock
 from penstock.errors import CorruptionError
 from penstock.log.files import Files
@@ -105,25 +105,25 @@ class Intents:
 
     def _decoded(self, record: Record) -> Intent | Finished | Summary:
         try:
-            told: Intent | Finished | Summary = _decoder.decode(record.value or b"")
+            entry: Intent | Finished | Summary = _decoder.decode(record.value or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             why = f"not an intent: {error}"
             raise CorruptionError(path=self.log.path, position=record.offset, why=why) from None
-        return told
+        return entry
 
-    def _apply(self, told: Intent | Finished | Summary) -> None:
-        match told:
+    def _apply(self, entry: Intent | Finished | Summary) -> None:
+        match entry:
             case Intent():
-                self.pending[told.application] = told
-                self.applications.pop(told.application, None)  # The latest is last.
-                self.applications[told.application] = Application(
-                    told.version, told.producer_id, told.sequence + told.count
+                self.pending[entry.application] = entry
+                self.applications.pop(entry.application, None)  # The latest is last.
+                self.applications[entry.application] = Application(
+                    entry.version, entry.producer_id, entry.sequence + entry.count
                 )
             case Finished():
-                self.pending.pop(told.application, None)
+                self.pending.pop(entry.application, None)
             case Summary():
-                self.applications = told.applications
-                self.pending = {intent.application: intent for intent in told.pending}
+                self.applications = entry.applications
+                self.pending = {intent.application: intent for intent in entry.pending}
 
     # What an application has done.
 
@@ -160,16 +160,16 @@ class Intents:
         if self.log.written - self._summarised > SEGMENT_BYTES:
             self._summarise()
 
-    def _append(self, told: Intent | Finished) -> None:
-        self.log.append(self._batch(told))
+    def _append(self, entry: Intent | Finished) -> None:
+        self.log.append(self._batch(entry))
 
-    def _batch(self, told: Intent | Finished | Summary) -> bytearray:
+    def _batch(self, entry: Intent | Finished | Summary) -> bytearray:
         builder = BatchBuilder()
-        builder.add(None, _encode(told), [])
+        builder.add(None, _encode(entry), [])
         now_ms = max(self._clock.wall_ms(), self.log.last_timestamp)
         return builder.build(now_ms, now_ms)
 
     def _summarise(self) -> None:
         summary = Summary(self.applications, list(self.pending.values()))
-        if retold(self.log, [self._batch(summary)]):
+        if compact_last_values(self.log, [self._batch(summary)]):
             self._summarised = self.log.written

@@ -6,8 +6,8 @@ from penstock.errors import PenstockError
 from penstock.log.log import Log
 
 
-def retold(log: Log, batches: Iterable[bytearray]) -> bool:
-    """Write all that counts into new segments and let the others go; False if that could not be done."""
+def compact_last_values(log: Log, batches: Iterable[bytearray]) -> bool:
+    """Write the live entries into new segments and delete the old ones; False if that failed."""
     try:
         log.roll()
         first = log.end

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.journal.last_value import retold
+from penstock.broker.journal.last_value import compact_last_values
 from penstock.clock import Clock
 from penstock.errors import CorruptionError
 from penstock.groups.transactions import Transaction
@@ -101,17 +101,19 @@ class Ledger:
             self.by_name[name] = known
             self.by_producer[known.producer_id] = name
 
-    def _batch(self, told: Sequence[tuple[str, Transaction | None]]) -> bytearray:
+    def _batch(self, entries: Sequence[tuple[str, Transaction | None]]) -> bytearray:
         builder = BatchBuilder()
-        for name, known in told:
+        for name, known in entries:
             builder.add(name.encode(), None if known is None else _encode(known), [])
         now_ms = max(self._clock.wall_ms(), self.log.last_timestamp)
         return builder.build(now_ms, now_ms)
 
     def _summarise(self) -> None:
         begun = self.log.written
-        told = list(self.by_name.items())
-        starts = range(0, len(told), SUMMARY_RECORDS)
-        if retold(self.log, (self._batch(told[start : start + SUMMARY_RECORDS]) for start in starts)):
+        entries = list(self.by_name.items())
+        starts = range(0, len(entries), SUMMARY_RECORDS)
+        if compact_last_values(
+            self.log, (self._batch(entries[start : start + SUMMARY_RECORDS]) for start in starts)
+        ):
             self._summarised = self.log.written
             self._summary_bytes = self.log.written - begun

@@ -33,7 +33,7 @@ logger = logging.getLogger("penstock")
 FLUSH_MS: Final = 1000
 MADE: Final = GroupSettings(kind="stream")  # What a group is like that was made by a commit.
 
-Places = list[tuple[Partition, Commit]]
+PartitionCommits = list[tuple[Partition, Commit]]
 
 
 class Expiry:
@@ -59,43 +59,45 @@ class Expiry:
         self._due_ms = now_ms + RENEWAL_MS
 
     def _look_at(self, group: Group) -> Steps[None]:
-        told = _told(group)
+        commits = _kafka_commits(group)
         try:
             if group.name in self._state.member_groups:
-                self._renew(group, told)
-            elif told and not group.consumers:
-                yield from self._forget(group, told)
+                self._renew(group, commits)
+            elif commits and not group.consumers:
+                yield from self._forget(group, commits)
         except PenstockError as error:  # A full disk, most likely; the others have their turn all the same.
-            logger.warning("places of group %s on %s: %s", group.name, group.topic.name, error)
+            logger.warning("committed offsets of group %s on %s: %s", group.name, group.topic.name, error)
 
-    def _renew(self, group: Group, told: Places) -> None:
+    def _renew(self, group: Group, commits: PartitionCommits) -> None:
         wall_ms, now_ms = self._state.clock.wall_ms(), self._state.clock.steady_ms()
-        for partition, commit in told:
+        for partition, commit in commits:
             if wall_ms - commit.told_ms >= RENEWAL_MS:
                 cursor = partition.groups[group.name]
                 cursor.commit = replace(commit, told_ms=wall_ms)
                 open_journal(self._state, partition).note(committed(cursor, cursor.commit), now_ms)
                 self._state.alarms.set(self._state.flush, now_ms + FLUSH_MS)
 
-    def _forget(self, group: Group, told: Places) -> Steps[None]:
+    def _forget(self, group: Group, commits: PartitionCommits) -> Steps[None]:
         topic = group.topic
         horizon_ms = self._state.aging_ms() - self._state.config.offsets_retention_ms - RENEWAL_MS
         old = [
             partition.number
-            for partition, commit in told
+            for partition, commit in commits
             if commit.told_ms <= horizon_ms
             and not self._commits.unsettled(topic.name, group.name, partition.number)
         ]
         if not old:
             return
-        logger.info("group %s has left %d places on %s; they are forgotten", group.name, len(old), topic.name)
+        logger.info("%d committed offsets of group %s on %s have expired", len(old), group.name, topic.name)
         yield from self._commits.forget(topic.name, group.name, old)
         unplaced = all(partition.groups[group.name].commit is None for partition in topic.partitions)
         if unplaced and group.settings == MADE and not group.consumers:
             yield from self._groups.delete(topic.name, group.name)
 
 
-def _told(group: Group) -> Places:
-    """The places that Kafka's clients have told."""
-    places = [(partition, partition.groups[group.name].commit) for partition in group.topic.partitions]
-    return [(partition, commit) for partition, commit in places if commit is not None and commit.told_ms >= 0]
+def _kafka_commits(group: Group) -> PartitionCommits:
+    """The offsets that Kafka clients have committed."""
+    commits = [(partition, partition.groups[group.name].commit) for partition in group.topic.partitions]
+    return [
+        (partition, commit) for partition, commit in commits if commit is not None and commit.told_ms >= 0
+    ]

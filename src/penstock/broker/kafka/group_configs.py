@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.broker.state import State, Topic
 from penstock.broker.steps import Steps
-from penstock.broker.storage.checked_json import sealed, unsealed
+from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.broker.stream.commits import check_group_id
 from penstock.broker.topic.groups import Groups
 from penstock.config.broker import READ_COMMITTED, READ_UNCOMMITTED, GroupOptions, Isolation
@@ -44,7 +44,7 @@ class GroupConfigs:
         if not files.exists(self._path):
             return
         try:
-            self._state.group_configs = unsealed(files.read_file(self._path), GroupConfigBook).groups
+            self._state.group_configs = decode_checked(files.read_file(self._path), GroupConfigBook).groups
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             why = f"groups.json is damaged ({error}); restore it from a copy, or delete it"
             self._error = DirectoryUnusable(directory=self._state.directory, why=why)
@@ -111,7 +111,7 @@ class GroupConfigs:
     def _save(self, groups: dict[str, GroupConfig]) -> None:
         if self._error is not None:
             raise self._error
-        self._state.files.write_file(self._path, sealed(GroupConfigBook(groups=groups)))
+        self._state.files.write_file(self._path, encode_checked(GroupConfigBook(groups=groups)))
         self._state.group_configs = groups  # Only now: what is not on disk did not happen.
 
 

@@ -148,7 +148,7 @@ class Restoring:
         since_ms = self._state.clock.wall_ms() - partition.topic.settings.dedup_window_ms
         if restoration.dedup_last > partition.dedup_last:
             partition.dedup_last = restoration.dedup_last
-            partition.digest_end = -1  # It does not say so, although the log ends where it did.
+            partition.snapshot_end = -1  # It does not say so, although the log ends where it did.
         if restoration.dedup_last >= 0 and restoration.staged.last_timestamp > since_ms:
             load_dedup_ids(self._state, partition)
 

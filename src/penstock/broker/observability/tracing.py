@@ -61,7 +61,7 @@ class Tracing:
         if records:
             message = StoredMessage(name, number, records[0])
             timeline += self._beginning(partition, message)
-        timeline += self._journey(partition, offset, records[0].timestamp if records else 0)
+        timeline += self._history(partition, offset, records[0].timestamp if records else 0)
         kept_ms = topic.settings.kept_ms
         if records and kept_ms is not None:
             timeline.append(TraceEvent(time_ms=records[0].timestamp + kept_ms, event=RETAINED))
@@ -106,31 +106,31 @@ class Tracing:
             facts.append("dead letter of " + ":".join(message.headers.get(part, "?") for part in SOURCE))
         yield TraceEvent(time_ms=message.timestamp, event="published", detail=", ".join(facts))
 
-    def _journey(self, partition: Partition, offset: int, since_ms: int) -> list[TraceEvent]:
+    def _history(self, partition: Partition, offset: int, since_ms: int) -> list[TraceEvent]:
         journal = partition.journal
         if journal is None:
             return []
         journal.flush()
         names = {cursor.number: cursor.group for cursor in partition.groups.values()}
-        teller = _Teller(offset)
+        tracer = _EventTracer(offset)
         timeline: list[TraceEvent] = []
         # A record of the future is one that came after the wall clock was set back: look at everything.
         since_ms = since_ms - CLOCK_STEP_MS if since_ms <= self._state.clock.wall_ms() else 0
         for _, time_ms, event in journal.events(journal.log.offset_at(since_ms)):
             if isinstance(event, events.GroupSet):
                 names[event.group] = event.name
-            told = teller.tell(event)
-            if told is None:
+            traced = tracer.trace_event(event)
+            if traced is None:
                 continue
-            told = msgspec.structs.replace(told, time_ms=time_ms, group=names.get(event.group, ""))
+            traced = msgspec.structs.replace(traced, time_ms=time_ms, group=names.get(event.group, ""))
             if _unseen(event):
-                _take_back_delivery(timeline, told.group)
-            if told.group == REDRIVE:  # Of a dead letter: settled means that it went back.
-                told = msgspec.structs.replace(told, event="redriven", group="")
+                _take_back_delivery(timeline, traced.group)
+            if traced.group == REDRIVE:  # Of a dead letter: settled means that it went back.
+                traced = msgspec.structs.replace(traced, event="redriven", group="")
             if isinstance(event, events.Outbox) and timeline and timeline[-1].event in SENT:
                 timeline.pop()  # The settlement this is the second half of.
-                told = msgspec.structs.replace(told, event=SENT[0] if told.group else SENT[1])
-            timeline.append(told)
+                traced = msgspec.structs.replace(traced, event=SENT[0] if traced.group else SENT[1])
+            timeline.append(traced)
         return timeline
 
 
@@ -183,7 +183,7 @@ def parse_id(identity: str) -> tuple[str, int, int]:
     return parts[0], int(parts[1]), int(parts[2])
 
 
-class _Teller:
+class _EventTracer:
     """Turns journal events into what happened to one offset."""
 
     def __init__(self, offset: int) -> None:
@@ -193,14 +193,14 @@ class _Teller:
         self._committed: set[int] = set()  # Stream groups that are past the offset.
         self._heard: set[int] = set()  # Groups that had to do with the offset.
 
-    def tell(self, event: events.AnyEvent) -> TraceEvent | None:
+    def trace_event(self, event: events.AnyEvent) -> TraceEvent | None:
         """What the event means for the offset; None if nothing."""
-        told = self._told(event)
-        if told is not None:
+        traced = self._traced(event)
+        if traced is not None:
             self._heard.add(event.group)
-        return told
+        return traced
 
-    def _told(self, event: events.AnyEvent) -> TraceEvent | None:
+    def _traced(self, event: events.AnyEvent) -> TraceEvent | None:
         match event:
             case events.Extended():
                 return self._extended(event)

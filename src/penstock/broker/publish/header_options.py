@@ -19,35 +19,35 @@ from penstock.wire.records import SEQUENCES, Header, Record
 
 NAMES: Final = frozenset({DELAY_MS, DELIVER_AT, PRIORITY, TTL_MS, DEDUP_ID})
 
-Wish = tuple[Message, RawHeaders]  # A message, and the headers that are its own.
+MessageWithHeaders = tuple[Message, RawHeaders]  # A message, and the headers that are its own.
 
 
-def wishes_of(records: list[Record], partition: int) -> list[Wish] | None:
-    """The records as messages; None if none of them wishes anything."""
+def messages_with_options(records: list[Record], partition: int) -> list[MessageWithHeaders] | None:
+    """The records as messages; None if none of them has such headers."""
     if not any(name in NAMES for record in records for name, _ in record.headers):
         return None
-    return [_wish(record, partition) for record in records]
+    return [_with_options(record, partition) for record in records]
 
 
-def part_id(told: Header, partition: int, index: int) -> str:
+def part_id(header: Header, partition: int, index: int) -> str:
     """A dedup id for one record of a producer's batch: the same whenever it is sent."""
-    sequence = (told.base_sequence + index) % SEQUENCES
-    return f"kafka:{told.producer_id}:{told.producer_epoch}:{partition}:{sequence}"
+    sequence = (header.base_sequence + index) % SEQUENCES
+    return f"kafka:{header.producer_id}:{header.producer_epoch}:{partition}:{sequence}"
 
 
-def _wish(record: Record, partition: int) -> Wish:
-    told = {name: _text(name, value) for name, value in record.headers if name in NAMES}
+def _with_options(record: Record, partition: int) -> MessageWithHeaders:
+    options = {name: _text(name, value) for name, value in record.headers if name in NAMES}
     own: RawHeaders = [header for header in record.headers if header[0] not in NAMES]
     message = Message(record.value, key=record.key, partition=partition)
-    if DELAY_MS in told:
-        message.delay = _number(DELAY_MS, told[DELAY_MS]) / 1000
-    if DELIVER_AT in told:
-        message.deliver_at = _number(DELIVER_AT, told[DELIVER_AT]) / 1000
-    if TTL_MS in told:
-        message.ttl = _number(TTL_MS, told[TTL_MS]) / 1000
-    if PRIORITY in told:
-        message.priority = _priority(told[PRIORITY])
-    message.dedup_id = told.get(DEDUP_ID)
+    if DELAY_MS in options:
+        message.delay = _number(DELAY_MS, options[DELAY_MS]) / 1000
+    if DELIVER_AT in options:
+        message.deliver_at = _number(DELIVER_AT, options[DELIVER_AT]) / 1000
+    if TTL_MS in options:
+        message.ttl = _number(TTL_MS, options[TTL_MS]) / 1000
+    if PRIORITY in options:
+        message.priority = _priority(options[PRIORITY])
+    message.dedup_id = options.get(DEDUP_ID)
     return message, own
 
 

@@ -9,7 +9,7 @@ Nothing here writes or waits; ``publishing.py`` does.
 
 from typing import Any
 
-from penstock.broker.publish.header_options import wishes_of
+from penstock.broker.publish.header_options import messages_with_options
 from penstock.broker.state import Partition, Topic
 from penstock.errors import (
     CorruptionError,
@@ -107,7 +107,7 @@ def _was_in_parts(partition: Partition, data: bytes) -> bool:
     """Whether a batch was not written as it is, but as the messages that its headers describe."""
     if not partition.topic.settings.kafka_headers:
         return False
-    return wishes_of(decode_batch(data), partition.number) is not None
+    return messages_with_options(decode_batch(data), partition.number) is not None
 
 
 def _difference(partition: Partition, first: int, data: bytes) -> str:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from penstock.broker.health.rates import SAMPLE_MS
 from penstock.broker.publish.append_order import append_queues, forget_empty
-from penstock.broker.publish.header_options import Wish, part_id, wishes_of
+from penstock.broker.publish.header_options import MessageWithHeaders, messages_with_options, part_id
 from penstock.broker.publish.incoming import (
     Look,
     any_large,
@@ -41,7 +41,7 @@ from penstock.broker.publish.incoming import (
 )
 from penstock.broker.state import Partition, State, Topic
 from penstock.broker.steps import Arrival, Durable, Steps, aside
-from penstock.broker.storage.producer_snapshot import save_digest
+from penstock.broker.storage.producer_snapshot import save_producer_snapshot
 from penstock.broker.storage.recovery import open_schedule
 from penstock.broker.topic.depth import topic_depth
 from penstock.broker.topic.missing import MissingTopics
@@ -308,9 +308,9 @@ class Publishing:
             if header.attributes & TRANSACTIONAL:
                 self._check_transaction(partition, header)
         if own_times and topic.settings.kafka_headers:
-            wishes = wishes_of(decode_batch(data), partition.number)
-            if wishes is not None:
-                return self._append_wishes(partition, header, wishes)
+            messages = messages_with_options(decode_batch(data), partition.number)
+            if messages is not None:
+                return self._append_messages(partition, header, messages)
         batch = bytearray(data)
         own_times = own_times and not topic.settings.append_time
         if not own_times or header.max_timestamp < 0 or header.attributes & OURS:
@@ -318,14 +318,16 @@ class Publishing:
         offset, timestamp = self._append_foreign(partition, header, batch)
         return Receipt(topic.name, partition.number, offset, timestamp)
 
-    def _append_wishes(self, partition: Partition, header: Header, wishes: list[Wish]) -> Receipt:
+    def _append_messages(
+        self, partition: Partition, header: Header, messages: list[MessageWithHeaders]
+    ) -> Receipt:
         """Write the records of a batch as the messages that their headers describe; answers with one."""
         if header.attributes & TRANSACTIONAL:
             why = "messages of a transaction are not delayed, sorted or dropped"
             raise InvalidValue(name="headers", value="x-...", why=why)
         topic, now_ms = partition.topic, self._state.clock.wall_ms()
         prepared: list[Placed] = []
-        for message, own in wishes:
+        for message, own in messages:
             item = self.prepare(topic, message, now_ms)
             item.headers = [*own, *item.headers]
             check_size(item.key, item.value, item.headers, topic.settings.message_bytes_max)
@@ -384,11 +386,11 @@ class Publishing:
     # Writing.
 
     def _write(
-        self, topic: Topic, prepared: list[Placed], now_ms: int, told: Header | None = None
+        self, topic: Topic, prepared: list[Placed], now_ms: int, producer_header: Header | None = None
     ) -> list[Receipt]:
         """Write what is new, one record batch for each partition and lane; answer in the given order.
 
-        ``told``: what a producer sent all of it in, to one partition; the last that is written says so.
+        ``producer_header``: of the batch in which a producer sent it; the last batch written carries it.
         """
         receipts: list[Receipt | None] = [None] * len(prepared)
         batches: dict[tuple[int, int], list[int]] = {}
@@ -402,14 +404,14 @@ class Publishing:
                 receipts[index] = self._schedule(topic, item, now_ms)
             else:
                 batches.setdefault((item.partition, item.attributes & ~(EXPIRES | DEDUP)), []).append(index)
-        if told is not None:
-            self._before_the_last(topic, prepared, told, batches, now_ms)
+        if producer_header is not None:
+            self._before_the_last(topic, prepared, producer_header, batches, now_ms)
         left = len(batches)
         for (number, _), indexes in batches.items():
             partition = topic.partitions[number]
             left -= 1
             items = [prepared[index] for index in indexes]
-            offset, timestamp = self._append_many(partition, items, now_ms, None if left else told)
+            offset, timestamp = self._append_many(partition, items, now_ms, None if left else producer_header)
             for index in indexes:
                 receipts[index] = Receipt(topic.name, number, offset, timestamp)
                 offset += 1
@@ -419,7 +421,7 @@ class Publishing:
         ]
 
     def _before_the_last(
-        self, topic: Topic, prepared: list[Placed], told: Header,
+        self, topic: Topic, prepared: list[Placed], producer_header: Header,
         batches: dict[tuple[int, int], list[int]], now_ms: int,
     ) -> None:  # fmt: skip
         """The numbers come to the disk after the schedule; without records, if none goes to the log."""
@@ -430,8 +432,10 @@ class Publishing:
             partition.schedule.log.sync()
         if not batches:
             timestamp = max(now_ms, partition.log.last_timestamp)
-            partition.log.append(BatchBuilder().build(timestamp, timestamp, 0, *_numbers(told, 1), 0))
-            self._record(partition, told, -1)
+            partition.log.append(
+                BatchBuilder().build(timestamp, timestamp, 0, *_numbers(producer_header, 1), 0)
+            )
+            self._record(partition, producer_header, -1)
             self.appended(partition, 0)
 
     def _repeat(self, topic: Topic, twin: Receipt | None) -> Receipt:
@@ -464,7 +468,7 @@ class Publishing:
         return receipts_from(topic.name, partition.number, offset, timestamp, len(values))
 
     def _append_many(
-        self, partition: Partition, items: list[Placed], now_ms: int, told: Header | None = None
+        self, partition: Partition, items: list[Placed], now_ms: int, producer_header: Header | None = None
     ) -> tuple[int, int]:
         topic, log = partition.topic, partition.log
         timestamp = max(now_ms, log.last_timestamp)
@@ -473,11 +477,13 @@ class Publishing:
         for item in items:
             builder.add(item.key, item.value, item.headers)
             attributes |= item.attributes
-        if told is None:
+        if producer_header is None:
             offset = log.append(builder.build(timestamp, timestamp, attributes))
         else:
-            offset = log.append(builder.build(timestamp, timestamp, attributes, *_numbers(told, len(items))))
-            self._record(partition, told, offset)
+            offset = log.append(
+                builder.build(timestamp, timestamp, attributes, *_numbers(producer_header, len(items)))
+            )
+            self._record(partition, producer_header, offset)
         if attributes & DEDUP:
             partition.dedup_last = offset + len(items) - 1
             for index, item in enumerate(items):
@@ -499,13 +505,13 @@ class Publishing:
         self.appended(partition, header.count)
         return offset, log.last_timestamp
 
-    def _record(self, partition: Partition, told: Header, offset: int) -> None:
-        """The producer's batch is written.  Before ``appended``, whose digest says what the log has."""
+    def _record(self, partition: Partition, producer_header: Header, offset: int) -> None:
+        """The producer's batch is written.  Before ``appended``, whose snapshot covers it."""
         partition.producers.record(
-            told.producer_id,
-            told.producer_epoch,
-            told.base_sequence,
-            told.count,
+            producer_header.producer_id,
+            producer_header.producer_epoch,
+            producer_header.base_sequence,
+            producer_header.count,
             offset,
             self._state.clock.wall_ms(),  # Not the records' time, which may be long past.
         )
@@ -523,8 +529,8 @@ class Publishing:
         topic = partition.topic
         self._maybe_sample(topic, partition.log.last_timestamp)
         topic.published += count
-        if partition.log.segment_count != partition.digest_segments:
-            save_digest(partition)
+        if partition.log.segment_count != partition.snapshot_segments:
+            save_producer_snapshot(partition)
         if topic.settings.durability == "fsync":
             self._state.commit.mark(partition.log)
             self._state.unheard.add(topic)  # Readers hear of it when it is durable.
@@ -669,19 +675,23 @@ def _is_repeat(partition: Partition, header: Header) -> bool:
     return verdict == dedup.DUPLICATE
 
 
-def _numbers(told: Header, span: int) -> tuple[int, int, int]:
+def _numbers(producer_header: Header, span: int) -> tuple[int, int, int]:
     """Producer, epoch, and the number with which a batch of that length ends like the producer's own."""
-    return told.producer_id, told.producer_epoch, (told.base_sequence + told.count - span) % SEQUENCES
+    return (
+        producer_header.producer_id,
+        producer_header.producer_epoch,
+        (producer_header.base_sequence + producer_header.count - span) % SEQUENCES,
+    )
 
 
-def _name_parts(prepared: list[Placed], told: Header) -> None:
+def _name_parts(prepared: list[Placed], producer_header: Header) -> None:
     """Give the messages of a batch that is written in parts ids, if they have none."""
     lanes = {item.attributes & ~(EXPIRES | DEDUP) for item in prepared}
     if len(lanes) == 1 and all(item.due_ms < 0 for item in prepared):
         return  # It is one batch, with its numbers: there whole, or not at all.
     for index, item in enumerate(prepared):
         if item.dedup_id is None:
-            item.dedup_id = part_id(told, item.partition, index)
+            item.dedup_id = part_id(producer_header, item.partition, index)
             item.headers = [*item.headers, (DEDUP_ID, item.dedup_id.encode())]
             item.attributes |= DEDUP
 

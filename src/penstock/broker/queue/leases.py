@@ -62,7 +62,7 @@ def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None
     return batch
 
 
-class Haul:
+class ReceiveBuffer:
     """What one call of a consumer has got so far, and what there is room for."""
 
     __slots__ = ("bytes_left", "full", "messages", "published_ms", "room")
@@ -87,7 +87,7 @@ class Leases:
         """What the partitions have for the consumer, beginning with another one each time."""
         now_ms = self._state.clock.steady_ms()
         consumer.group.maybe_sample(now_ms)
-        haul = Haul(limit, min(self._state.config.receive_bytes_max, consumer.bytes_max))
+        buffer = ReceiveBuffer(limit, min(self._state.config.receive_bytes_max, consumer.bytes_max))
         count = len(topic.partitions)
         self.looks_left = LOOKS_MAX
         for step in range(count):
@@ -96,22 +96,24 @@ class Leases:
                 continue
             cursor = topic.partitions[number].groups[consumer.group.name]
             try:
-                self._take_from(cursor, consumer, haul, now_ms)
+                self._take_from(cursor, consumer, buffer, now_ms)
             except PenstockError:
-                if not haul.messages:
+                if not buffer.messages:
                     raise
                 break  # What was taken before is handed over; the damage is there at the next call.
-            if haul.full or haul.room <= 0 or haul.bytes_left <= 0:
+            if buffer.full or buffer.room <= 0 or buffer.bytes_left <= 0:
                 break
         consumer.turn += 1
-        return haul.messages
+        return buffer.messages
 
-    def _take_from(self, cursor: GroupCursor, consumer: GroupConsumer, haul: "Haul", now_ms: int) -> None:
+    def _take_from(
+        self, cursor: GroupCursor, consumer: GroupConsumer, buffer: "ReceiveBuffer", now_ms: int
+    ) -> None:
         """Add messages of one partition."""
         journal_of(cursor).make_room()
-        average_bytes = cursor.partition.log.average_bytes if haul.room > 1 else 1
-        while haul.room > 0 and haul.bytes_left > 0 and self.looks_left > 0 and not haul.full:
-            room = min(haul.room, haul.bytes_left // average_bytes + 1)
+        average_bytes = cursor.partition.log.average_bytes if buffer.room > 1 else 1
+        while buffer.room > 0 and buffer.bytes_left > 0 and self.looks_left > 0 and not buffer.full:
+            room = min(buffer.room, buffer.bytes_left // average_bytes + 1)
             if consumer.locks_max:
                 room = min(room, consumer.locks_max - cursor.engine.in_flight)
                 if room <= 0:
@@ -120,62 +122,64 @@ class Leases:
             lease = self._lease(cursor, consumer, room, now_ms)
             if lease is None:
                 break
-            count = self._hand_over(cursor, consumer, lease, haul, now_ms)
+            count = self._hand_over(cursor, consumer, lease, buffer, now_ms)
             if count == 0:
                 self.looks_left -= 1
                 continue  # All of it had expired, or is not for this group.
-            haul.room -= count
-            haul.bytes_left -= len(haul.messages[-1].data) if consumer.bytes_exact else average_bytes * count
+            buffer.room -= count
+            buffer.bytes_left -= (
+                len(buffer.messages[-1].data) if consumer.bytes_exact else average_bytes * count
+            )
             consumer.in_flight += count
-            waited_ms = self._state.clock.wall_ms() - haul.published_ms
+            waited_ms = self._state.clock.wall_ms() - buffer.published_ms
             consumer.group.handed_out(count, lease.attempt, waited_ms)
 
     def _hand_over(
-        self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, haul: "Haul", now_ms: int
+        self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, buffer: "ReceiveBuffer", now_ms: int
     ) -> int:
         """Add what the lease holds for the consumer; return how many messages that are."""
         partition = cursor.partition
         plain_topic = partition.topic.settings.ttl_ms is None and cursor.gate is None
         if consumer.takes_batches and not consumer.takes_records and plain_topic:
             data = self._batches(partition, lease)
-            if data and (not consumer.bytes_exact or len(data) <= haul.bytes_left):
-                haul.messages.append(lent(partition.number, lease, data))
-                haul.published_ms = max_timestamp_of(data)
+            if data and (not consumer.bytes_exact or len(data) <= buffer.bytes_left):
+                buffer.messages.append(lent(partition.number, lease, data))
+                buffer.published_ms = max_timestamp_of(data)
                 return lease.end - lease.start
         records = self._read(cursor, lease, now_ms)
         if not records:
             return 0
-        haul.published_ms = records[0].timestamp
+        buffer.published_ms = records[0].timestamp
         if consumer.takes_records:
-            haul.messages.append(lent(partition.number, lease, b"", records))
+            buffer.messages.append(lent(partition.number, lease, b"", records))
         elif consumer.bytes_exact:
-            return self._hand_over_fitting(cursor, consumer, lease, records, haul, now_ms)
+            return self._hand_over_fitting(cursor, consumer, lease, records, buffer, now_ms)
         elif consumer.takes_batches:
-            haul.messages.append(lent(partition.number, lease, encode_records(records)))
+            buffer.messages.append(lent(partition.number, lease, encode_records(records)))
         else:
             delivery = Delivery(
                 partition.topic.name, partition.number, cursor.group, lease.number, lease.start, lease.end,
                 lease.attempt, consumer.settler,
             )  # fmt: skip
-            haul.messages += consumer.wrap(delivery, records)
+            buffer.messages += consumer.wrap(delivery, records)
         return len(records)
 
     def _hand_over_fitting(
-        self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, records: list[Record], haul: "Haul",
-        now_ms: int,
+        self, cursor: GroupCursor, consumer: GroupConsumer, lease: Lease, records: list[Record],
+        buffer: "ReceiveBuffer", now_ms: int,
     ) -> int:  # fmt: skip
         """Add the first records that there is room for, and give back the others; return how many were added.
 
         The attempt of what is given back does not count, and it is the next to go out.
         """
-        least = 1 if consumer.one_at_least and not haul.messages else 0
+        least = 1 if consumer.one_at_least and not buffer.messages else 0
         count = len(records)
         data = encode_records(records)
-        while len(data) > haul.bytes_left and count > least:
-            count = max(min(count - 1, count * haul.bytes_left // len(data)), least)
+        while len(data) > buffer.bytes_left and count > least:
+            count = max(min(count - 1, count * buffer.bytes_left // len(data)), least)
             data = encode_records(records[:count]) if count > 0 else b""
         if count == len(records):
-            haul.messages.append(lent(cursor.partition.number, lease, data))
+            buffer.messages.append(lent(cursor.partition.number, lease, data))
             return count
         cut = records[count].offset
         for start, end in lease.unsettled():
@@ -186,8 +190,8 @@ class Leases:
         if count > 0:
             batch = lent(cursor.partition.number, lease, data)
             batch.end = cut
-            haul.messages.append(batch)
-        haul.full = True
+            buffer.messages.append(batch)
+        buffer.full = True
         cursor.partition.topic.wake()  # Others may have room for it.
         return count
 

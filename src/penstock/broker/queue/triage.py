@@ -61,7 +61,7 @@ class Tally:
             self.newest = f"{partition.topic.name}:{partition.number}:{offset}"
             self.about = about
 
-    def told(self, topic: str, fingerprint: str) -> DeadLetterErrors:
+    def summary(self, topic: str, fingerprint: str) -> DeadLetterErrors:
         about = {name: _text(value) for name, value in self.about.items()}
         return DeadLetterErrors(
             topic=topic,
@@ -100,8 +100,8 @@ class Triage:
                     raise Closed(what="broker")
                 if partition.topic.deleted:
                     break
-        told = [tally.told(*key) for key, tally in tallies.items()]
-        return sorted(told, key=lambda error: (-error.count, -error.last_seen_ms, error.topic))
+        errors = [tally.summary(*key) for key, tally in tallies.items()]
+        return sorted(errors, key=lambda error: (-error.count, -error.last_seen_ms, error.topic))
 
     def _places(self, name: str | None) -> Iterator[Partition]:
         """Where the dead letters are; those of a topic that was deleted are still there."""

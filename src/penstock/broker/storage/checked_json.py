@@ -8,13 +8,13 @@ from crc32c import crc32c
 T = TypeVar("T")
 
 
-def sealed(value: msgspec.Struct) -> bytes:
+def encode_checked(value: msgspec.Struct) -> bytes:
     """A line of JSON, and a line with its checksum."""
     text = msgspec.json.encode(value)
     return text + b"\ncrc32c %08x\n" % crc32c(text)
 
 
-def unsealed(data: bytes, kind: type[T]) -> T:
+def decode_checked(data: bytes, kind: type[T]) -> T:
     """The value; ``msgspec.DecodeError`` if something was changed."""
     text, _, seal = data.partition(b"\n")
     if seal != b"crc32c %08x\n" % crc32c(text):

@@ -28,11 +28,11 @@ logger = logging.getLogger("penstock")
 VERSION: Final = 2  # 1 knew no transactions; it is made anew.
 
 
-def save_digest(partition: Partition) -> None:
-    """Write the digest down, unless the log is as long as it says; on a full disk it stays the old one."""
-    partition.digest_segments = partition.log.segment_count
+def save_producer_snapshot(partition: Partition) -> None:
+    """Write the snapshot unless it covers the whole log already; on a full disk the old one stays."""
+    partition.snapshot_segments = partition.log.segment_count
     end = partition.log.end
-    if end == partition.digest_end or not end:
+    if end == partition.snapshot_end or not end:
         return  # All of it follows from batches, and there are none, or none that are new.
     body = msgspec.msgpack.encode(
         [
@@ -53,11 +53,11 @@ def save_digest(partition: Partition) -> None:
         )
     except PenstockError:
         return
-    partition.digest_end = end
+    partition.snapshot_end = end
 
 
-def load_digest(partition: Partition, now_ms: int) -> None:
-    """Restore what it says: from the digest, and from the batches after it.
+def load_producer_snapshot(partition: Partition, now_ms: int) -> None:
+    """Restore what it says: from the snapshot, and from the batches after it.
 
     Their producers count as of ``now_ms``: the records may have times of their own.
     """
@@ -68,7 +68,7 @@ def load_digest(partition: Partition, now_ms: int) -> None:
         # One damaged batch must not keep the others from being read.
         logger.warning("producers and dedup ids of %s may not be complete: %s", partition.directory, error)
         partition.dedup_last = partition.log.end - 1
-    partition.digest_segments = partition.log.segment_count
+    partition.snapshot_segments = partition.log.segment_count
 
 
 def _walk(partition: Partition, start: int, now_ms: int) -> None:
@@ -108,7 +108,7 @@ def _read(partition: Partition) -> int:
     partition.dedup_last, producers, transactions = known
     partition.producers.restore(producers)
     partition.log.restore_transactions(transactions)
-    partition.digest_end = end
+    partition.snapshot_end = end
     return max(int(end), partition.log.start)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.broker.journal.journal import Journal
 from penstock.broker.state import GroupCursor, Partition, State, Topic
-from penstock.broker.storage.producer_snapshot import load_digest
+from penstock.broker.storage.producer_snapshot import load_producer_snapshot
 from penstock.broker.storage.replay import (
     apply,
     lease_number,
@@ -51,7 +51,9 @@ def open_partition(state: State, topic: Topic, number: int) -> Partition:
     partition = Partition(topic, number, Log.open(topic.files, directory, log_config(topic.settings)))
     state.problems.watch(partition.log, "data", topic.name, number)
     try:
-        load_digest(partition, state.clock.wall_ms())  # First: from then on the log hides what was aborted.
+        load_producer_snapshot(
+            partition, state.clock.wall_ms()
+        )  # First: from then on the log hides what was aborted.
         beside = topic.files.list(directory)
         if JOURNAL in beside:
             journal = open_journal(state, partition)
@@ -73,7 +75,7 @@ def new_partition(state: State, topic: Topic, number: int) -> Partition:
     """A partition that has nothing on disk: it costs no system call."""
     log = Log(topic.files, f"{topic.directory}/{number}", log_config(topic.settings), new=True)
     partition = Partition(topic, number, log)
-    partition.digest_segments = log.segment_count
+    partition.snapshot_segments = log.segment_count
     state.problems.watch(log, "data", topic.name, number)
     return partition
 
@@ -137,9 +139,9 @@ def _settle_in(state: State, partition: Partition, whole: bool) -> None:
     shorter = False
     for cursor in partition.groups.values():
         if not whole or max(cursor.engine.end(), cursor.committed) > partition.log.end:
-            told = _without_lost(state, cursor, partition.log.end, whole)
-            journal.commit(told, now_ms)
-            for event in told:
+            written = _without_lost(state, cursor, partition.log.end, whole)
+            journal.commit(written, now_ms)
+            for event in written:
                 apply(partition, {cursor.number: cursor}, event, now_ms)
             shorter = True
         if behind(cursor) < partition.log.start:
@@ -200,10 +202,10 @@ def _number_on(engine: DeliveryEngine, wall_ms: int) -> None:
 def _without_lost(state: State, cursor: GroupCursor, end: int, whole: bool) -> list[events.AnyEvent]:
     """What a group knows of the offsets up to ``end``, told anew; if not ``whole``, only what is settled."""
     engine, group = cursor.engine, cursor.number
-    told: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
+    written: list[events.AnyEvent] = [events.Sought(group, min(engine.floor, end))]
     for start, stop in engine.done.ranges():
         if start < end:
-            told.append(events.Settled(group, -1, start, min(stop, end), events.SKIPPED))
+            written.append(events.Settled(group, -1, start, min(stop, end), events.SKIPPED))
     waiting = [
         (start, stop, engine.waiting_attempt(start), due_ms)
         for start, stop, due_ms in engine.waiting_ranges()
@@ -217,21 +219,21 @@ def _without_lost(state: State, cursor: GroupCursor, end: int, whole: bool) -> l
     for number, (start, stop, attempt, due_ms) in enumerate(waiting, engine.next_number):
         if start < end:
             stop = min(stop, end)
-            told.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
-            told.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
+            written.append(events.Leased(group, number, start, stop, max(attempt - 1, 1), 0, ""))
+            written.append(events.GivenBack(group, number, start, stop, attempt, due_ms, events.RELEASED))
     if cursor.settings.kind == "stream":
-        told += _place_kept(cursor, end)
-    return told
+        written += _kept_commit(cursor, end)
+    return written
 
 
-def _place_kept(cursor: GroupCursor, end: int) -> list[events.AnyEvent]:
+def _kept_commit(cursor: GroupCursor, end: int) -> list[events.AnyEvent]:
     """The place of a stream group, which was told or not, within what is left of the log."""
     commit = cursor.commit
     if commit is None:
         return [events.Forgotten(cursor.number, min(cursor.committed, end))]
     place = min(commit.offset, end)
-    told = (commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol)
-    return [events.Committed(cursor.number, place, -1, *told)]
+    written = (commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol)
+    return [events.Committed(cursor.number, place, -1, *written)]
 
 
 def behind(cursor: GroupCursor) -> int:

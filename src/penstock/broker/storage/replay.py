@@ -208,7 +208,7 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
                 "settings": msgspec.json.encode(cursor.settings),
                 "engine": cursor.engine.snapshot(),
                 "committed": cursor.committed,
-                "commit": _told(cursor.commit),
+                "commit": _encoded_commit(cursor.commit),
                 "lost": cursor.lost,
                 "held": [cursor.held_end, cursor.held_until_ms],
                 "failures": [
@@ -231,7 +231,7 @@ def snapshot_state(partition: Partition) -> dict[str, Any]:
     }
 
 
-def _told(commit: Commit | None) -> list[Any] | None:
+def _encoded_commit(commit: Commit | None) -> list[Any] | None:
     if commit is None:
         return None
     return [commit.offset, commit.leader_epoch, commit.metadata, commit.told_ms, commit.protocol]

@@ -62,10 +62,10 @@ class Commits:
         kafka_group = self._state.member_groups.get(group_name)
         protocol = protocol_of(group) if kafka_group is None else kafka_group.machine.protocol_type or ""
         wall_ms = self._state.clock.wall_ms()
-        told = {
+        stamped = {
             number: replace(commit, told_ms=wall_ms, protocol=protocol) for number, commit in commits.items()
         }
-        yield from self._commit(group, told)
+        yield from self._commit(group, stamped)
 
     def check_kind(self, name: str, group_name: str) -> None:
         """Refuse places for a group that is a queue group on the topic."""

@@ -22,7 +22,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import msgspec
 
 from penstock.broker.state import State, Topic
-from penstock.broker.storage.checked_json import sealed, unsealed
+from penstock.broker.storage.checked_json import decode_checked, encode_checked
 from penstock.config.broker import TopicSettings
 from penstock.errors import DirectoryUnusable, InvalidValue, PenstockError, TopicDamaged
 from penstock.log.files import Lock, keep_private
@@ -115,7 +115,7 @@ class Catalogue:
 
     def _read_manifest(self) -> Manifest:
         try:
-            manifest = unsealed(self._files.read_file(self._manifest_path), Manifest)
+            manifest = decode_checked(self._files.read_file(self._manifest_path), Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             self._manifest_lost = True
             message = f"penstock.json is damaged ({error}); it is made again from what the logs say"
@@ -158,14 +158,14 @@ class Catalogue:
             self._lock.settle()
 
     def _save_manifest(self, manifest: Manifest) -> None:
-        self._files.write_file(self._manifest_path, sealed(manifest))
+        self._files.write_file(self._manifest_path, encode_checked(manifest))
 
     def _read_topic(self, name: str) -> StoredTopic:
         path = f"{self._topics_path}/{name}/topic.json"
         if not self._files.exists(path):
             raise TopicDamaged(topic=name, why="topic.json is missing")
         try:
-            return unsealed(self._files.read_file(path), StoredTopic)
+            return decode_checked(self._files.read_file(path), StoredTopic)
         except (msgspec.MsgspecError, UnicodeDecodeError, InvalidValue) as error:
             raise TopicDamaged(topic=name, why=f"topic.json: {error}") from None
 
@@ -185,7 +185,7 @@ class Catalogue:
         """Make a topic's folder under a name of its own, and return that; in any thread."""
         made = f"{self._topics_path}/.making-{topic.id.hex()}"
         self._files.make_directory(made)
-        self._files.write_file(f"{made}/topic.json", sealed(_stored(topic.settings, topic.id)))
+        self._files.write_file(f"{made}/topic.json", encode_checked(_stored(topic.settings, topic.id)))
         return made
 
     def install(self, topic: Topic, made: str) -> None:
@@ -239,7 +239,7 @@ class Catalogue:
 
     def alter(self, topic: Topic, settings: TopicSettings) -> None:
         """Store new settings of a topic."""
-        self._files.write_file(f"{topic.directory}/topic.json", sealed(_stored(settings, topic.id)))
+        self._files.write_file(f"{topic.directory}/topic.json", encode_checked(_stored(settings, topic.id)))
         topic.version = self._state.new_version()
         topic.settings = settings
 

@@ -224,10 +224,10 @@ class Groups:
         """Move a group on one partition; until a time, retention may wait for it to get to the end again."""
         cursor = partition.groups[group.name]
         journal = open_journal(self._state, partition)
-        told: list[events.AnyEvent] = [events.Sought(cursor.number, offset)]
+        decisions: list[events.AnyEvent] = [events.Sought(cursor.number, offset)]
         if held_until_ms:
-            told.append(events.Held(cursor.number, partition.log.end, held_until_ms))
-        journal.commit(told, now_ms)
+            decisions.append(events.Held(cursor.number, partition.log.end, held_until_ms))
+        journal.commit(decisions, now_ms)
         self._state.commit.mark(journal.log)
         if held_until_ms:
             cursor.held_end, cursor.held_until_ms = partition.log.end, held_until_ms

@@ -35,8 +35,8 @@ def reads(group: MemberGroup, topic: str) -> bool:
     return machine.covers(topic) if isinstance(machine, ConsumerGroup) else topic in readers(group)
 
 
-def joins_for(told: JoinRequest) -> set[str]:
+def joins_for(request: JoinRequest) -> set[str]:
     """The topics for which a member of the classic protocol comes; none if it is no consumer."""
-    if told.protocol_type != CONSUMERS:
+    if request.protocol_type != CONSUMERS:
         return set()
-    return {topic for _, metadata in told.protocols for topic in subscribed(metadata)}
+    return {topic for _, metadata in request.protocols for topic in subscribed(metadata)}

@@ -31,11 +31,11 @@ class MessagesRequests:
         named = [message.dedup_id is not None for message in messages]
         wired = []
         for message in messages:
-            told = wire_message(message)
-            if told.dedup_id is None:
+            encoded = wire_message(message)
+            if encoded.dedup_id is None:
                 self._dedup_ids += 1
-                told = msgspec.structs.replace(told, dedup_id=f"~{producer_id}-{self._dedup_ids}")
-            wired.append(told)
+                encoded = msgspec.structs.replace(encoded, dedup_id=f"~{producer_id}-{self._dedup_ids}")
+            wired.append(encoded)
         request = PublishMessages(self._topic, units[0].acks or ACKS_WRITTEN, wired)
         body = await self._session.call(
             "publish",
@@ -44,10 +44,10 @@ class MessagesRequests:
             wait_ms=depth_wait_ms(settings),
             deadline=units[-1].deadline,
         )
-        told_receipts = decode_body(body, list[WireReceipt])
-        if len(told_receipts) != len(messages):
-            raise ProtocolViolation(why=f"{len(told_receipts)} receipts for {len(messages)} messages")
-        receipts = [receipt_of(self._topic, told) for told in told_receipts]
+        wire_receipts = decode_body(body, list[WireReceipt])
+        if len(wire_receipts) != len(messages):
+            raise ProtocolViolation(why=f"{len(wire_receipts)} receipts for {len(messages)} messages")
+        receipts = [receipt_of(self._topic, encoded) for encoded in wire_receipts]
         for receipt, own in zip(receipts, named, strict=True):
             receipt.duplicate = receipt.duplicate and own  # Our own ids are only ever repeated by ourselves.
         at = 0

@@ -150,8 +150,8 @@ class Resource:
         shown = call.header(b"authorization")
         session = browsers.session_of(call) if shown is None else None
         if session is None:
-            told = Credentials.of_header(shown or "")
-            call.identity = await self._shared.gateway.login(told, call.address)
+            credentials = Credentials.of_header(shown or "")
+            call.identity = await self._shared.gateway.login(credentials, call.address)
         else:
             browsers.check_guard(call, call.scope["method"], session)
             call.identity = session.identity
@@ -207,11 +207,11 @@ def _answering(scope: Scope, send: Send) -> Send:
 
 
 async def _send_problem(send: Send, error: PenstockError) -> None:
-    told = problems.problem(error)
+    document = problems.problem(error)
     more = problems.headers(error)
     if error.code == RequestTooLarge.code:  # What follows is not to be read.
         more.append(CLOSE)
-    await _send(send, told.status, problems.encode(told), problems.MEDIA_TYPE, *more)
+    await _send(send, document.status, problems.encode(document), problems.MEDIA_TYPE, *more)
 
 
 async def _send(send: Send, status: int, body: bytes, kind: str, *more: tuple[bytes, bytes]) -> None:

@@ -60,8 +60,8 @@ async def log_in(call: HttpCall) -> Who:
         return Who(required=False)
     if call.header(GUARD) is None:  # Only a page of this origin can send it, whatever its value.
         raise Unauthenticated(why=f"a login needs the header {GUARD.decode()}")
-    told: Shown = call.body
-    shown = Credentials(key=told.key, user=told.user, password=told.password)
+    body: Shown = call.body
+    shown = Credentials(key=body.key, user=body.user, password=body.password)
     token, session = gateway.sessions.begin(await gateway.login(shown, call.address))
     call.more = (_cookie(token, secure=call.secure),)
     return _who(session)

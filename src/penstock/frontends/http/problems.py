@@ -157,19 +157,19 @@ def headers(error: PenstockError) -> Headers:
             return []
 
 
-def encode(told: Problem) -> bytes:
+def encode(document: Problem) -> bytes:
     try:
-        return msgspec.json.encode(told)
+        return msgspec.json.encode(document)
     except UnicodeEncodeError:  # Half a character, in a name that somebody has sent.
-        return msgspec.json.encode(whole_characters(msgspec.to_builtins(told)))
+        return msgspec.json.encode(whole_characters(msgspec.to_builtins(document)))
 
 
 def whole_response(error: PenstockError) -> bytes:
     """All the bytes of an answer, for a connection on which no request can be understood."""
-    told = problem(error)
-    body = encode(told)
+    document = problem(error)
+    body = encode(document)
     head = [
-        f"HTTP/1.1 {told.status} {HTTPStatus(told.status).phrase}",
+        f"HTTP/1.1 {document.status} {HTTPStatus(document.status).phrase}",
         f"content-type: {MEDIA_TYPE}",
         f"content-length: {len(body)}",
         *(f"{name.decode()}: {value.decode()}" for name, value in headers(error)),

@@ -271,7 +271,7 @@ ROUTES: Final = (
         handler=browsing.trace,
         operation="trace",
         tag="messages",
-        answer=browsing.Journey,
+        answer=browsing.MessageTrace,
         errors=(*NO_TOPIC, "VALUE_INVALID", "PARTITION_NOT_FOUND", "OFFSET_OUT_OF_RANGE"),
     ),
     Route(

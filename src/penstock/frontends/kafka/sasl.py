@@ -94,10 +94,10 @@ async def _plain(session: KafkaSession, data: bytes) -> Identity:
         _, user, password = data.decode().split("\0")
     except ValueError:
         raise Unauthenticated(why="PLAIN is a name and a password, with a zero before each") from None
-    told = Credentials(user=user, password=password)
+    credentials = Credentials(user=user, password=password)
     if password.startswith(KEY_MARK):
-        told = Credentials(key=password)
-    return await session.shared.gateway.login(told, session.address)
+        credentials = Credentials(key=password)
+    return await session.shared.gateway.login(credentials, session.address)
 
 
 def _scram(session: KafkaSession, data: bytes) -> tuple[bytes, Identity | None]:

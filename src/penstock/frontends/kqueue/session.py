@@ -284,8 +284,8 @@ class Subscription:
         for message in messages:
             name = message_id(message.topic, message.partition, message.offset)
             self._hold(name, message)
-            told = {"ID": name, "Payload": message.value.decode("utf-8", "replace")}
-            self._session.connection.send(plain_frame(DELIVERY, msgspec.json.encode(told)))
+            fields = {"ID": name, "Payload": message.value.decode("utf-8", "replace")}
+            self._session.connection.send(plain_frame(DELIVERY, msgspec.json.encode(fields)))
         if not self._paused:
             self._session.connection.later(self._go_on)
 
@@ -332,16 +332,16 @@ def message_id(topic: str, partition: int, offset: int) -> str:
 
 def _fields(body: bytes) -> Fields:
     try:
-        told = msgspec.json.decode(body)
+        fields = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise BodyError(str(problem)) from None
-    if not isinstance(told, dict):
+    if not isinstance(fields, dict):
         raise BodyError("the body is not a JSON object")
-    return _lowered(told)
+    return _lowered(fields)
 
 
-def _lowered(told: dict[str, Any]) -> Fields:
-    return {name.lower(): value for name, value in told.items()}
+def _lowered(fields: dict[str, Any]) -> Fields:
+    return {name.lower(): value for name, value in fields.items()}
 
 
 def _text(fields: Fields, name: str) -> str:

@@ -65,11 +65,11 @@ def _done(correlation: int, _: Any) -> bytes:
 
 def hello(session: NativeSession, correlation: int, body: bytes) -> None:
     """Agree on a version, and find out who is there."""
-    told = decode_body(body, Hello)
+    request = decode_body(body, Hello)
     if session.greeted:
         raise ProtocolViolation(why="a client says hello once")
-    if native.VERSION not in told.versions:
-        offered = ", ".join(map(str, told.versions))
+    if native.VERSION not in request.versions:
+        offered = ", ".join(map(str, request.versions))
         raise VersionUnsupported(offered=offered, supported=str(native.VERSION))
     session.greeted = True
 
@@ -83,7 +83,7 @@ def hello(session: NativeSession, correlation: int, body: bytes) -> None:
         except PenstockError as refusal:
             session.connection.end(error_frame(correlation, refusal))
 
-    shown = Credentials(key=told.key, user=told.user, password=told.password)
+    shown = Credentials(key=request.key, user=request.user, password=request.password)
     session.shared.gateway.begin_login(shown, session.connection.address, known)
 
 
@@ -110,12 +110,12 @@ def metadata(session: NativeSession, correlation: int, body: bytes) -> None:
     """What a client must know to encode batches for a topic."""
     topic = decode_body(body, str)
 
-    def told(correlation: int, found: tuple[int, TopicSettings]) -> bytes:
+    def described(correlation: int, found: tuple[int, TopicSettings]) -> bytes:
         version, settings = found
         session.shared.remember(topic, version, native.DURABILITIES.index(settings.durability))
         return ok_frame(correlation, Metadata(version=version, settings=settings))
 
-    session.start(session.operations.metadata(topic), correlation, told)
+    session.start(session.operations.metadata(topic), correlation, described)
 
 
 def new_producer(session: NativeSession, correlation: int, _: bytes) -> None:
@@ -190,7 +190,7 @@ def publish(session: NativeSession, correlation: int, body: bytes) -> None:
 def publish_messages(session: NativeSession, correlation: int, body: bytes) -> None:
     """Publish messages that the broker encodes."""
     request = decode_body(body, PublishMessages)
-    messages = [message_of(told) for told in request.messages]
+    messages = [message_of(each) for each in request.messages]
     shared, size = session.shared, len(body)
     shared.take_publish(size)
 
@@ -211,12 +211,12 @@ def publish_messages(session: NativeSession, correlation: int, body: bytes) -> N
 
 def open_consumer(session: NativeSession, correlation: int, body: bytes) -> None:
     """Open a consumer, or go on with one that lost its connection."""
-    told = decode_body(body, OpenConsumer)
+    request = decode_body(body, OpenConsumer)
     session.check_room()
     resumable = session.shared.resumable
     found = None
-    if told.resume is not None:
-        found = resumable.take(told.resume, told.topic, told.group, session.operations)
+    if request.resume is not None:
+        found = resumable.take(request.resume, request.topic, request.group, session.operations)
 
     def opened(consumer: WireConsumer, resumed: bool) -> bytes:
         resumable.add(consumer)
@@ -239,19 +239,19 @@ def open_consumer(session: NativeSession, correlation: int, body: bytes) -> None
         )
 
     def made(_: int, inner: BatchConsumer) -> bytes:
-        consumer = WireConsumer(session.broker, inner, told.topic, told.group)
-        if told.assignments:
+        consumer = WireConsumer(session.broker, inner, request.topic, request.group)
+        if request.assignments:
             consumer.tell_assignment()
         return opened(consumer, False)
 
     if found is not None:
         session.start(
-            found.inner.keep(told.held, told.positions), correlation, lambda *_: opened(found, True)
+            found.inner.keep(request.held, request.positions), correlation, lambda *_: opened(found, True)
         )
         return
-    options = cast("GroupOptions", told.options)
+    options = cast("GroupOptions", request.options)
     work = session.operations.batch_consumer(
-        told.topic, told.group, told.consumer_id, told.max_in_flight, options
+        request.topic, request.group, request.consumer_id, request.max_in_flight, options
     )
     session.start(work, correlation, made)
 
@@ -287,22 +287,22 @@ def ack(session: NativeSession, correlation: int, body: bytes) -> None:
 
 
 def nack(session: NativeSession, correlation: int, body: bytes) -> None:
-    told = decode_body(body, NackBody)
-    failure = Failure(told.error_class, told.error_message, told.fingerprint)
-    work = session.consumer(told.consumer).inner.nack(told.runs, told.delay_ms, failure)
+    request = decode_body(body, NackBody)
+    failure = Failure(request.error_class, request.error_message, request.fingerprint)
+    work = session.consumer(request.consumer).inner.nack(request.runs, request.delay_ms, failure)
     session.start(work, correlation, _done)
 
 
 def reject(session: NativeSession, correlation: int, body: bytes) -> None:
-    told = decode_body(body, RejectBody)
-    work = session.consumer(told.consumer).inner.reject(told.runs, told.reason)
+    request = decode_body(body, RejectBody)
+    work = session.consumer(request.consumer).inner.reject(request.runs, request.reason)
     session.start(work, correlation, _done)
 
 
 def extend(session: NativeSession, correlation: int, body: bytes) -> None:
     """Keep these leases; the answer names those that are lost."""
-    told = decode_body(body, ExtendBody)
-    work = session.consumer(told.consumer).inner.extend(told.leases, told.duration_ms)
+    request = decode_body(body, ExtendBody)
+    work = session.consumer(request.consumer).inner.extend(request.leases, request.duration_ms)
     session.start(work, correlation, ok_frame)
 
 
@@ -323,9 +323,9 @@ def heartbeat(session: NativeSession, correlation: int, body: bytes) -> None:
 
 def ack_and_publish(session: NativeSession, correlation: int, body: bytes) -> None:
     """These are done and those go out, or neither."""
-    told = decode_body(body, AckAndPublish)
-    outputs = [(topic, message_of(message)) for topic, message in told.outputs]
-    work = session.consumer(told.consumer).inner.ack_and_publish(told.runs, outputs)
+    request = decode_body(body, AckAndPublish)
+    outputs = [(topic, message_of(message)) for topic, message in request.outputs]
+    work = session.consumer(request.consumer).inner.ack_and_publish(request.runs, outputs)
     session.start(work, correlation, _done)
 
 

@@ -154,7 +154,7 @@ class NativeSession:
 
     def refuse(self, correlation: int, error: BaseException) -> None:
         """The answer to a request that failed."""
-        self.connection.answer(error_frame(correlation, _told(error)))
+        self.connection.answer(error_frame(correlation, _public_error(error)))
 
     def start(self, work: Work[Any], correlation: int, encode: Callable[[int, Any], bytes]) -> None:
         """Begin an operation, and answer with what it returns."""
@@ -219,7 +219,7 @@ class NativeSession:
         """The broker has closed it: its group or its topic is gone."""
         if self._consumers.pop(consumer.number, None) is not None:
             self.shared.resumable.close(consumer, ignore_result)
-            self.connection.send(consumer_closed_frame(consumer.number, _told(error)))
+            self.connection.send(consumer_closed_frame(consumer.number, _public_error(error)))
 
     def give_away(self, consumer: WireConsumer) -> None:
         """Its client has come back for it on another connection, so this one is dead."""
@@ -230,7 +230,7 @@ Command = Callable[[NativeSession, int, bytes], None]
 Commands = Mapping[int, Command]
 
 
-def _told(error: BaseException) -> PenstockError:
+def _public_error(error: BaseException) -> PenstockError:
     if isinstance(error, PenstockError):
         return public(error)
     logger.error("a request failed by a bug", exc_info=error)

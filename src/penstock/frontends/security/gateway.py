@@ -70,7 +70,7 @@ class AuthGateway:
 
     # Who comes.
 
-    def begin_login(self, told: Credentials, address: str, then: OnLogin) -> None:
+    def begin_login(self, credentials: Credentials, address: str, then: OnLogin) -> None:
         """Find out who it is; ``then(identity, error)`` is called once, perhaps before this returns."""
         if self._logins is None:
             then(NOBODY, None)
@@ -79,9 +79,9 @@ class AuthGateway:
         def known(identity: Identity | None, error: PenstockError | None) -> None:
             then(None if identity is None else self._current(identity), error)
 
-        self._logins.begin(told, address, known)
+        self._logins.begin(credentials, address, known)
 
-    async def login(self, told: Credentials, address: str) -> Identity:
+    async def login(self, credentials: Credentials, address: str) -> Identity:
         """Who it is; ``Unauthenticated`` or ``QuotaExceeded`` if that does not become clear."""
         future: asyncio.Future[Identity] = asyncio.get_running_loop().create_future()
 
@@ -93,7 +93,7 @@ class AuthGateway:
             else:
                 future.set_exception(error or Unauthenticated(why="nobody knows"))
 
-        self.begin_login(told, address, then)
+        self.begin_login(credentials, address, then)
         return await future
 
     def scram(self, mechanism: str, address: str) -> ScramLogin:

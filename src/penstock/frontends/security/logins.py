@@ -73,10 +73,10 @@ class Logins:
         self._thread = ThreadPoolExecutor(1, "penstock-login")
         self._checking: dict[Ticket, list[OnLogin]] = {}  # Who waits for each secret that is being looked at.
 
-    def begin(self, told: Credentials, address: str, then: OnLogin) -> None:
+    def begin(self, credentials: Credentials, address: str, then: OnLogin) -> None:
         """Find out who it is; ``then`` is called once, perhaps before this returns."""
         try:
-            claim = _claim(told)
+            claim = _claim(credentials)
             stored = self._stored(claim)
             if claim[0] == "key" and self._remembered(claim, stored):
                 then(self._identity(stored), None)
@@ -181,16 +181,20 @@ class Logins:
         return hmac.digest(self._salt, secret.encode("utf-8", "surrogatepass"), "sha256")
 
 
-def _claim(told: Credentials) -> Claim:
+def _claim(credentials: Credentials) -> Claim:
     """Who somebody claims to be."""
-    if told.key is not None:
-        mark, _, rest = told.key.partition("_")
+    if credentials.key is not None:
+        mark, _, rest = credentials.key.partition("_")
         key_id, _, secret = rest.partition("_")
         if mark != "pk" or not key_id or not 0 < len(secret) <= SECRET_LENGTH_MAX:
             raise Unauthenticated(why="that is no API key; one looks like pk_<id>_<secret>")
         return "key", key_id, secret
-    if told.user is not None and told.password is not None and len(told.password) <= SECRET_LENGTH_MAX:
-        return "user", told.user, told.password
+    if (
+        credentials.user is not None
+        and credentials.password is not None
+        and len(credentials.password) <= SECRET_LENGTH_MAX
+    ):
+        return "user", credentials.user, credentials.password
     raise Unauthenticated(why="this server asks for an API key")
 
 

@@ -67,10 +67,10 @@ class ScramLogin:
         signed = self._begin + b"," + without_proof
         signature = hmac.digest(found.stored_key, signed, self._hash)
         try:
-            told = b64decode(proof, validate=True)
+            decoded = b64decode(proof, validate=True)
         except Error:
-            told = b""
-        client_key = bytes(one ^ other for one, other in zip(told, signature, strict=False))
+            decoded = b""
+        client_key = bytes(one ^ other for one, other in zip(decoded, signature, strict=False))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), found.stored_key):
             raise Unauthenticated(why=REFUSED)
         return b"v=" + b64encode(hmac.digest(found.server_key, signed, self._hash))

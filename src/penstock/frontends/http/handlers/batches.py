@@ -73,13 +73,13 @@ async def publish_batch(call: HttpCall) -> PublishedBatch | AsyncGenerator[bytes
     if kind == NDJSON:
         return _answer_lines(call)
     try:
-        told = _messages.decode(await read_body(call))
+        decoded = _messages.decode(await read_body(call))
     except (msgspec.MsgspecError, ValueError, RecursionError) as wrong:
         raise RequestInvalid(part="body", why=plainly(wrong)) from None
     numbers = count()
     results: list[PublishResult] = []
-    for start in range(0, len(told.messages), TOGETHER_MAX):
-        results += await _publish(call, told.messages[start : start + TOGETHER_MAX], numbers)
+    for start in range(0, len(decoded.messages), TOGETHER_MAX):
+        results += await _publish(call, decoded.messages[start : start + TOGETHER_MAX], numbers)
     return PublishedBatch(durability=settings.durability, results=results)
 
 
@@ -102,8 +102,8 @@ async def _publish(
     messages: list[Message] = []
     for number, text in zip(numbers, written, strict=False):
         try:
-            told = _message.decode(text)
-            messages.append(message_of(told, None if key is None else f"{key}:{number}", context))
+            decoded = _message.decode(text)
+            messages.append(message_of(decoded, None if key is None else f"{key}:{number}", context))
             results.append(None)
         except PenstockError as error:
             results.append(_refused(error))

@@ -55,7 +55,7 @@ class Offsets(msgspec.Struct, frozen=True):
     offsets: list[int]
 
 
-class Journey(msgspec.Struct, frozen=True, kw_only=True):
+class MessageTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that happened to a message, oldest first."""
 
     id: str
@@ -128,11 +128,11 @@ async def find_offsets(call: HttpCall) -> Offsets:
     return Offsets([found[partition] for partition in sorted(found)])
 
 
-async def trace(call: HttpCall) -> Journey:
+async def trace(call: HttpCall) -> MessageTrace:
     """Everything that happened to a message, by its id or its schedule id."""
     found = await call.run(call.operations.trace(call.path["id"], None, None))
     key: dict[str, Any] = key_fields(found.key)
-    return Journey(
+    return MessageTrace(
         id=found.id,
         topic=found.topic,
         partition=found.partition,

@@ -187,22 +187,22 @@ async def ack(call: HttpCall) -> Answered:
 
 async def nack(call: HttpCall) -> Answered:
     """The work failed: deliver these again after the delay, or after the group's backoff."""
-    told: Nack = call.body
-    delay_ms = None if told.delay is None else duration_ms("delay", told.delay)
-    failure = describe_error(told.error)
+    body: Nack = call.body
+    delay_ms = None if body.delay is None else duration_ms("delay", body.delay)
+    failure = describe_error(body.error)
     return await _answer(call, lambda consumer, runs: consumer.nack(runs, delay_ms, failure))
 
 
 async def reject(call: HttpCall) -> Answered:
     """These are no good: straight to the dead letters."""
-    told: Reject = call.body
-    return await _answer(call, lambda consumer, runs: consumer.reject(runs, told.reason))
+    body: Reject = call.body
+    return await _answer(call, lambda consumer, runs: consumer.reject(runs, body.reason))
 
 
 async def extend(call: HttpCall) -> Answered:
     """Keep these, and the others of their leases, for so long from now."""
-    told: Extend = call.body
-    kept_ms = extension_ms(told.duration)
+    body: Extend = call.body
+    kept_ms = extension_ms(body.duration)
 
     def keep(consumer: BatchConsumer, runs: list[Run]) -> Work[Any]:
         [(partition, lease, start, _)] = runs
@@ -217,16 +217,16 @@ async def extend(call: HttpCall) -> Answered:
 
 async def _answer(call: HttpCall, act: Act) -> Answered:
     permit(call)
-    told: Receipts = call.body
-    if (told.receipt is None) == (told.receipts is None):
+    body: Receipts = call.body
+    if (body.receipt is None) == (body.receipts is None):
         raise RequestInvalid(part="body", why="give either a receipt, or a list of receipts")
-    if told.receipt is not None:
-        held, unknown = call.shared.receipts.read([told.receipt])
+    if body.receipt is not None:
+        held, unknown = call.shared.receipts.read([body.receipt])
         if unknown:
-            raise _unknown(told.receipt)
+            raise _unknown(body.receipt)
         await call.run(act(_holder(call, held[0]), [_run(held[0])]))
-        return Answered([Result(told.receipt, True)])
-    outcomes = await _answer_all(call, list(dict.fromkeys(told.receipts or [])), act)
+        return Answered([Result(body.receipt, True)])
+    outcomes = await _answer_all(call, list(dict.fromkeys(body.receipts or [])), act)
     return Answered(
         [
             Result(receipt, True) if error is None else Result(receipt, False, problem(error))

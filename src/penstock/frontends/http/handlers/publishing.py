@@ -75,28 +75,28 @@ def trace_context(call: HttpCall) -> dict[str, str]:
 
 
 def message_of(
-    told: NewMessage, idempotency_key: str | None = None, context: dict[str, str] | None = None
+    body: NewMessage, idempotency_key: str | None = None, context: dict[str, str] | None = None
 ) -> Message:
     """The message as a program in the broker's process would have made it."""
-    headers = told.headers
+    headers = body.headers
     if context and "traceparent" not in (headers or {}):
         headers = {**(headers or {}), **context}
     return Message(
-        value_of(told),
-        told.key,
+        value_of(body),
+        body.key,
         headers,
-        told.priority,
-        told.ttl,
-        told.delay,
-        told.deliver_at,
-        idempotency_key if told.dedup_id is None else told.dedup_id,
-        told.partition,
+        body.priority,
+        body.ttl,
+        body.delay,
+        body.deliver_at,
+        idempotency_key if body.dedup_id is None else body.dedup_id,
+        body.partition,
     )
 
 
-def value_of(told: NewMessage) -> bytes | None:
+def value_of(body: NewMessage) -> bytes | None:
     """The bytes of a message, however they were written."""
-    value, text, json = told.value, told.text, told.json
+    value, text, json = body.value, body.text, body.json
     if value is not UNSET:
         if text is UNSET and json is UNSET:
             return value

@@ -74,9 +74,9 @@ async def list_schedules(call: HttpCall) -> ScheduleList:
 
 async def add_schedule(call: HttpCall) -> ScheduleId:
     """Publish a message again and again, at the times of a cron expression."""
-    told: Recurring = call.body
-    message = message_of(told, call.header(IDEMPOTENCY_KEY))
-    work = call.operations.schedule(call.topic, message, told.cron, told.timezone)
+    body: Recurring = call.body
+    message = message_of(body, call.header(IDEMPOTENCY_KEY))
+    work = call.operations.schedule(call.topic, message, body.cron, body.timezone)
     return ScheduleId(await call.run(work))
 
 
@@ -87,8 +87,8 @@ async def cancel_schedule(call: HttpCall) -> Outcome:
 
 async def reschedule(call: HttpCall) -> Rescheduled:
     """Give a message that waits another time."""
-    told: Reschedule = call.body
-    work = call.operations.reschedule(call.path["id"], told.delay, told.deliver_at)
+    body: Reschedule = call.body
+    work = call.operations.reschedule(call.path["id"], body.delay, body.deliver_at)
     return Rescheduled(await call.run(work))
 
 

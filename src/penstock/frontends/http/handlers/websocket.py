@@ -128,12 +128,12 @@ def _frames_of(messages: list[consuming.Lent]) -> Iterator[bytes]:
     found: list[bytes] = []
     size = 0
     for message in messages:
-        told = encode(message)
-        if found and size + len(told) > FRAME_BYTES:
+        encoded = encode(message)
+        if found and size + len(encoded) > FRAME_BYTES:
             yield _frame_of(found)
             found, size = [], 0
-        found.append(told)
-        size += len(told)
+        found.append(encoded)
+        size += len(encoded)
     if found:
         yield _frame_of(found)
 
@@ -208,9 +208,9 @@ class Conversation:
         code, reason = (RESTART, "") if self._call.shared.draining else (DONE, "")
         try:
             if error is not None:
-                told = problem(error)
-                await self._tell(Trouble(None, told))
-                code, reason = OURS + told.status, error.code
+                reply = problem(error)
+                await self._reply(Trouble(None, reply))
+                code, reason = OURS + reply.status, error.code
             await self._send({"type": "websocket.close", "code": code, "reason": reason})
         except OSError:
             return  # The client has left.
@@ -248,7 +248,7 @@ class Conversation:
             await self._granted.wait()
         return min(self._credit, self._wanted.max_in_flight)
 
-    async def _tell(self, frame: msgspec.Struct) -> None:
+    async def _reply(self, frame: msgspec.Struct) -> None:
         await self._send({"type": "websocket.send", "text": encode(frame).decode()})
 
     # In.
@@ -286,7 +286,7 @@ class Conversation:
         self._granted.set()
 
     async def _refuse(self, why: str) -> None:
-        await self._tell(Trouble(None, problem(RequestInvalid(part="frame", why=why))))
+        await self._reply(Trouble(None, problem(RequestInvalid(part="frame", why=why))))
 
     async def _answer(self, frame: Answer) -> None:
         call = copy(self._call)
@@ -294,17 +294,17 @@ class Conversation:
         try:
             answered: consuming.Answered = await HANDLERS[type(frame)](call)
         except PenstockError as error:
-            told: Any = Trouble(frame.id, problem(error))
+            reply: Any = Trouble(frame.id, problem(error))
         except Exception:  # The others go on, and the client is told as much as it may know.
             logger.exception("%s over a WebSocket failed", type(frame).__name__.lower())
-            told = Trouble(
+            reply = Trouble(
                 frame.id, problem(PenstockError(reason="the server has a fault; its log says more"))
             )
         else:
             if frame.id is None and all(result.ok for result in answered.results):
                 return
-            told = AnsweredFrame(frame.id, answered.results)
+            reply = AnsweredFrame(frame.id, answered.results)
         try:
-            await self._tell(told)
+            await self._reply(reply)
         except OSError:
             return  # The client has left.

@@ -124,8 +124,8 @@ def _operation(method: str, path: str, operation: Document, schemas: Document) -
     yield "<h4>Answers</h4><table>"
     for status, response in operation["responses"].items():
         codes = "</code> <code>".join(escape(response["description"]).split(", "))
-        told = f"<code>{codes}</code>" if int(status) >= 400 else _contents_of(response) or "nothing"
-        yield f"<tr><th>{status}</th><td>{told}</td></tr>"
+        parts = f"<code>{codes}</code>" if int(status) >= 400 else _contents_of(response) or "nothing"
+        yield f"<tr><th>{status}</th><td>{parts}</td></tr>"
     yield "</table></div></details>"
 
 
@@ -136,11 +136,11 @@ def _body_fields(body: Document, schemas: Document) -> str:
 
 
 def _contents_of(described: Document) -> str:
-    told = []
+    parts = []
     for kind, content in described.get("content", {}).items():
         shown = _type(content["schema"])
-        told.append(f"<code>{escape(kind)}</code>" if shown == "text" else f"{shown} <i>{escape(kind)}</i>")
-    return ", ".join(told)
+        parts.append(f"<code>{escape(kind)}</code>" if shown == "text" else f"{shown} <i>{escape(kind)}</i>")
+    return ", ".join(parts)
 
 
 def _command(method: str, path: str, operation: Document) -> str:

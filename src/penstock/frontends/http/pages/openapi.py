@@ -116,15 +116,15 @@ def _query_parameters(route: Route) -> list[Document]:
 
 
 def _responses(route: Route, schemas: dict[Any, Document]) -> Document:
-    told: Document = {"description": HTTPStatus(route.status).phrase}
+    response: Document = {"description": HTTPStatus(route.status).phrase}
     content = {} if route.answer is None else {JSON: {"schema": schemas[route.answer]}}
     if route.kind != JSON:
         content[route.kind] = {"schema": {"type": "string"}}
     if route.pieces is not None:
         content[route.pieces] = {"schema": {"type": "string"}}
     if content:
-        told["content"] = content
-    responses = {str(route.status): told}
+        response["content"] = content
+    responses = {str(route.status): response}
     by_status: dict[int, list[str]] = {}
     for code in codes(route):
         by_status.setdefault(status(code), []).append(code)

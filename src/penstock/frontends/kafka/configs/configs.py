@@ -12,7 +12,7 @@ from penstock.broker.drivers.at_once import now
 from penstock.config.broker import TopicSettings
 from penstock.errors import InvalidValue, PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
-from penstock.frontends.kafka.configs.group_configs import GROUP_CONFIGS, alter_group, told_group_configs
+from penstock.frontends.kafka.configs.group_configs import GROUP_CONFIGS, alter_group, group_config_entries
 from penstock.frontends.kafka.configs.stored_configs import BOOLEAN, INT, LIST, LONG, STRING
 from penstock.frontends.kafka.configs.topic_configs import CONFIGS, options_of
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -49,14 +49,14 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 KINDS: Final = frozenset({TOPIC, BROKER, LOGGERS, METRICS, GROUP})
 
 
-def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[DescribeConfigsResourceResult]:
+def config_entries(settings: TopicSettings, defaults: TopicSettings) -> list[DescribeConfigsResourceResult]:
     """All settings of a topic, in Kafka's names."""
-    told = []
+    entries = []
     for name, config in sorted(CONFIGS.items()):
         value, default = config.read(settings), config.read(defaults)
         is_default = value == default and name not in settings.kafka_configs
         source = OF_DEFAULT if is_default else OF_TOPIC
-        told.append(
+        entries.append(
             DescribeConfigsResourceResult(
                 name=name,
                 value=value,
@@ -66,7 +66,7 @@ def told_configs(settings: TopicSettings, defaults: TopicSettings) -> list[Descr
                 synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
             )
         )
-    return told
+    return entries
 
 
 def _broker_configs(call: KafkaCall[Any]) -> list[DescribeConfigsResourceResult]:
@@ -107,12 +107,12 @@ def _described(
         error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
     )
     try:
-        told = _configs_of(call, asked.resource_type, asked.resource_name)
+        entries = _configs_of(call, asked.resource_type, asked.resource_name)
     except PenstockError as error:
         answer.error_code, answer.error_message = _code(error, asked.resource_type), words_of(error)
         return answer
     wanted = asked.configuration_keys
-    answer.configs = [each for each in told if not wanted or each.name in wanted]
+    answer.configs = [each for each in entries if not wanted or each.name in wanted]
     for each in answer.configs:
         if not call.request.include_synonyms:
             each.synonyms = []
@@ -123,12 +123,12 @@ def _described(
 
 def _configs_of(call: KafkaCall[Any], kind: int, name: str) -> list[DescribeConfigsResourceResult]:
     if kind == TOPIC:
-        return told_configs(now(call.operations.layout(name)).settings, call.shared.defaults)
+        return config_entries(now(call.operations.layout(name)).settings, call.shared.defaults)
     if kind == BROKER and name in ("", str(NODE)):
         now(call.operations.topics())  # Whoever may describe anything may know these.
         return _broker_configs(call)
     if kind == GROUP:
-        return told_group_configs(call, name)
+        return group_config_entries(call, name)
     raise InvalidValue(name="resource", value=name, why=f"topics, groups and broker {NODE} have settings")
 
 
@@ -151,8 +151,8 @@ async def incremental_alter_configs(
     words: str | None
     for asked in call.request.resources:
         try:
-            told = _configs_of(call, asked.resource_type, asked.resource_name)
-            wanted = _changed(asked.configs, {each.name: each.value or "" for each in told})
+            entries = _configs_of(call, asked.resource_type, asked.resource_name)
+            wanted = _changed(asked.configs, {each.name: each.value or "" for each in entries})
         except PenstockError as error:
             code, words = _code(error, asked.resource_type), words_of(error)
         else:
@@ -163,7 +163,7 @@ async def incremental_alter_configs(
 
 
 def _changed(
-    changes: Iterable[IncrementalAlterConfigsRequestAlterableConfig], told: Mapping[str, str]
+    changes: Iterable[IncrementalAlterConfigsRequestAlterableConfig], entries: Mapping[str, str]
 ) -> dict[str, str | None]:
     """What is wanted, given what there is; None is the default."""
     wanted: dict[str, str | None] = {}
@@ -177,7 +177,7 @@ def _changed(
             case op if op == DELETE:
                 wanted[name] = None
             case op if op in (APPEND, SUBTRACT) and name == "cleanup.policy":
-                words = dict.fromkeys(told[name].split(","))
+                words = dict.fromkeys(entries[name].split(","))
                 for word in value.split(","):
                     words.pop(word, None) if op == SUBTRACT else words.setdefault(word)
                 wanted[name] = ",".join(words)

@@ -64,16 +64,16 @@ GROUP_CONFIGS: Final = {
 }
 
 
-def told_group_configs(call: KafkaCall[Any], group: str) -> list[DescribeConfigsResourceResult]:
+def group_config_entries(call: KafkaCall[Any], group: str) -> list[DescribeConfigsResourceResult]:
     """All settings of a group, there or not."""
     if not group:
         raise InvalidValue(name="resource", value=group, why="a group has a name")
     said, counts = now(call.operations.group_config(group))
-    told = []
+    entries = []
     for name, entry in GROUP_CONFIGS.items():
         value = str(getattr(counts, entry.field))
         source = OF_DEFAULT if getattr(said, entry.field) is None else OF_GROUP
-        told.append(
+        entries.append(
             DescribeConfigsResourceResult(
                 name=name,
                 value=value,
@@ -83,7 +83,7 @@ def told_group_configs(call: KafkaCall[Any], group: str) -> list[DescribeConfigs
                 synonyms=[DescribeConfigsSynonym(name=name, value=value, source=source)],
             )
         )
-    return told
+    return entries
 
 
 async def alter_group(call: KafkaCall[Any], group: str, wanted: Mapping[str, str | None], dry: bool) -> None:

@@ -145,9 +145,9 @@ def stored_with(
 
 def _number(stored: Mapping[str, str], name: str) -> int:
     """A setting that is a number; also one that was stored by other means, which nobody has checked."""
-    return whole(name, told(stored, name), 0, LONG_MAX)
+    return whole(name, stored_value(stored, name), 0, LONG_MAX)
 
 
-def told(stored: Mapping[str, str], name: str) -> str:
+def stored_value(stored: Mapping[str, str], name: str) -> str:
     """A setting as it is."""
     return stored.get(name, STORED[name].default)

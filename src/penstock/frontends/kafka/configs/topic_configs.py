@@ -26,8 +26,8 @@ from penstock.frontends.kafka.configs.stored_configs import (
     STORED,
     STRING,
     flag,
+    stored_value,
     stored_with,
-    told,
     whole,
 )
 
@@ -69,7 +69,7 @@ def _policy(text: str) -> dict[str, Any]:
     return {"compact": "compact" in words, "retention_applies": "auto" if words else "never"}
 
 
-def _told_policy(settings: TopicSettings) -> str:
+def _policy_text(settings: TopicSettings) -> str:
     words = {"compact": settings.compact, "delete": settings.deletes}
     return ",".join(word for word, holds in words.items() if holds)
 
@@ -92,12 +92,12 @@ def _shown(limit: int | None) -> str:
 
 
 def _stored(name: str, settings: TopicSettings) -> str:
-    return told(settings.kafka_configs, name)
+    return stored_value(settings.kafka_configs, name)
 
 
 CONFIGS: Final[dict[str, Config]] = {
     "cleanup.policy": Config(
-        LIST, "Whether old records are deleted, or replaced by key.", _told_policy, _policy
+        LIST, "Whether old records are deleted, or replaced by key.", _policy_text, _policy
     ),
     "compression.type": Config(
         STRING,

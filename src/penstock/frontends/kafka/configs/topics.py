@@ -10,7 +10,7 @@ from penstock.broker.stream.fetching import Layout
 from penstock.config.broker import TopicOptions
 from penstock.errors import Forbidden, InvalidValue, PenstockError, TopicExists, TopicNotFound
 from penstock.frontends.kafka.call import Api, KafkaCall
-from penstock.frontends.kafka.configs.configs import told_configs
+from penstock.frontends.kafka.configs.configs import config_entries
 from penstock.frontends.kafka.configs.topic_configs import options_of
 from penstock.frontends.kafka.errors import code_of, words_of
 from penstock.frontends.kafka.session import NODE
@@ -62,7 +62,7 @@ async def _created(
             return _could_be(call, wanted.name, options)
         await call.run(call.operations.create_topic(wanted.name, options))
         with suppress(Forbidden):  # Whoever may create it need not be allowed to describe it.
-            return _told(call, now(call.operations.layout(wanted.name)))
+            return _created_result(call, now(call.operations.layout(wanted.name)))
         return CreatableTopicResult(
             name=wanted.name,
             error_message=None,
@@ -83,8 +83,8 @@ def _options(call: KafkaCall[CreateTopicsRequest], wanted: CreatableTopic) -> To
     if wanted.assignments:
         _check_assignments([each.broker_ids for each in wanted.assignments])
         partitions = len(wanted.assignments)
-    told = {config.name: config.value for config in wanted.configs}
-    options = options_of(told, call.shared.defaults, replication=replication)
+    requested = {config.name: config.value for config in wanted.configs}
+    options = options_of(requested, call.shared.defaults, replication=replication)
     if partitions != BY_DEFAULT:
         options["partitions"] = partitions
     return options
@@ -109,12 +109,12 @@ def _could_be(call: KafkaCall[CreateTopicsRequest], name: str, options: TopicOpt
     raise TopicExists(topic=name)
 
 
-def _told(call: KafkaCall[CreateTopicsRequest], layout: Layout) -> CreatableTopicResult:
+def _created_result(call: KafkaCall[CreateTopicsRequest], layout: Layout) -> CreatableTopicResult:
     configs = [
         CreatableTopicConfigs(
-            name=told.name, value=told.value, read_only=told.read_only, config_source=told.config_source
+            name=entry.name, value=entry.value, read_only=entry.read_only, config_source=entry.config_source
         )
-        for told in told_configs(layout.settings, call.shared.defaults)
+        for entry in config_entries(layout.settings, call.shared.defaults)
     ]
     return CreatableTopicResult(
         name=layout.topic,

@@ -117,7 +117,7 @@ def _joined(joined: JoinResult) -> JoinGroupResponse:
 async def sync_group(call: KafkaCall[SyncGroupRequest]) -> SyncGroupResponse:
     """Get the assignment of this generation."""
     request = call.request
-    told = SyncRequest(
+    sync = SyncRequest(
         member=request.member_id,
         instance=request.group_instance_id,
         generation=request.generation_id,
@@ -126,7 +126,7 @@ async def sync_group(call: KafkaCall[SyncGroupRequest]) -> SyncGroupResponse:
         assignments=tuple((given.member_id, given.assignment) for given in request.assignments),
     )
     try:
-        synced = await call.run(call.operations.sync_group(request.group_id, told))
+        synced = await call.run(call.operations.sync_group(request.group_id, sync))
     except PenstockError as error:
         return SyncGroupResponse(error_code=group_code(error))
     return SyncGroupResponse(

@@ -62,12 +62,12 @@ def _described(call: KafkaCall[DescribeTransactionsRequest], name: str) -> Descr
         producer_id=known.producer_id,
         producer_epoch=known.epoch,
         topics=[
-            TransactionTopic(topic, numbers) for topic, numbers in topics.items() if _is_told(call, topic)
+            TransactionTopic(topic, numbers) for topic, numbers in topics.items() if _is_listed(call, topic)
         ],
     )
 
 
-def _is_told(call: KafkaCall[DescribeTransactionsRequest], topic: str) -> bool:
+def _is_listed(call: KafkaCall[DescribeTransactionsRequest], topic: str) -> bool:
     try:
         now(call.operations.layout(topic))
     except PenstockError:
@@ -127,10 +127,12 @@ def _producers(
         found = now(call.operations.active_producers(topic, number))
     except PenstockError as error:
         return DescribeProducersPartition(number, code_of(error), words_of(error))
-    return DescribeProducersPartition(partition_index=number, active_producers=list(map(_told, found)))
+    return DescribeProducersPartition(
+        partition_index=number, active_producers=list(map(_described_producer, found))
+    )
 
 
-def _told(producer: ActiveProducer) -> ProducerState:
+def _described_producer(producer: ActiveProducer) -> ProducerState:
     return ProducerState(
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
