@@ -39,7 +39,7 @@ class AsyncBroker(AsyncBrokerCalls):
         self._driver = driver
 
     async def close(self, timeout: Duration | None = None) -> None:  # noqa: ASYNC109 - as in Broker.
-        """Finish what is in hand, up to ``timeout``; release unfinished leases; write everything down."""
+        """Finish what is in progress, up to ``timeout``; release leases; make everything durable."""
         await self._driver.close(None if timeout is None else duration_ms("timeout", timeout))
 
     async def __aenter__(self) -> Self:

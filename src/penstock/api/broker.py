@@ -38,7 +38,7 @@ class Broker(BrokerCalls):
         self._driver = driver
 
     def close(self, timeout: Duration | None = None) -> None:
-        """Finish what is in hand, up to ``timeout``; release unfinished leases; write everything down."""
+        """Finish what is in progress, up to ``timeout``; release leases; make everything durable."""
         self._driver.close(None if timeout is None else duration_ms("timeout", timeout))
 
     def __enter__(self) -> Self:

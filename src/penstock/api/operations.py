@@ -1,17 +1,16 @@
-"""Everything a broker can do, as an interface: the line between what a program says and where it is done.
+"""The interface of a broker: between the facades that programs use and the code that does the work.
 
     Broker, AsyncBroker      the facades: names, arguments, docstrings             api/
           │ Operations       one method for each thing a broker can do
           ├── LocalOperations    on a broker in this process                       broker/
           └── RemoteOperations   over a connection to a server                     client/
 
-An operation returns ``Work``: something that was begun and must be run to its
-end by a driver, which blocks a thread or awaits.  For a broker in this process
-it is a generator of steps (``broker/steps.py``), for a connection it is what
-``coroutine.__await__()`` gives; the facades do not know which.
+An operation returns ``Work``, which a driver runs to its end by blocking a thread
+or by awaiting.  For a broker in this process it is a generator of steps
+(``broker/steps.py``), for a connection what ``coroutine.__await__()`` returns.
 
-Arguments arrive as the program gave them, unchecked; the answers are the
-values of ``message``, ``info`` and ``trace``.
+Most operations are in ``declared.py``, which is generated from their entries in
+``operations/spec.py``.  Arguments are passed as the program gave them, unchecked.
 """
 
 from collections.abc import Awaitable, Callable

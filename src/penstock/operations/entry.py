@@ -24,9 +24,10 @@ Exposure = Literal[
 ]
 
 
-class OperationEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation."""
+class OperationEntry(msgspec.Struct, frozen=True):
+    """One operation.  Called with a method, as a decorator, it declares the operation of that name."""
 
+    action: Action  # The permission that it needs; the fields below say on what.
     name: str = ""
     function: Callable[..., Any] | None = None  # Its declaration, where programs have it.
     exposure: Exposure = "call"
@@ -35,7 +36,6 @@ class OperationEntry(msgspec.Struct, frozen=True, kw_only=True):
     client: bool = True  # False: its method in client/operations.py is written by hand.
 
     # Permission.
-    action: Action
     topic: str | None = None  # The argument that names the topic ...
     group: str | None = None  # ... and the one that names the group.
     by_id: bool = False  # The topic is the first part of an id such as orders:0:17.
@@ -53,21 +53,18 @@ class OperationEntry(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryClass = NOT_REPEATED
     wait_ms: int = 0
 
+    def __call__(self, function: F) -> F:
+        name = function.__name__
+        OPERATIONS[name] = msgspec.structs.replace(self, name=name, function=function)
+        return function
+
 
 OPERATIONS: Final[dict[str, OperationEntry]] = {}
 
-
-def operation(action: Action, **fields: Any) -> Callable[[F], F]:
-    """Declare an operation that programs have, by a method with its signature and docstring."""
-
-    def declare(function: F) -> F:
-        name = function.__name__
-        OPERATIONS[name] = OperationEntry(name=name, function=function, action=action, **fields)
-        return function
-
-    return declare
+operation: Final = OperationEntry
 
 
-def server_operation(name: str, action: Action, **fields: Any) -> None:
+def server_operation(name: str, entry: OperationEntry) -> None:
     """Declare an operation whose signature is that of its method in ``broker/``."""
-    OPERATIONS[name] = OperationEntry(name=name, action=action, **{"exposure": "front ends", **fields})
+    exposure: Exposure = "program" if entry.exposure == "program" else "front ends"
+    OPERATIONS[name] = msgspec.structs.replace(entry, name=name, exposure=exposure)

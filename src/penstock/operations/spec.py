@@ -123,9 +123,11 @@ class PublishOperations(Protocol):
 
 
 server_operation(
-    "publish", "publish", topic="topic", metered="message", creates_topic=True, exposure="program"
+    "publish", operation("publish", topic="topic", metered="message", creates_topic=True, exposure="program")
 )
-server_operation("producer", "publish", result_filter="GuardedProducer", exposure="program", waits=False)
+server_operation(
+    "producer", operation("publish", result_filter="GuardedProducer", exposure="program", waits=False)
+)
 
 
 class GroupOperations(Protocol):
@@ -187,12 +189,14 @@ class GroupOperations(Protocol):
 
 server_operation(
     "consumer",
-    "consume",
-    topic="topic",
-    group="group",
-    creates_topic=True,
-    result_filter="guarded_consumer",
-    exposure="program",
+    operation(
+        "consume",
+        topic="topic",
+        group="group",
+        creates_topic=True,
+        result_filter="guarded_consumer",
+        exposure="program",
+    ),
 )
 
 
@@ -330,79 +334,84 @@ class ServerOperations(Protocol):
 
 # Topics and records, for front ends.
 
-server_operation("auto_create_topic", "admin", topic="name", acl="create", audit=("name",))
-server_operation("metadata", "publish", topic="topic", creates_topic=True)
-server_operation("topic_names", "describe", waits=False)
-server_operation("cluster_id", "describe", waits=False)
-server_operation("layout", "describe", topic="topic", waits=False)
-server_operation("lanes", "describe", topic="topic", waits=False)
-server_operation("append_batches", "publish", topic="topic", metered="batches", creates_topic=True)
-server_operation("append_records", "publish", topic="topic", metered="batches")
-server_operation("read_records", "read", topic="topic", waits=False)
-server_operation("arrival", "read", topic="topic")
-server_operation("position", "describe", topic="topic", waits=False)
-server_operation("delete_records", "admin", topic="topic", acl="delete", audit=("topic",), waits=False)
+server_operation("auto_create_topic", operation("admin", topic="name", acl="create", audit=("name",)))
+server_operation("metadata", operation("publish", topic="topic", creates_topic=True))
+server_operation("topic_names", operation("describe", waits=False))
+server_operation("cluster_id", operation("describe", waits=False))
+server_operation("layout", operation("describe", topic="topic", waits=False))
+server_operation("lanes", operation("describe", topic="topic", waits=False))
+server_operation("append_batches", operation("publish", topic="topic", metered="batches", creates_topic=True))
+server_operation("append_records", operation("publish", topic="topic", metered="batches"))
+server_operation("read_records", operation("read", topic="topic", waits=False))
+server_operation("arrival", operation("read", topic="topic"))
+server_operation("position", operation("describe", topic="topic", waits=False))
+server_operation(
+    "delete_records", operation("admin", topic="topic", acl="delete", audit=("topic",), waits=False)
+)
 server_operation(
     "batch_consumer",
-    "consume",
-    topic="topic",
-    group="group",
-    creates_topic=True,
-    result_filter="guarded_consumer",
+    operation("consume", topic="topic", group="group", creates_topic=True, result_filter="guarded_consumer"),
 )
-server_operation("dead_letter", "read", topic="topic", waits=False)
+server_operation("dead_letter", operation("read", topic="topic", waits=False))
 
 # Transactions.
 
-server_operation("new_producer_id", "publish", waits=False)
-server_operation("init_producer", "publish", transactional_id="known_as")
-server_operation("enlist", "publish", topic="topic", transactional_id="known_as")
+server_operation("new_producer_id", operation("publish", waits=False))
+server_operation("init_producer", operation("publish", transactional_id="known_as"))
+server_operation("enlist", operation("publish", topic="topic", transactional_id="known_as"))
 server_operation(
-    "append_in_transaction", "publish", topic="topic", metered="batches", transactional_id="known_as"
+    "append_in_transaction",
+    operation("publish", topic="topic", metered="batches", transactional_id="known_as"),
 )
-server_operation("enlist_group", "publish", transactional_id="known_as")
-server_operation("enlist_commits", "consume", topic="topic", group="group", transactional_id="known_as")
-server_operation("end_transaction", "publish", transactional_id="known_as")
-server_operation("end_epoch", "publish", transactional_id="known_as")
-server_operation("transaction", "describe", result_filter="visible_transaction", waits=False)
-server_operation("transactional_ids", "describe", result_filter="visible_transactional_ids")
-server_operation("active_producers", "read", topic="topic", waits=False)
+server_operation("enlist_group", operation("publish", transactional_id="known_as"))
+server_operation(
+    "enlist_commits", operation("consume", topic="topic", group="group", transactional_id="known_as")
+)
+server_operation("end_transaction", operation("publish", transactional_id="known_as"))
+server_operation("end_epoch", operation("publish", transactional_id="known_as"))
+server_operation("transaction", operation("describe", result_filter="visible_transaction", waits=False))
+server_operation("transactional_ids", operation("describe", result_filter="visible_transactional_ids"))
+server_operation("active_producers", operation("read", topic="topic", waits=False))
 
 # Kafka's groups.
 
-server_operation("join_group", "consume", group="group")
-server_operation("sync_group", "consume", group="group")
-server_operation("heartbeat_group", "consume", group="group", waits=False)
-server_operation("leave_group", "consume", group="group", waits=False)
-server_operation("beat_group", "consume", group="group")
-server_operation("consumer_group", "describe", group="group", waits=False)
-server_operation("check_reader", "describe", group="group", waits=False)
-server_operation("commit_places", "consume", topic="topic", group="group")
-server_operation("places", "describe", topic="topic", group="group", waits=False)
-server_operation("unsettled_places", "describe", topic="topic", group="group", waits=False)
-server_operation("placed_topics", "describe", group="group", result_filter="visible_topics", waits=False)
-server_operation("queued_topics", "describe", group="group", result_filter="visible_topics", waits=False)
-server_operation("check_share_group", "consume", group="group", waits=False)
-server_operation("forget_places", "consume", topic="topic", group="group", acl="delete")
-server_operation("member_groups", "describe", result_filter="visible_groups", waits=False)
-server_operation("member_group", "describe", group="group", waits=False)
-server_operation("group_config", "describe", group="group", waits=False)
-server_operation("alter_group_config", "admin", group="group", audit=("group",))
-server_operation("configured_groups", "describe", result_filter="visible_group_names", waits=False)
-server_operation("check_delete_group", "consume", group="group", acl="delete", waits=False)
+server_operation("join_group", operation("consume", group="group"))
+server_operation("sync_group", operation("consume", group="group"))
+server_operation("heartbeat_group", operation("consume", group="group", waits=False))
+server_operation("leave_group", operation("consume", group="group", waits=False))
+server_operation("beat_group", operation("consume", group="group"))
+server_operation("consumer_group", operation("describe", group="group", waits=False))
+server_operation("check_reader", operation("describe", group="group", waits=False))
+server_operation("commit_places", operation("consume", topic="topic", group="group"))
+server_operation("places", operation("describe", topic="topic", group="group", waits=False))
+server_operation("unsettled_places", operation("describe", topic="topic", group="group", waits=False))
+server_operation(
+    "placed_topics", operation("describe", group="group", result_filter="visible_topics", waits=False)
+)
+server_operation(
+    "queued_topics", operation("describe", group="group", result_filter="visible_topics", waits=False)
+)
+server_operation("check_share_group", operation("consume", group="group", waits=False))
+server_operation("forget_places", operation("consume", topic="topic", group="group", acl="delete"))
+server_operation("member_groups", operation("describe", result_filter="visible_groups", waits=False))
+server_operation("member_group", operation("describe", group="group", waits=False))
+server_operation("group_config", operation("describe", group="group", waits=False))
+server_operation("alter_group_config", operation("admin", group="group", audit=("group",)))
+server_operation("configured_groups", operation("describe", result_filter="visible_group_names", waits=False))
+server_operation("check_delete_group", operation("consume", group="group", acl="delete", waits=False))
 
 # Users and ACLs as Kafka's clients administer them.
 
-server_operation("alter_user", "admin", audit=("name",), waits=False)
-server_operation("acls", "admin", acl="describe", waits=False)
-server_operation("create_acls", "admin", audit=("acls",), waits=False)
-server_operation("delete_acls", "admin", audit=("acls",), waits=False)
-server_operation("set_scram", "admin", audit=("name",), waits=False)
-server_operation("drop_scram", "admin", audit=("name",), waits=False)
-server_operation("scrams", "admin", acl="describe", waits=False)
+server_operation("alter_user", operation("admin", audit=("name",), waits=False))
+server_operation("acls", operation("admin", acl="describe", waits=False))
+server_operation("create_acls", operation("admin", audit=("acls",), waits=False))
+server_operation("delete_acls", operation("admin", audit=("acls",), waits=False))
+server_operation("set_scram", operation("admin", audit=("name",), waits=False))
+server_operation("drop_scram", operation("admin", audit=("name",), waits=False))
+server_operation("scrams", operation("admin", acl="describe", waits=False))
 
 # Monitoring.
 
-server_operation("waiting", "describe", result_filter="visible_counts", waits=False)
-server_operation("overview", "describe", result_filter="visible_overview")
-server_operation("metrics", "describe", result_filter="visible_metrics")
+server_operation("waiting", operation("describe", result_filter="visible_counts", waits=False))
+server_operation("overview", operation("describe", result_filter="visible_overview"))
+server_operation("metrics", operation("describe", result_filter="visible_metrics"))
