@@ -1,10 +1,10 @@
-"""A second connection, without an event loop: a thread asks, and waits at the socket for the answer.
+"""A second connection, without an event loop: a thread sends a request and blocks for the response.
 
     thread ── ask ── socket ── answer
 
-One request at a time, by one thread at a time.  Whatever ends without an answer
-ends the line: an answer that comes later would be taken for that of the next
-request.  Nothing is repeated here; who asks knows what to do (``lone.py``).
+One request at a time, by one thread at a time.  A request that ends without a response
+closes the connection: a late response would be taken for that of the next request.
+Nothing is repeated here; the caller decides (``lone.py``).
 """
 
 import socket

@@ -1,8 +1,8 @@
-"""One connection to a server: frames out, frames in, each answer to whoever asked.
+"""One connection to a server: sends frames, and dispatches responses to their requests.
 
     request(encode, then) ──> correlation 17 ──┐            ┌──> then(body, None)
     request(encode, then) ──> correlation 18 ──┼── socket ──┼──> then(b"", error)
-    push(frame)           ─────────────────────┘            └──> on_push: what nobody asked for
+    push(frame)           ─────────────────────┘            └──> on_push: frames that are not responses
 
 ``then`` is called exactly once for each request: with the answer, with the
 error it was refused with, or with ``ConnectionLost`` when the connection ends

@@ -1,11 +1,11 @@
-"""What a client shows to a server that asks who comes, and how it knows that the server is the right one.
+"""Credentials of a client, and the certificates it trusts.
 
-    key                  an API key; else PENSTOCK_KEY of the environment
-    user, password       a person; used where no key is given
-    ca                   certificates to trust with penstocks://; else those of PENSTOCK_CA, else the system's
+    key                  an API key; default: environment variable PENSTOCK_KEY
+    user, password       credentials of a user, if there is no key
+    ca                   certificates to trust with penstocks://; default: PENSTOCK_CA, then the system's
 
-The environment is looked at when a program connects, so that what runs on a
-machine needs no secret in its code, nor on its command line.
+The environment is read when a program connects, so that secrets need not be in its code
+or on its command line.
 """
 
 import os

@@ -1,14 +1,13 @@
-"""A lone publish of a program with threads, on the thread that calls it: nobody has to be woken.
+"""Sends a publish of a threaded program on the calling thread if no other publish is in flight.
 
     publish ── is it lone?  ── the sender lends its turn ── ask ── receipts
                  │ no             │ no                        │ refused, lost, late
                  v                v                           v
               the loop         the loop                    the loop owns the request: it retries or reports
 
-Two threads that put each other to sleep and wake each other up are half of the
-CPU time of a blocking publish.  A program whose threads publish one after the
-other has nothing from the loop between it and the socket, so after some
-publishes of that kind it gets a connection of its own (``blocking_connection.py``).
+Switching between two threads takes half of the CPU time of a blocking publish.  A
+program whose threads publish one after the other gains nothing from the loop between it
+and the socket, so after some publishes of that kind it gets a second connection (``blocking_connection.py``).
 
 Invariants
     L1  Nothing is overtaken.  A publish is lone if all that was published

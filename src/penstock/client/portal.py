@@ -1,12 +1,12 @@
-"""The way from a program's threads to an event loop in a thread of its own.
+"""Hands work from a program's threads to an event loop in a background thread.
 
     run(work)        in any thread: the loop runs it, the thread waits
-    wait(begin)      in any thread: the loop calls it, the thread waits until it is told the end
-    post(function)   in any thread: the loop calls it, nobody waits; many posts wake the loop once
+    wait(begin)      in any thread: the loop calls it, the thread waits for the result
+    post(function)   in any thread: the loop calls it, without waiting; many posts wake the loop once
 
-The loop's thread is a daemon.  ``close`` ends it; if nobody does, the end of the
-interpreter does, with a moment for what was published.  Whoever still waits when
-the loop ends is told that the broker is closed.
+The loop's thread is a daemon.  ``close`` ends it; otherwise the end of the interpreter
+does, with a short time for published messages.  Calls that still wait when the loop
+ends raise ``Closed``.
 
 After a fork the child has a copy of everything but the thread: there a portal
 refuses all work, and touches neither the loop nor the connection, which are the

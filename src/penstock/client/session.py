@@ -1,4 +1,4 @@
-"""A connection that comes back: requests outlive the connection they were sent on.
+"""A session reconnects automatically: requests outlive the connection they were sent on.
 
                     connect            hello, consumers resume
       CLOSED ──────────────> CONNECTING ──────────────────────> UP

@@ -5,7 +5,7 @@
     thread ──┘
 
 The client is written once, for asyncio; here its work is handed to a loop that
-nobody else sees.  Only a publish that is alone has a way past it (``lone.py``).
+is private to it.  Only a publish with nothing else in flight bypasses it (``lone.py``).
 
 Beyond the facade: ``publish_nowait`` and ``flush``, how far a publish must be
 (``acks``), and how a consumer is supplied (``prefetch``) and kept (``heartbeat``).

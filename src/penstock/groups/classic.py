@@ -25,9 +25,9 @@ is lost, only an unused id remains, which expires soon, and no dead member.
 
 Invariants (asserted where they could break):
 
-    I1  whoever waits for a join or a sync is a member, and waits for one of the two only
+    I1  only members wait for a join or a sync, and for one of the two only
     I2  outside of PREPARING no member waits for a join; outside of COMPLETING none for a sync
-    I3  a group with members has a leader, who is one of them
+    I3  a group with members has a leader, which is one of them
     I4  the generation only rises, and rises with every rebalance
 
 Costs: a heartbeat is O(1); a join or a sync O(protocols of the member), the end of a

@@ -1,4 +1,4 @@
-"""A commit: how far a stream group has come on one partition, with what the committer wants to find again."""
+"""A commit: the committed offset of a stream group on one partition, with metadata of the client."""
 
 from dataclasses import dataclass, field
 

@@ -1,9 +1,9 @@
-"""What operators can say about one of Kafka's groups: values.
+"""Settings of one Kafka group.
 
     consumer_...   members of a group in which the broker assigns (``consumers.py``)
-    share_...      members of a share group, and how the queue groups of its name treat messages
+    share_...      members of a share group, and the queue groups of the same name
 
-What nobody has said anything about is as usual.
+Settings that were not set have their defaults.
 """
 
 from typing import Final

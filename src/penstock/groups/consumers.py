@@ -1,26 +1,26 @@
 """A group of Kafka's newer protocol (KIP-848): the broker assigns, and members follow one by one.
 
-There are no rebalance rounds.  Each change of the group (who is in, what is read, how many partitions
-there are) gives a new epoch and a new target, and every member goes there on its own,
-by its heartbeats, while all others go on:
+There are no rebalance rounds.  Each change of the group (members, subscriptions, number of
+partitions) gives a new epoch and a new target assignment, and every member moves to it on
+its own, by its heartbeats, while the others continue:
 
-                   the target has less for it                it works on that no longer
-      at an epoch --------------------------> told to stop --------------------------.
-           ^                                  something: stays at its epoch          |
+                   the target has fewer partitions           it has stopped working on them
+      at an epoch --------------------------> must revoke: --------------------------.
+           ^                                  stays at its epoch                     |
            |                                                                         v
-           '---- gets what is free of the rest, and asks again for what is not ---- the target's epoch
+           '---- gets free partitions of its target, and waits for the others ----- the target's epoch
 
-It is the way of ``coordinator.py``, over several topics and in Kafka's words.  A
-partition is in the hands of one member at most; one that was told to stop and does not,
-within the time that it has named itself, is put out.
+This is the algorithm of ``coordinator.py``, over several topics and with Kafka's terms.  A
+partition has one owner at most; a member that does not revoke a partition within its own
+rebalance timeout is removed.
 
-A static member that leaves for a while keeps its share until its session ends; a process
-that comes under its name takes its place without a change of the group.
+A static member that leaves temporarily keeps its partitions until its session ends; a new
+process with the same name replaces it without a change of the group.
 
 Invariants (asserted where they could break):
 
-    I1  a partition has one owner: whoever was told to work on it, and has not said that it stopped
-    I2  what a member was told to work on is in its target, or is to be given up
+    I1  a partition has one owner: the member that it was assigned to and that has not yet revoked it
+    I2  the partitions of a member are in its target, or are being revoked
 
 Costs: a heartbeat is O(partitions of that member), and one that changes the group what its
 assignor costs; memory O(partitions + members).

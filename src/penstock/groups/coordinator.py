@@ -1,19 +1,19 @@
-"""The partitions of a stream group, handed from member to member without a pause.
+"""Assigns the partitions of a stream group, without pausing members whose partitions do not move.
 
-Every partition has at most one owner, who alone may commit on it.  A change of
+Every partition has at most one owner, and only the owner may commit on it.  A change of
 membership gives a new target (see ``assignors.sticky``); from there each
-partition that must move takes these steps, on its own, while all others go on:
+partition that must move takes these steps, on its own, while the others continue:
 
                   target names another          owner's heartbeat is without it,
                   member                        or it left, or its session expired
       owned by A --------------------> owned by A, --------------------> free
-          ^                            A is told to revoke it             |
+          ^                            A must revoke it                   |
           '------------- the heartbeat of the member that -----------------'
                          the target names (B, or A again)
 
 So there is no barrier at which all members stop: a member learns of its changes
 by its own heartbeats, and a partition is never with two members.  A member that
-is told to revoke a partition finishes and commits first, as its owner.
+must revoke a partition finishes and commits first, as its owner.
 
 Invariants (asserted where they could break):
 

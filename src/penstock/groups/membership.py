@@ -1,12 +1,11 @@
-"""Who is in a group, and until when without another sign of life.
+"""The members of a group, and when their sessions expire.
 
     join ----> member ---- heartbeat, join again ----> member, with a new deadline
                   |
                   '------- leave, or nothing until the deadline ----> gone
 
-A session ends when ``expire`` says so and not a moment before: a heartbeat that
-comes late, but finds its member still here, is good, because nothing has been
-taken from the member yet.
+A session ends when ``expire`` is called and not before: a late heartbeat of a member
+that has not been removed yet is accepted, because it has not lost anything yet.
 
 All sessions of a group have the same length, so the order in which members were
 last heard is the order of their deadlines, and no heap is needed: every call is

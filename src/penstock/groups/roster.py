@@ -1,8 +1,7 @@
-"""Who is in a classic group, by id and by the name of static members, and which protocol they share.
+"""The members of a classic group, by id and by the name of static members, and the protocol they share.
 
-A protocol is a name that means something to the members (an assignor, most of the
-time).  At least one is known to all of them, always: whoever does not know it is
-not let in.
+A protocol is a name that only the members interpret (usually an assignor).  There is
+always at least one that all members support: a member without it cannot join.
 
 Cost: O(protocols of the member) for a change, O(members) for an election.
 """

@@ -1,43 +1,45 @@
 """Transactions of producers: the rules, as plain functions from one state to the next.
 
-A producer that names itself (its *transactional id*) writes to many partitions,
-and says how far a group has read, and all of that counts or none of it does.
+A producer with a *transactional id* writes to many partitions and commits offsets of a
+group, and all of that takes effect or none of it does.
 
                        enlist, enlist_offsets              end(commit=True)
     EMPTY, COMMITTED ───────────────────────> ONGOING ───────────────────────> COMMITTING ──> COMMITTED
     or ABORTED                                   │                              finish
                                                  ├── end(commit=False) ──────> ABORTING ────> ABORTED
-                                                 └── fence: its time is up, or another one came
+                                                 └── fence: its timeout, or a newer producer
 
-``initialise`` gives out a producer id and an epoch.  Whoever asks again under the same
-name gets the next epoch, and whoever has an older one is *fenced*: refused for good.
-So of two processes with one name the later one wins, and what the earlier left is aborted.
+``initialise`` returns a producer id and an epoch.  The next call with the same id gets
+the next epoch, and producers with an older one are *fenced*: refused from then on.  So of
+two processes with one id the later one wins, and the open transaction of the earlier one
+is aborted.
 
-Where callers are known, a name belongs to whoever used it first: others would fence its producer, and
-abort what it has under way.  Only who was granted it by name, or is an admin, may take it (``Claim``).
+If callers are authenticated, a transactional id belongs to the identity that used it first, because others
+could fence its producer and abort its transaction.  Only an identity with a grant that names it, or an
+admin, may take it (``Claim``).
 
-The rules are Kafka's, and so are their corners: a producer that asks for the next epoch
-and names the one it has (``producer_id`` and ``epoch``) is not fenced by the answer that it
-did not get; and an ``end`` that is repeated is answered like the first.
+The rules are Kafka's, including the special cases: a producer that requests the next
+epoch and names its current one (``producer_id`` and ``epoch``) is not fenced by a lost
+response; and a repeated ``end`` gets the same answer as the first.
 
 There are two versions of the protocol (KIP-890).  In the first an epoch lasts for many transactions.  In the
-second each ends with the next epoch (``end_epoch``), which is decided together with the end and told in its
-answer.  Whatever arrives late belongs to an older epoch, so it cannot be taken for a part of the next
-transaction.  After the last epoch of a producer id comes the first of a new one: it is chosen with the
-decision (``next_producer_id``), and takes over with ``finish``, since the markers are the old one's.
+second each ends with the next epoch (``end_epoch``), which is decided together with the end and returned in
+its response.  Late requests belong to an older epoch, so they cannot be taken for a part of the next
+transaction.  After the last epoch of a producer id follows the first of a new one: it is chosen with the
+decision (``next_producer_id``), and takes effect with ``finish``, because the markers belong to the old one.
 
 Invariants:
 
-    X1  the epoch of a producer id only rises, and rises whenever somebody is fenced
-    X2  a batch is taken only in an ONGOING transaction that has enlisted its partition, so a partition
+    X1  the epoch of a producer id only rises, and rises whenever a producer is fenced
+    X2  a batch is accepted only in an ONGOING transaction that has enlisted its partition, so a partition
         with an open transaction is one that ``finish`` will visit
     X3  from COMMITTING there is only COMMITTED, from ABORTING only ABORTED
     X4  an epoch that ``end_epoch`` has ended ends nothing else: it is known as the last one, and gets the
         same answer, or it is fenced
 
-A ``Transaction`` is a value: whoever decides gets a new one, writes it down whole, and only
-then lets it count.  Leaves out files, time and markers (``broker/kafka/transactions.py``), and what a
-partition knows of its producers (``delivery/dedup.py``, ``log/transactions.py``).
+A ``Transaction`` is an immutable value: a decision returns a new one, which the caller writes as a whole
+before it takes effect.  Not handled here: files, time and markers (``broker/kafka/transactions.py``), and
+the producer state of partitions (``delivery/dedup.py``, ``log/transactions.py``).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,12 +1,13 @@
 """Which member of a consumer group gets which partition, over several topics.
 
-    uniform    as even as can be over all topics together, and what a member has it keeps if it can
-    range      each topic by itself: neighbouring partitions, members in the order of their ids
+    uniform    balanced over all topics together; members keep their partitions if possible
+    range      each topic separately: neighbouring partitions, members in the order of their ids
 
 If all members read the same topics, ``uniform`` is ``sticky`` (assignors.py), which is
 exact: balanced, with the fewest moves.  If they do not, it keeps what may be kept, gives
-the rest to whoever has least, and moves one partition at a time from who has two more
-than another that reads the topic; the sum of the squares falls with each move, so it ends.
+the rest to the member with the fewest partitions, and moves one partition at a time from a
+member with at least two more than another that reads the topic; the sum of the squares
+falls with each move, so it terminates.
 
 Cost: O(p log p) in the first case.  In the second O(moves x p x m), for the partitions and
 members of one group, when its membership changes.

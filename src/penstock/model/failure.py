@@ -15,8 +15,8 @@ of the bug.  A function counts once however deep it calls itself.  What the
 error was raised from (``raise A from B``) counts too, so that one ``except``
 around everything does not make all bugs one.
 
-Whoever has the error makes the failure: the client before it sends, or the
-embedded broker.  A traceback does not travel.
+The failure is created where the error occurred: by the client before it sends, or by the
+embedded broker.  Tracebacks are not transmitted.
 """
 
 import hashlib

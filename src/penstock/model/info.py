@@ -1,7 +1,7 @@
-"""What a broker tells of itself: topics, groups, the schedule, dead letters.
+"""Results of operations that describe a broker: topics, groups, schedules, dead letters.
 
-Plain values, the same from an embedded broker and over a connection, so they
-know nothing of the broker.  The journey of one message is in ``trace.py``.
+Plain values, the same from an embedded broker and over a connection, so they do not
+depend on the broker.  The history of one message is in ``trace.py``.
 """
 
 from typing import Final, Literal

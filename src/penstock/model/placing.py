@@ -1,8 +1,8 @@
-"""What a message must be to be published, and which partition it belongs to.
+"""Validates messages for publishing, and chooses their partition.
 
-The broker asks this of what its own program publishes; a client asks it of
-what it encodes itself, before it sends.  So both refuse the same things with
-the same words, and equal keys meet in one partition wherever they come from.
+The embedded broker uses it for its own program, and a client before it encodes and
+sends.  So both refuse the same messages with the same errors, and equal keys go to the
+same partition.
 """
 
 import math

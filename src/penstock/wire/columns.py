@@ -20,8 +20,8 @@ Costs, compiled: 35 ns for the value of a record, 50 ns for all its columns, and
 to 30 ns for each header; most of it is waiting for memory.  Compressed batches are
 unpacked one after the other into one buffer.  Interpreted it is fifty times slower.
 
-Leaves out: making arrays, which is for who has Arrow.  Nothing but
-``penstock.spark`` imports this module, for it needs ``librt``.
+Creating arrays is left to callers that have Arrow.  Only ``penstock.spark`` imports this
+module, because it needs ``librt``.
 """
 
 from typing import Final, final

@@ -7,8 +7,8 @@
     3       lz4     LZ4 frames
     4       zstd    Zstandard frames (RFC 8878)
 
-What comes over a network may be made to explode: a kilobyte of zstd can hold
-gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``
+Compressed data from the network may be a decompression bomb: a kilobyte of zstd can
+contain gigabytes.  So ``decompress`` never holds more than twice ``limit_bytes``
 (beside the codec's own window), and refuses what is longer.  A length that
 the data states about itself is only believed within that limit.  Whatever the
 damage, the one error is ``InvalidBatch``.  ``unpack`` gives the beginning of what is longer, for whoever

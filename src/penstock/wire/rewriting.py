@@ -1,4 +1,4 @@
-"""Stored records as record batches once more: with fewer of them, or just those that somebody wants.
+"""Builds record batches from stored records: with fewer records, or only the requested ones.
 
     rewrite_batch     compaction: the same batch without some records; place, span and producer stay
     empty_batches     batches without records over a range of offsets

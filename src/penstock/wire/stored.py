@@ -1,4 +1,4 @@
-"""Rows that once were records, as record batches once more: with their offsets, times and lanes.
+"""Builds record batches from archived rows, with their offsets, timestamps and lanes.
 
     offset  timestamp  key  value  headers  lane          of the lake, in the order of the offsets
                          │

@@ -1,8 +1,8 @@
-"""Whether every record of a batch that somebody else encoded can be read, before it is written.
+"""Validates every record of a batch that a client encoded, before the batch is written.
 
-A checksum says that the bytes are those that were sent.  It does not say that they are records: a batch of
-garbage, or one that unpacks to a gigabyte, would be acknowledged, and then stop everybody who reads it.  So
-whoever takes batches from outside walks along their records first (``check_records``):
+A checksum proves that the bytes are those that were sent, not that they are valid records: a batch of
+garbage, or one that unpacks to a gigabyte, would be acknowledged, and then stop every reader.  So the
+records of batches from clients are checked first (``check_records``):
 
     lengths      of records, keys, values and headers fit into each other, and no byte is left over
     count        there are as many records as the header says, and none is missing in between

@@ -1,23 +1,23 @@
-"""A consumer at the end of a connection.
+"""A consumer of a remote broker.
 
     receive ── RECEIVE, which waits at the server ──────────────> messages
     prefetch=N ── CREDIT ──> DELIVERY, DELIVERY ... ──> buffer ──> receive, or a loop, takes from it
     heartbeat ── every third of the visibility timeout: EXTEND what the program still works on
                  (stream groups: HEARTBEAT, every third of the session timeout)
-    ASSIGNED ──> the partitions of a stream consumer, as soon as they change; messages of them come behind
+    ASSIGNED ──> the partitions of a stream consumer, as soon as they change, before messages of new ones
     ack, nack, reject, extend, commit ──> settling.py
 
-When the connection is lost, the consumer is resumed on the next one: it says
-which leases it still holds and how far it has read, the server gives back
-what was sent and never arrived, and answers on their way are sent again.  If
-the server has forgotten it meanwhile (a restart, or too long away), it begins
-anew: what it held was given back, and answers to that are ``LeaseLost``.
+When the connection is lost, the consumer is resumed on the next one: it sends the
+leases it still holds and its positions, the server releases messages that were sent and
+never arrived, and in-flight settlements are sent again.  If the server has forgotten the
+consumer meanwhile (after a restart, or too long a disconnection), it starts as a new one:
+its messages were released, and settling them raises ``LeaseLost``.
 
-A receive that is cancelled loses nothing: it is called off at the server, and
-messages that were on their way already are kept for the next receive.
+A cancelled receive loses nothing: it is cancelled at the server, and messages in flight
+are kept for the next receive.
 
-With ``prefetch=N`` no more than N messages are unanswered at any time, those in
-the buffer included; in a stream group, no more than N wait in the buffer.
+With ``prefetch=N`` at most N messages are unsettled at any time, including those in the
+buffer; in a stream group, at most N wait in the buffer.
 """
 
 import asyncio

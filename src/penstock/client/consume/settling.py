@@ -1,8 +1,8 @@
 """Settles the messages of a remote consumer: ack, nack, reject, extend, commit.
 
-Checked here, in the words the broker has for it, then sent as ranges of
-offsets.  An answer whose fate is unknown because the connection was lost is
-sent again; "settled before" to such a repeat means that it had arrived.
+Arguments are checked here, with the same errors as in the broker, and sent as ranges of
+offsets.  A settlement whose response was lost is sent again; "already settled" for
+such a repeat means that the first one had arrived.
 """
 
 from typing import Any, Final

@@ -2,7 +2,7 @@
 
 That is a time to live, a due time, a dedup id; and all of a call that must find
 room together.  The server knows a repeat by dedup ids, so messages without one
-get one that nobody else has.
+get a unique one.
 """
 
 import msgspec
