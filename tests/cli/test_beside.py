@@ -11,7 +11,7 @@ from tests.server.process import until
 from penstock.cli.server import pipeline_process as beside
 from penstock.cli.server.pipeline_process import PipelineBeside
 
-AGAIN = "is started again"
+AGAIN = "it is restarted in"
 
 
 class Program:
@@ -58,7 +58,7 @@ def test_a_pipeline_that_fails_or_is_killed_is_started_again(
 
     until(lambda: len(program.runs) == 3)
     assert set(program.runs) == {"-m penstock pipeline run archive --server penstock://there"}
-    assert [word in caplog.text for word in (AGAIN, "code 1,", f"code {-signal.SIGKILL},")] == [True] * 3
+    assert [word in caplog.text for word in (AGAIN, "code 1;", f"code {-signal.SIGKILL};")] == [True] * 3
 
 
 def test_one_that_cannot_be_started_now_is_started_later(

@@ -124,7 +124,7 @@ def test_a_repair_keeps_the_damaged_bytes_and_everything_else_works(cli: Cli, da
         assert values == [b"order %d" % number for number in range(9) if number != 4]
         with broker.consumer("orders", group="work") as consumer:
             assert [message.offset for message in consumer.receive(100)] == [3, 5, 6, 7, 8]
-    assert cli("repair", str(data)).out == "there was nothing to repair\n"
+    assert cli("repair", str(data)).out == "nothing to repair\n"
 
 
 def test_a_batch_whose_offset_is_wrong_gets_it_back(cli: Cli, data: Path) -> None:

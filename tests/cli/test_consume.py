@@ -143,7 +143,7 @@ def test_a_group_takes_and_acks_and_goes_on_where_it_was(cli: Cli, orders: TestB
 def test_a_group_of_a_topic_that_is_not_there_creates_it_and_says_so(cli: Cli, orders: TestBroker) -> None:
     done = cli("consume", "ordres", "--group", "g")
 
-    assert (done.code, done.out, done.err) == (0, "", "made topic ordres, 1 partition\n")
+    assert (done.code, done.out, done.err) == (0, "", "created topic ordres, 1 partition\n")
     assert orders.groups("ordres") == ["g"]
 
 
@@ -316,8 +316,8 @@ def test_peek_at_nothing_says_so(cli: Cli, penstock: TestBroker) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("--from-beginning --from-time 1h", "give one of --from-beginning, --from-offset, --from-time and "),
-        ("--group g --partition 1", "--partition is for reading; a group shares its partitions among "),
+        ("--from-beginning --from-time 1h", "use one of --from-beginning, --from-offset, --from-time and "),
+        ("--group g --partition 1", "--partition works without --group: a group shares its partitions "),
         ("--group 'a b'", "invalid value for '--group': group name 'a b' is not allowed: "),
         ("--from-time yesterday", "invalid value for '--from-time': 'yesterday': write it like "),
         ("--limit 0", "invalid value for '--limit': 0 is not in the range x>=1"),
@@ -369,7 +369,7 @@ def test_a_group_gets_what_was_deleted_and_then_the_live_log(cli: Cli, archived:
     done = cli("consume", "orders", "--group", "audit", "--from-time", since.isoformat(), "--include-deleted")
 
     assert numbers(done.out) == list(range(2, 9))
-    assert done.err == "3 messages came back from the lake\n"
+    assert done.err == "3 messages restored from the lake\n"
     assert archived.describe_group("orders", "audit").lag == 0
     archived.publish("orders", b"order 9")
     assert numbers(cli("consume", "orders", "--group", "audit").out) == [9]

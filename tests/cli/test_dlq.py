@@ -32,13 +32,13 @@ def test_list_counts_by_error_with_when_it_was_seen(cli: Cli, failed: TestBroker
         f"fingerprint {bug.fingerprint} ({bug.reason})",
         "topic orders, group shipping",
         "seen 2026-01-01 00:00:00 to 2026-01-01 00:02:00 UTC",
-        f"newest {bug.dead_letter}, which was orders:0:2",
+        f"newest {bug.dead_letter}, originally orders:0:2",
         "",
         "1 x not an order",
         f"fingerprint {other.fingerprint} (rejected)",
         "topic orders, group shipping",
         "seen 2026-01-01 00:03:00 to 2026-01-01 00:03:00 UTC",
-        f"newest {other.dead_letter}, which was orders:0:3",
+        f"newest {other.dead_letter}, originally orders:0:3",
     ]
     assert max(map(len, done.out.splitlines())) <= 80
 
@@ -99,7 +99,7 @@ def test_show_picks_by_error_and_group(
 def test_a_dry_run_only_counts(cli: Cli, failed: TestBroker) -> None:
     done = cli("dlq", "redrive", "orders", "--dry-run", "--limit", "2")
 
-    assert done.out == "would send back 2 dead letters\n"
+    assert done.out == "would redrive 2 dead letters\n"
     assert len(failed.dead_letters("orders")) == 4
 
 
@@ -108,9 +108,9 @@ def test_redrive_sends_back_what_is_asked_for(cli: Cli, failed: TestBroker) -> N
     none = cli("dlq", "redrive", "orders", "--group", "billing", "-o", "json")
     rest = cli("dlq", "redrive", "orders", "--rate", "10")
 
-    assert some.out == "sent back 2 dead letters\n"
+    assert some.out == "redrove 2 dead letters\n"
     assert none.documents == [{"matched": 0, "redriven": 0, "dry_run": False}]
-    assert rest.out == "sent back 2 dead letters\n"
+    assert rest.out == "redrove 2 dead letters\n"
     assert failed.describe_group("orders", "shipping").lag == 4
 
 

@@ -45,7 +45,7 @@ def test_describe_says_how_the_group_is_getting_on(cli: Cli, shipping: TestBroke
     assert fact(done.out, "group") == "shipping of orders (queue)"
     assert fact(done.out, "verdict") == str(info.verdict)
     assert fact(done.out, "lag").startswith("6 messages, the oldest ")
-    assert fact(done.out, "in flight") == "1, and 1 to be delivered again"
+    assert fact(done.out, "in flight") == "1, and 1 waiting for a retry"
     assert fact(done.out, "oldest unacked").startswith("orders:0:4, ")
     assert fact(done.out, "oldest unacked").endswith(", failed with ValueError: \\x1b[2J van too small")
     assert fact(done.out, "consumers") == "worker-1"
@@ -76,7 +76,7 @@ def test_describe_names_who_holds_a_message_and_what_waits_behind_it(cli: Cli, p
 
     assert fact(done.out, "oldest unacked") == (
         "orders:0:0, 0 ms old, after 1 attempt, held by worker-1 for 30 s more, "
-        "2 messages of its key behind it"
+        "2 messages of the same key behind it"
     )
 
 
@@ -158,7 +158,7 @@ def test_seek_on_one_partition(cli: Cli, penstock: TestBroker) -> None:
 
     done = cli("group", "seek", "orders", "shipping", "1", "--partition", "1")
 
-    assert done.err == "moved group shipping of orders; 2 messages before it now\n"
+    assert done.err == "moved group shipping of orders; 2 messages to process\n"
 
 
 @pytest.mark.parametrize("command", ["describe", "delete"])
@@ -211,7 +211,7 @@ def test_create_makes_a_group_with_every_setting(cli: Cli, penstock: TestBroker)
         "--session-timeout", "5s",
     )  # fmt: skip
 
-    assert (done.code, done.err) == (0, "created queue group billing of orders; 2 messages before it\n")
+    assert (done.code, done.err) == (0, "created queue group billing of orders; 2 messages to process\n")
     assert settings(penstock, "billing") == GroupSettings(
         kind="queue", start="1", ordered=True, max_attempts=7, backoff="fixed:1000,10000",
         visibility_timeout_ms=120_000, delivery="at-most-once", lanes="weighted",
@@ -225,7 +225,7 @@ def test_create_of_a_group_that_exists_changes_what_is_given(cli: Cli, penstock:
 
     done = cli("group", "create", "orders", "billing", "--max-attempts", "9")
 
-    assert (done.code, done.err) == (0, "changed queue group billing of orders; 0 messages before it\n")
+    assert (done.code, done.err) == (0, "changed queue group billing of orders; 0 messages to process\n")
     assert settings(penstock, "billing").max_attempts == 9
     assert settings(penstock, "billing").visibility_timeout_ms == 120_000
 

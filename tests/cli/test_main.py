@@ -62,14 +62,14 @@ def test_no_command_shows_the_help_and_is_a_usage_error(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["fly"], "penstock: no such command 'fly'; --help shows how"),
+        (["fly"], "penstock: no such command 'fly'; see --help"),
         (["demmo"], "penstock: no such command 'demmo'. Did you mean 'demo'?"),
-        (["--fast"], "penstock: no such option: --fast; --help shows how"),
+        (["--fast"], "penstock: no such option: --fast; see --help"),
         (
             ["sample", "--size", "x"],
-            "penstock sample: invalid value for '--size': 'x' is not a valid int; --help shows how",
+            "penstock sample: invalid value for '--size': 'x' is not a valid int; see --help",
         ),
-        (["sample", "more"], "penstock sample: got unexpected extra argument(s) (more); --help shows how"),
+        (["sample", "more"], "penstock sample: got unexpected extra argument(s) (more); see --help"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence_on_stderr(
@@ -119,7 +119,7 @@ def test_a_refusal_of_the_broker_is_one_line_on_stderr(
 
     assert [main(["sample"]), main(["sample", "--size", "1"])] == [1, 1]
     assert capsys.readouterr().err.splitlines() == [
-        "penstock sample: there is no topic 'orders'; make it with: penstock topic create orders "
+        "penstock sample: there is no topic 'orders'; create it with: penstock topic create orders "
         "[TOPIC_NOT_FOUND]",
         f"penstock sample: {errors[1]}",
     ]

@@ -82,5 +82,5 @@ def test_bench_removes_its_topic_when_it_fails(
     done = cli("bench", "-n", "10")
 
     assert done.code == 1
-    assert done.err.startswith("penstock bench: 10 messages did not come within 1ms")
+    assert done.err.startswith("penstock bench: 10 messages did not arrive within 1ms")
     assert broker.topics() == []

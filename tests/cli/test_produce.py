@@ -35,7 +35,7 @@ def test_the_client_of_the_simple_queue(cli: Cli, penstock: TestBroker) -> None:
     again = cli("consume", "user-signups", "--partition", "0")
 
     assert produced.code == 0
-    assert produced.err == "made topic user-signups, 1 partition\n"
+    assert produced.err == "created topic user-signups, 1 partition\n"
     assert consumed.out == again.out == "new user: alex\n"
 
 
@@ -74,7 +74,7 @@ def test_stdin_is_a_message_a_line(cli: Cli, penstock: TestBroker) -> None:
     done = cli("produce", "orders", "--key", "k", stdin=b"one\r\ntwo\n\nfour \xff")
 
     assert (done.code, done.out) == (0, "")
-    assert done.err == "made topic orders, 1 partition\npublished 4 messages\n"
+    assert done.err == "created topic orders, 1 partition\npublished 4 messages\n"
     assert values(penstock) == [b"one", b"two", b"", b"four \xff"]
     assert {message.key for message in penstock.read("orders")} == {b"k"}
 
@@ -154,7 +154,7 @@ def test_a_line_that_is_no_message_is_named_and_those_before_it_are_published(
 
     sentence = done.err.splitlines()[-1]
     assert done.code == 1
-    assert sentence.startswith(f"penstock produce: line 3 is no message: {words}")
+    assert sentence.startswith(f"penstock produce: line 3 is not a message: {words}")
     assert sentence.endswith("; 2 messages published before it")
     assert values(penstock) == [b"1", b"2"]
 
@@ -210,9 +210,9 @@ def test_a_line_without_an_end_is_not_read_for_ever(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("value --format json", "give VALUE, or read a stream by --file and --format; not both"),
-        ("--dedup-id x", "--dedup-id is for one message: of a stream only the first line would be stored"),
-        ("value --delay 1m --deliver-at 2026-11-14T15:00Z", "give --delay or --deliver-at, not both"),
+        ("value --format json", "use either VALUE, or a stream with --file and --format"),
+        ("--dedup-id x", "--dedup-id needs VALUE: of a stream, only the first line would be stored"),
+        ("value --delay 1m --deliver-at 2026-11-14T15:00Z", "use either --delay or --deliver-at"),
         ("value --delay soon", "invalid value for '--delay': 'soon': write it like '250ms', "),
         ("value --deliver-at noon", "invalid value for '--deliver-at': 'noon': write it like "),
         ("value --priority urgent", "invalid value for '--priority': there is no priority 'urgent'; "),

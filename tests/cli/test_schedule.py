@@ -73,7 +73,7 @@ def test_cancel_takes_a_message_back(cli: Cli, penstock: TestBroker) -> None:
     unknown = cli("schedule", "cancel", "orders:0:s99", "-o", "json")
 
     assert (cancelled.code, cancelled.out) == (0, "cancelled\n")
-    assert (delivered.code, delivered.out, delivered.err) == (1, "", "too late: it was delivered\n")
+    assert (delivered.code, delivered.out, delivered.err) == (1, "", "too late: it was already delivered\n")
     assert (unknown.code, unknown.documents) == (1, [{"id": "orders:0:s99", "answer": "unknown"}])
 
 

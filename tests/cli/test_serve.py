@@ -33,7 +33,7 @@ def test_without_the_native_protocol_it_is_netcat() -> None:
 def test_with_the_status_page_alone_there_is_nothing_to_send() -> None:
     [(title, _)] = serve.first_commands({"status": ("127.0.0.1", 8081)})
 
-    assert "See what a broker does" in title
+    assert "Take a one-minute tour" in title
 
 
 def test_the_program_is_called_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_a_person_who_said_yes_is_not_asked(cli: Cli, penstock: TestBroker) -> N
 def test_a_person_is_told_how_a_stream_of_lines_ends(cli: Cli, penstock: TestBroker) -> None:
     done = cli("produce", "orders", keyboard=b"typed\n")
 
-    assert done.err.startswith("a message for each line; Ctrl-D ends\n")
+    assert done.err.startswith("one message per line; Ctrl-D ends the input\n")
     assert [message.value for message in penstock.read("orders")] == [b"typed"]
 
 

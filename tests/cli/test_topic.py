@@ -17,7 +17,7 @@ def test_create_makes_a_topic_with_the_settings_that_are_given(cli: Cli, penstoc
 
     settings = penstock.describe_topic("prices").settings
     assert (done.code, done.out) == (0, "")
-    assert done.err == "made topic prices, 3 partitions\n"
+    assert done.err == "created topic prices, 3 partitions\n"
     assert settings.partitions == 3
     assert settings.retention_ms == 30 * 86_400_000
     assert settings.retention_bytes is None
@@ -34,7 +34,7 @@ def test_a_topic_that_exists_is_refused_unless_that_is_fine(cli: Cli, penstock: 
     fine = cli("topic", "create", "orders", "--if-not-exists")
 
     assert refused.code == 1
-    assert refused.err.startswith("penstock topic create: topic 'orders' exists already; ")
+    assert refused.err.startswith("penstock topic create: topic 'orders' already exists; ")
     assert fine.code == 0
     assert penstock.describe_topic("orders").settings.partitions == 2
 
@@ -55,7 +55,7 @@ def test_a_size_is_written_with_its_unit_or_in_bytes(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("create", "missing argument 'TOPIC'; --help shows how"),
+        ("create", "missing argument 'TOPIC'; see --help"),
         ("create a/b", "invalid value for 'TOPIC': topic name 'a/b' is not allowed: "),
         ("create x --partitions 0", "invalid value for '--partitions': 0 is not in the range x>=1"),
         ("create x --durability now", "invalid value for '--durability': 'now' is not one of "),
@@ -63,10 +63,10 @@ def test_a_size_is_written_with_its_unit_or_in_bytes(
         ("create x --depth-max few", "invalid value for '--depth-max': 'few' is not a whole number"),
         ("create x --set segment_bytes=few", "invalid value for '--segment-bytes': 'few': a size is a "),
         ("create x --set compact", "invalid value for '--set': 'compact' is not NAME=VALUE"),
-        ("create x --set compact=2", "invalid value for '--set': compact is yes or no, not '2'"),
-        ("create x --set tll=1d", "invalid value for '--set': unknown setting 'tll'; did you mean ttl?"),
-        ("create x --set qqq=1", "invalid value for '--set': unknown setting 'qqq'; there are "),
-        ("alter x", "say what to change, such as --retention 30d"),
+        ("create x --set compact=2", "invalid value for '--set': compact must be yes or no, not '2'"),
+        ("create x --set tll=1d", "invalid value for '--set': there is no setting 'tll'; did you mean ttl?"),
+        ("create x --set qqq=1", "invalid value for '--set': there is no setting 'qqq'; the settings are "),
+        ("alter x", "nothing to change; use an option such as --retention 30d"),
         ("delete", "missing argument 'TOPIC'"),
     ],
 )  # fmt: skip
@@ -142,7 +142,7 @@ def test_describe_of_a_topic_that_is_not_there_is_a_refusal(cli: Cli) -> None:
 
     assert (done.code, done.out) == (1, "")
     assert done.err == (
-        "penstock topic describe: there is no topic 'orders'; make it with: penstock topic create orders "
+        "penstock topic describe: there is no topic 'orders'; create it with: penstock topic create orders "
         "[TOPIC_NOT_FOUND]\n"
     )
 

@@ -126,7 +126,7 @@ def test_the_command_runs_on_a_real_disk_and_keeps_the_directory_it_is_given(
 
     shown = capsys.readouterr().out
     assert "dead-lettered" in shown
-    assert f"The data stays in {tmp_path / 'data'}" in shown
+    assert f"The data is kept in {tmp_path / 'data'}" in shown
     assert (tmp_path / "data" / "topics" / "orders" / "topic.json").exists()
 
 
@@ -138,5 +138,5 @@ def test_without_a_directory_nothing_is_left_behind(
 
     assert main(["demo"]) == 0
 
-    assert "The data is gone" in capsys.readouterr().out
+    assert "The data was deleted" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []

@@ -123,7 +123,7 @@ def test_the_start_screen_says_what_runs_and_where_in_80_columns() -> None:
         "  handle    orders                           processors        8     30 s      5",
         "  report    0 9 * * mon-fri (Europe/Berlin)  workers           1     none      4",
         "",
-        "Ctrl-C stops it; running functions have 30 s to finish.",
+        "Press Ctrl-C to stop; running functions have 30 s to finish.",
     ]
     assert max(len(line) for line in lines[1:]) <= 80
 

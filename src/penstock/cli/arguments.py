@@ -1,7 +1,7 @@
-"""Arguments that several commands have, each described once.
+"""Arguments shared by several commands.
 
-What can be checked without a broker is checked here, so that a mistake is one
-sentence and exit code 2 before anything is connected.
+Values are validated here where that needs no broker, so that a mistake is reported with exit code 2 before
+the command connects.
 """
 
 import re
@@ -28,7 +28,7 @@ def _refusal(error: PenstockError) -> typer.BadParameter:
 
 
 def duration(text: str) -> str:
-    """A duration as it was written, if it is one."""
+    """A duration, returned as it was written."""
     try:
         duration_ms("", text)
     except PenstockError as error:
@@ -83,7 +83,7 @@ def server_url(text: str) -> str:
 
 
 def topic_name(text: str) -> str:
-    """The name of a topic."""
+    """Name of the topic."""
     try:
         return check_name("topic", text)
     except PenstockError as error:
@@ -91,7 +91,7 @@ def topic_name(text: str) -> str:
 
 
 def group_name(text: str) -> str:
-    """The name of a group."""
+    """Name of the group."""
     try:
         return check_name("group", text)
     except PenstockError as error:
@@ -113,7 +113,7 @@ def pairs(option: str, given: list[str]) -> dict[str, str]:
 
 
 def known_topics(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The topics of the server that the line names so far."""
+    """Completion: the topics of the server named on the command line."""
     try:
         with connecting.connected(ctx.params.get("server") or DEFAULT_SERVER) as broker:
             return [name for name in broker.topics() if name.startswith(incomplete)]
@@ -122,7 +122,7 @@ def known_topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def known_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The groups of the topic that the line names so far, which may not be parsed yet."""
+    """Completion: the groups of the topic on the command line, which may not be parsed yet."""
     topic = ctx.params.get("topic") or next(iter(ctx.args), None)
     if topic is None:
         return []
@@ -136,37 +136,40 @@ def known_groups(ctx: typer.Context, incomplete: str) -> list[str]:
 Server = Annotated[
     str,
     typer.Option(
-        "--server", envvar="PENSTOCK_SERVER", metavar="URL", parser=server_url, help="The broker to talk to."
+        "--server", envvar="PENSTOCK_SERVER", metavar="URL", parser=server_url, help="Address of the server."
     ),
 ]
 SERVER: Final = DEFAULT_SERVER
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 Topic = Annotated[
     str,
     typer.Argument(
-        metavar="TOPIC", parser=topic_name, autocompletion=known_topics, help="The name of a topic."
+        metavar="TOPIC", parser=topic_name, autocompletion=known_topics, help="Name of the topic."
     ),
 ]
 MaybeTopic = Annotated[
     str | None,
     typer.Argument(
-        metavar="TOPIC", parser=topic_name, autocompletion=known_topics, help="A topic; without it, all."
+        metavar="TOPIC",
+        parser=topic_name,
+        autocompletion=known_topics,
+        help="Name of a topic; default: all topics.",
     ),
 ]
 Group = Annotated[
     str,
     typer.Argument(
-        metavar="GROUP", parser=group_name, autocompletion=known_groups, help="The name of a group."
+        metavar="GROUP", parser=group_name, autocompletion=known_groups, help="Name of the group."
     ),
 ]
 Partition = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def agreed(question: str, yes: bool) -> bool:
-    """True to go on: a person at a terminal is asked, a script is taken at its word."""
+    """Ask for confirmation on a terminal; without a terminal, return True."""
     return yes or not sys.stdin.isatty() or typer.confirm(question, err=True)
 
 

@@ -1,12 +1,12 @@
-"""What all commands are made of: the program, its groups, and how a file declares its command.
+"""Building blocks of the command line: the program, command groups, and how a module declares a command.
 
     app = new_app()
 
     @app.command(epilog=example("penstock ping"))
     def ping(server: Server = SERVER) -> None: ...
 
-Help is plain text (typer's boxes take a third of a terminal of 80 columns,
-and half the time); rich is for tables and progress bars.
+Help is plain text: typer's boxes take a third of an 80-column terminal and half of the run time.  Tables and
+progress bars use rich.
 """
 
 import sys
@@ -27,7 +27,7 @@ Run = TypeVar("Run", bound=Callable[..., int | None])
 
 
 class WrongUse(typer.TyperException):
-    """Arguments that do not go together; typer's own errors are about one of them."""
+    """Arguments that cannot be combined; typer's own errors are about a single one."""
 
     exit_code = 2
 
@@ -49,10 +49,10 @@ class CliApp(typer.Typer):
 
 
 class CliGroup(TyperGroup):
-    """A group of commands; without one of them it shows what there is."""
+    """A group of commands; without a command it prints its help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """A command line with no command is answered by the help, and is wrong all the same."""
+        """Without a command, print the help; the exit code is still that of a usage error."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help())
             raise typer.Exit(2)
@@ -60,7 +60,7 @@ class CliGroup(TyperGroup):
 
 
 class Program(CliGroup):
-    """``penstock`` itself: a group whose commands are imported when they are asked for."""
+    """``penstock`` itself: a group that imports its commands on demand."""
 
     def __init__(self, commands: Mapping[str, tuple[str, str]]) -> None:
         self._packages = {name: package for name, (package, _) in commands.items()}
@@ -114,7 +114,7 @@ def _version(asked: bool) -> None:
 def _penstock(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show which Penstock this is."),
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """A durable log you can work like a queue and query like a table."""
@@ -129,5 +129,5 @@ def new_app(*, group: bool = False) -> CliApp:
 
 
 def example(*lines: str) -> str:
-    """The end of a command's help: what to type, as it is typed."""
+    """The examples at the end of a command's help."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

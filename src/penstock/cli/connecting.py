@@ -1,11 +1,11 @@
-"""Where a command gets the broker it works with, the time, and a moment to wait.
+"""Connection, clock and sleep for commands.
 
-    connected(server)    the broker at the other end of a connection; closed at the end of the block
-    clock()              what time it is
-    pause(seconds)       nothing, for so long
+    connected(server)    a connection to the broker, closed at the end of the block
+    clock()              the clock
+    pause(seconds)       sleep
 
-The one seam between commands and the world: a test puts a broker in memory
-and its virtual clock here, and runs any command against them.
+Commands use nothing else from outside, so a test can replace these with a broker in memory and a virtual
+clock, and run any command.
 """
 
 import threading
@@ -25,9 +25,9 @@ DEFAULT_SERVER: Final = "penstock://127.0.0.1:7070"
 
 @contextmanager
 def connected(server: str, *, progress: bool = True, **login: str) -> Iterator["Broker"]:
-    """The broker at this address; ``progress`` shows that it is being waited for, if that takes long.
+    """Connect to this address; ``progress`` is shown if that takes long.
 
-    ``login`` is a key, or a user and a password; without it the environment says who this is.
+    ``login`` is a key, or a user and a password; default: the environment.
     """
     with ProgressBar("waiting for the server", unit="", wanted=progress):
         with penstock.connect(server, **login) as broker:

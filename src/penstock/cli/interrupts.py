@@ -1,13 +1,14 @@
-"""Ctrl-C between two messages, not between printing one and acking it.
+"""Delays Ctrl-C until the current message is printed and acked.
 
     with Interrupts() as interrupts:
         while True:
             with interrupts.welcome():
                 wait_for_something()      # Ctrl-C ends it here, at once
             print_it()
-            ack_it()                      # Ctrl-C during these two is kept for the next welcome
+            ack_it()                      # Ctrl-C during these two takes effect at the next welcome
 
-A second Ctrl-C does not wait.  Only the main thread gets signals, so elsewhere this does nothing.
+A second Ctrl-C takes effect at once.  Only the main thread receives signals; in other threads this does
+nothing.
 """
 
 import signal
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 
 class Interrupts:
-    """Says when a Ctrl-C may end the command."""
+    """Controls when Ctrl-C may end the command."""
 
     def __init__(self) -> None:
         self._welcome = False
@@ -39,7 +40,7 @@ class Interrupts:
 
     @contextmanager
     def welcome(self) -> Iterator[None]:
-        """In this block an interrupt ends the command, also one that came before."""
+        """In this block an interrupt ends the command, even one that arrived earlier."""
         self._welcome = True
         try:
             if self._asked:

@@ -1,16 +1,15 @@
 """The ``penstock`` command.
 
-    penstock --version        which one this is, and whether it is compiled
-    penstock COMMAND ...      a module each in data/, server/ or spark/, named in ``COMMANDS``
+    penstock --version        the version, and whether it is compiled
+    penstock COMMAND ...      one module per command in data/, server/ or spark/, listed in ``COMMANDS``
 
-A command's file has an ``app`` made by ``commands.new_app``: with one function
-it is a command, with several (or with ``group=True``) a group of them.  A
-function returns its exit code, or None for 0.  Only the file of the command
-that is asked for is imported, and what is heavy it imports where it is used,
-so ``penstock --version`` stays quick whatever the others need.
+The module of a command defines ``app`` with ``commands.new_app``: with one function it is a command, with
+several (or with ``group=True``) a group of commands.  A function returns its exit code, or None for 0.  Only
+the module of the requested command is imported, and heavy imports are inside functions, so that ``penstock
+--version`` stays fast.
 
-Exit codes: 0 done, 1 the broker said no (the error's sentence is on stderr),
-2 the command line is wrong, 130 interrupted, 141 the reader of stdout has gone.
+Exit codes: 0 success, 1 the broker returned an error (its message is on stderr), 2 invalid command line,
+130 interrupted, 141 stdout was closed.
 """
 
 import re
@@ -26,34 +25,34 @@ if TYPE_CHECKING:
 
 # Name of the command -> the package of its module, which has the same name, and its line in the help.
 COMMANDS: Final = {
-    "serve": ("server", "Run a broker that other processes reach."),
-    "topic": ("data", "Make, list, describe, change and delete topics."),
-    "produce": ("data", "Publish a message, or one for each line of a stream."),
-    "consume": ("data", "Print messages: read them, or take them as a group."),
-    "peek": ("data", "Look at the last messages of a topic; takes nothing."),
-    "group": ("data", "How far the readers of a topic are; move and delete them."),
-    "trace": ("data", "Everything that happened to a message."),
-    "sql": ("spark", "Ask topics in SQL: a query, or a shell."),
-    "dlq": ("data", "Dead letters: list by error, show, send back."),
-    "worker": ("server", "Run the functions of an app that work on messages."),
-    "schedule": ("data", "Messages that wait for their time: list, add, cancel."),
-    "pipeline": ("spark", "Run and watch the pipelines on Spark: archive, replay, ..."),
-    "lake": ("spark", "What is archived, and the proof that nothing is missing."),
-    "key": ("server", "API keys, for programs: make, list, revoke."),
-    "user": ("server", "Users, for people: set, list, delete."),
-    "ping": ("server", "Is there a broker, which one, and how far away."),
-    "bench": ("server", "A quick measurement of a server from here."),
-    "check": ("server", "Is everything in a data directory as it was written?"),
-    "repair": ("server", "Make a damaged data directory usable again."),
-    "config": ("server", "What a server is told, and where each value is from."),
-    "demo": ("server", "A short tour, with a broker in this process."),
+    "serve": ("server", "Run a server."),
+    "topic": ("data", "Create, list, describe, alter and delete topics."),
+    "produce": ("data", "Publish a message, or one per line of input."),
+    "consume": ("data", "Print messages: read the log, or consume as a group."),
+    "peek": ("data", "Print the last messages of a topic."),
+    "group": ("data", "Show, create, move and delete consumer groups."),
+    "trace": ("data", "Show everything that happened to a message."),
+    "sql": ("spark", "Query topics with SQL: one query, or a shell."),
+    "dlq": ("data", "List, show and redrive dead letters."),
+    "worker": ("server", "Run the functions of an app that process messages."),
+    "schedule": ("data", "List, add and cancel scheduled messages."),
+    "pipeline": ("spark", "Run and monitor Spark pipelines: archive, replay, ..."),
+    "lake": ("spark", "Show archived data, and check that it is complete."),
+    "key": ("server", "Create, list and revoke API keys for programs."),
+    "user": ("server", "Create, list and delete users."),
+    "ping": ("server", "Check that a server is up; show version and latency."),
+    "bench": ("server", "Measure throughput and latency of a server."),
+    "check": ("server", "Check a data directory for damage."),
+    "repair": ("server", "Repair a damaged data directory."),
+    "config": ("server", "Show server settings and their origins."),
+    "demo": ("server", "A short tour with an embedded broker."),
 }
 
 
 # Refusals whose advice is a call of Python, in the words of the command line.
 SENTENCES: Final = {
-    "TOPIC_NOT_FOUND": "there is no topic {topic!r}; make it with: penstock topic create {topic}",
-    "TOPIC_EXISTS": "topic {topic!r} exists already; change it with: penstock topic alter {topic}",
+    "TOPIC_NOT_FOUND": "there is no topic {topic!r}; create it with: penstock topic create {topic}",
+    "TOPIC_EXISTS": "topic {topic!r} already exists; change it with: penstock topic alter {topic}",
     "GROUP_NOT_FOUND": "topic {topic!r} has no group {group!r}; see: penstock group list {topic}",
 }
 
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def in_our_words(error: PenstockError) -> str:
-    """What a refusal says to a person at a command line, with its code."""
+    """The error message for the command line, with its code."""
     sentence = SENTENCES.get(error.code)
     return str(error) if sentence is None else f"{sentence.format(**error.facts)} [{error.code}]"
 
@@ -95,7 +94,7 @@ def _refuse(program: "Program", given: Sequence[str], sentence: str, code: int) 
 
 
 def _sentence(message: str) -> str:
-    """Typer's message in our voice: one line, no capital, an option by its long name, and what to do."""
+    """Typer's message in our style: one line, no capital, options by their long names, and what to do."""
     line = _OTHER_NAMES.sub(r"\1", " ".join(message.split()).rstrip("."))
     line = line[:1].lower() + line[1:]
-    return line if line.endswith("?") else f"{line}; --help shows how"
+    return line if line.endswith("?") else f"{line}; see --help"

@@ -1,12 +1,10 @@
-"""How far a long command is: a bar on stderr, for a person, after two seconds.
+"""A progress bar on stderr for commands that take longer than two seconds.
 
     with Progress("publishing", total=size, unit="bytes") as progress:
         progress.advance(1000)
 
-Nothing is shown where stderr is no terminal, or where the command is done
-before anybody wonders; what is shown disappears at the end.  Without a total
-it shows that something goes on, how far it is, and for how long.  A command
-that has no bar of its own gets one from ``connecting``.
+It is shown only on a terminal and is removed at the end.  Without a total it shows activity, the amount done
+and the elapsed time.  A command without its own bar gets one from ``connecting``.
 """
 
 import sys
@@ -22,7 +20,7 @@ Unit = Literal["messages", "bytes", ""]
 
 
 class ProgressBar:
-    """A bar that shows itself when there is something to wait for."""
+    """A bar that appears when the command takes long."""
 
     def __init__(
         self, title: str, *, total: int | None = None, unit: Unit = "messages", wanted: bool = True
@@ -49,7 +47,7 @@ class ProgressBar:
         self.stop()
 
     def stop(self) -> None:
-        """Take the bar away, now."""
+        """Remove the bar."""
         self._timer.cancel()
         with self._lock:
             self._total = -1  # Too late for the timer.
@@ -58,11 +56,11 @@ class ProgressBar:
 
     @property
     def waiting(self) -> bool:
-        """True while the bar may still show itself."""
+        """Whether the bar may still appear."""
         return self._timer.is_alive()
 
     def advance(self, amount: int) -> None:
-        """So much more is done."""
+        """Add to the amount done."""
         self._done += amount
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done)

@@ -1,12 +1,11 @@
-"""What a command prints: tables and facts for people, JSON lines for programs, bytes as they are.
+"""Output of commands: tables and facts for people, JSON lines for programs, raw bytes.
 
-    stdout    results, and nothing else
-    stderr    notes: what was made, how many, what is being waited for
+    stdout    results only
+    stderr    notes: what was created, counts, what the command waits for
 
-A table is as wide as its terminal, or as ``COLUMNS`` says; where the output is
-no terminal it is as wide as it needs to be, and nothing is cut.  The columns
-that matter (ids, names, numbers) are never cut; long text is wrapped or ends
-in an ellipsis.  Colour is for terminals, unless ``NO_COLOR`` is set.
+A table is as wide as the terminal or ``COLUMNS``; without a terminal it is as wide as needed and nothing is
+cut. Ids, names and numbers are never cut; long text is wrapped or ends in an ellipsis.  Colours are used on
+terminals, unless ``NO_COLOR`` is set.
 """
 
 import os
@@ -39,7 +38,7 @@ class Column:
 
 
 def wants_colour() -> bool:
-    """True on a terminal, unless its owner said no (https://no-color.org) or it has none."""
+    """True on a terminal that has colours, unless NO_COLOR is set (https://no-color.org)."""
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return wanted and sys.stdout.isatty()
 
@@ -62,7 +61,7 @@ def console() -> "Console":
 
 
 def note(text: str) -> None:
-    """Something to know, beside the result."""
+    """Print a note on stderr."""
     print(text, file=sys.stderr)
 
 
@@ -78,7 +77,7 @@ def write(data: bytes) -> None:
 
 
 def flush() -> None:
-    """Everything printed so far has left this process."""
+    """Flush stdout."""
     sys.stdout.flush()
     sys.stdout.buffer.flush()
 
@@ -89,7 +88,7 @@ def documents(lines: Iterable[object]) -> None:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
-    """Rows in columns.  Free text has what the others leave; if that is too little, lines are longer."""
+    """Print a table.  Free text gets the remaining width; if that is too little, lines become longer."""
     from rich.table import Table
 
     screen = console()
@@ -125,7 +124,7 @@ def _cell(cell: object) -> "Text":
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> None:
-    """What is known of one thing: a name and what it is, on each line."""
+    """Print names and values, one pair per line."""
     from rich.table import Table
 
     drawn = Table.grid(padding=(0, GAP, 0, 0))

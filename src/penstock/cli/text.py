@@ -1,10 +1,9 @@
-"""Text for people and documents for programs: bytes, times and numbers as they are printed.
+"""Formats bytes, times and numbers as text for people and as JSON for programs.
 
-A message may hold anything, and a terminal obeys some of it.  So whatever came
-out of a broker is made ``safe`` before a person sees it: control characters,
-direction marks and bytes that are no text become escapes.  Programs get JSON:
+Messages may contain terminal control sequences, so ``safe`` escapes control characters, direction marks and
+bytes that are not text before anything from a broker is printed on a terminal.  JSON output:
 
-    bytes        ``"value": "text"``, or ``"value_base64": "..."`` where they are no UTF-8
+    bytes        ``"value": "text"``, or ``"value_base64": "..."`` if they are not UTF-8
     times        ISO 8601, UTC, to the millisecond: ``"2026-11-15T10:30:00.000Z"``
     durations    milliseconds, in fields that end in ``_ms``
 
@@ -30,12 +29,12 @@ _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def safe(text: str) -> str:
-    """The text with nothing in it that a terminal would obey; one line."""
+    """The text on one line, with control characters escaped."""
     return _UNSAFE.sub(_escape, text)
 
 
 def safe_bytes(value: bytes) -> str:
-    """Bytes as text: UTF-8 where they are, ``\\xNN`` where they are not."""
+    """Bytes as text: valid UTF-8 as it is, other bytes as ``\\xNN``."""
     return safe(value.decode("utf-8", "backslashreplace"))
 
 
@@ -110,7 +109,7 @@ def json_lines(documents: Iterable[object]) -> str:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Bytes as a field of a document: as text if they are text, in base 64 if not."""
+    """Bytes as a field of a document: as text if they are UTF-8, otherwise in base64."""
     if value is None:
         return {name: None}
     try:

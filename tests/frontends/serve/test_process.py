@@ -193,7 +193,7 @@ def test_a_directory_that_another_server_has_is_named_with_its_setting(tmp_path:
         assert code == 1
         assert words.startswith("penstock serve: data directory 'data' is open in another broker")
         assert f"(pid {server.pid})" in words
-        assert words.endswith("; it is server.data (--data DIR) [DIRECTORY_IN_USE]\n")
+        assert words.endswith("; the setting is server.data (--data DIR) [DIRECTORY_IN_USE]\n")
         assert server.stop() == 0
 
 
@@ -205,7 +205,8 @@ def test_a_directory_that_cannot_be_made_is_named_with_its_setting(tmp_path: Pat
     assert code == 1
     assert words.startswith("penstock serve: data directory ")
     assert words.endswith(
-        "/file' cannot be used: a file has that name; it is server.data (--data DIR) [DIRECTORY_UNUSABLE]\n"
+        "/file' cannot be used: a file has that name; "
+        "the setting is server.data (--data DIR) [DIRECTORY_UNUSABLE]\n"
     )
     assert words.count("\n") == 1
 
@@ -217,7 +218,7 @@ def test_a_directory_where_nothing_can_be_made_is_named_with_its_setting(tmp_pat
     assert code == 1
     assert words == (
         "penstock serve: data directory '/proc/penstock' cannot be used: No such file or directory; "
-        "it is server.data (--data DIR) [DIRECTORY_UNUSABLE]\n"
+        "the setting is server.data (--data DIR) [DIRECTORY_UNUSABLE]\n"
     )
 
 
@@ -315,8 +316,8 @@ def test_on_a_terminal_it_shows_a_table_and_commands_that_work(tmp_path: Path, c
         lines = shown.splitlines()
         server = f"--server penstock://127.0.0.1:{native}"
         assert max(map(len, lines[:8])) <= 80
-        assert lines[0].endswith("is ready; Ctrl-C ends it.")
-        assert f"  native      penstock://127.0.0.1:{native}  Penstock's clients, and KQueue's" in lines
+        assert lines[0].endswith("is ready; press Ctrl-C to stop it.")
+        assert f"  native      penstock://127.0.0.1:{native}  Penstock and KQueue clients" in lines
         assert "  data        data" in lines
         assert any(line.endswith(f' -m penstock produce orders "two books" {server}') for line in lines)
         assert any(line.endswith(f" -m penstock consume orders {server}") for line in lines)

@@ -1,19 +1,17 @@
 """``penstock consume TOPIC``: print messages, by reading the log or as a consumer of a group.
 
-    without --group    reads.  Nothing is taken and nobody notices; from the beginning unless told
-                       otherwise, all partitions merged by time.
-    with --group       takes.  Messages are leased like by any other consumer, printed, and acked when
-                       they have left this process; the next call goes on where this one ended.
-                       --from-... moves the group there first; --no-ack gives everything back at the end;
-                       --include-deleted has what retention deleted put back for it (deleted.py).
+    without --group    reads the log, without affecting any group; by default from the beginning, with all
+                       partitions merged by time.
+    with --group       leases messages like any other consumer, prints them, and acks them after they are
+                       flushed to stdout; the next call continues where this one ended.
+                       --from-... moves the group first; --no-ack releases all messages at the end;
+                       --include-deleted restores messages that retention deleted (deleted.py).
 
-Both end at ``--limit``, or when nothing new has come for ``--wait``; ``--follow``
-goes on until it is interrupted.  ``--to-time`` ends at a time (not included).
-Times are UTC.
+Both end at ``--limit``, or when no new message has arrived for ``--wait``; ``--follow`` runs until it is
+interrupted.  ``--to-time`` is an exclusive end.  Times are UTC.
 
-Delivery is at least once: a message is acked after it was written to stdout,
-and Ctrl-C waits for that.
-If the reader of a pipe goes away, what it was not given stays with the group.
+Delivery is at least once: a message is acked after it was written to stdout, and Ctrl-C waits for that.  If
+stdout is closed, messages that were not written stay with the group.
 """
 
 import heapq
@@ -58,31 +56,36 @@ TakeAs = Annotated[
         parser=group_name,
         autocompletion=known_groups,
         metavar="NAME",
-        help="Take messages as this group, and ack.",
+        help="Consume as this group, and ack.",
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on for ever; Ctrl-C ends.")]
-FromBeginning = Annotated[bool, typer.Option("--from-beginning", help="From the oldest message on.")]
-FromOffset = Annotated[int | None, typer.Option(metavar="N", min=0, help="From this offset on.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for new messages until Ctrl-C.")]
+FromBeginning = Annotated[bool, typer.Option("--from-beginning", help="Start at the oldest message.")]
+FromOffset = Annotated[int | None, typer.Option(metavar="N", min=0, help="Start at this offset.")]
 FromTime = Annotated[
     Any,
-    typer.Option(parser=past, metavar="TIME", help="From 2026-11-14T15:00Z on, or from how long ago: 15m."),
+    typer.Option(
+        parser=past,
+        metavar="TIME",
+        help="Start at this time, such as 2026-11-14T15:00Z, or this long ago: 15m.",
+    ),
 ]
 FromSnapshot = Annotated[
-    str | None, typer.Option(metavar="NAME", help="From where the log ended when it was taken.")
+    str | None, typer.Option(metavar="NAME", help="Start where the log ended when the snapshot was taken.")
 ]
 IncludeDeleted = Annotated[
-    bool, typer.Option("--include-deleted", help="With --group: also what only the lake still has.")
+    bool, typer.Option("--include-deleted", help="With --group: include messages that only the lake has.")
 ]
-ToTime = Annotated[Any, typer.Option(parser=past, metavar="TIME", help="Up to this time, not included.")]
+ToTime = Annotated[Any, typer.Option(parser=past, metavar="TIME", help="End before this time.")]
 Limit = Annotated[
-    int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many messages.")
+    int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number of messages.")
 ]
 Wait = Annotated[
-    str, typer.Option(parser=duration, metavar="DURATION", help="End when nothing new has come for so long.")
+    str,
+    typer.Option(parser=duration, metavar="DURATION", help="End when no message has arrived for this long."),
 ]
 Ack = Annotated[
-    bool, typer.Option("--ack/--no-ack", help="With --group: settle what was printed, or give it back.")
+    bool, typer.Option("--ack/--no-ack", help="With --group: ack printed messages, or release them.")
 ]
 
 
@@ -113,15 +116,15 @@ def consume(
     output: FormatOption = "value",
     server: Server = SERVER,
 ) -> None:
-    """Print messages: read them, or take them as a consumer of a group."""
+    """Print messages: read the log, or consume as a group."""
     starts = [from_beginning or None, from_offset, from_time, from_snapshot]
     if sum(start is not None for start in starts) > 1:
-        raise WrongUse("give one of --from-beginning, --from-offset, --from-time and --from-snapshot")
+        raise WrongUse("use one of --from-beginning, --from-offset, --from-time and --from-snapshot")
     from_lake = include_deleted or from_snapshot is not None
     if from_lake and (group is None or from_offset is not None):
-        raise WrongUse("--include-deleted and --from-snapshot are for a --group, and without --from-offset")
+        raise WrongUse("--include-deleted and --from-snapshot need --group, and exclude --from-offset")
     if group is not None and partition is not None and from_offset is None:
-        raise WrongUse("--partition is for reading; a group shares its partitions among its consumers")
+        raise WrongUse("--partition works without --group: a group shares its partitions among its consumers")
     wait_ms = duration_ms("wait", wait)
     quiet = follow or sys.stdout.isatty()  # A person sees the messages themselves.
     with (
@@ -183,7 +186,7 @@ class AdaptiveBatchSize:
 
 
 class Reader:
-    """Goes through the log of a topic, all partitions by time, and can be asked again for what is new."""
+    """Reads the log of a topic, all partitions merged by time; call ``read`` again for new messages."""
 
     def __init__(
         self,
@@ -237,7 +240,7 @@ class Reader:
 
 
 def read(reader: Reader, show: Show, *, limit: int | None, wait_ms: int | None) -> None:
-    """Print what the reader finds until nothing new comes for ``wait_ms``; None waits for ever."""
+    """Print what the reader finds until no message arrives for ``wait_ms``; None waits forever."""
     clock = connecting.clock()
     left = limit
     quiet_since_ms = clock.steady_ms()
@@ -275,7 +278,7 @@ def _grouped(messages: Iterator[StoredMessage], limit: int | None) -> Iterator[l
 
 
 def _move(broker: "Broker", topic: str, group: str, partition: int | None, to: Any) -> None:
-    """Move the group, if a start was given; it is made if it does not exist."""
+    """Move the group if a start was given; a missing group is created."""
     if to is not None:
         broker.create_group(topic, group)
         broker.seek(topic, group, to, partition=partition)
@@ -293,7 +296,7 @@ def take(
     ack: bool,
     to_time: datetime | None,
 ) -> None:
-    """Print what a consumer of the group gets, and ack it; what is not acked goes back at the end."""
+    """Consume as the group, print and ack; messages that are not acked are released at the end."""
     end_ms = math.inf if to_time is None else instant_ms("to_time", to_time)
     left = limit
     batch_size = AdaptiveBatchSize()

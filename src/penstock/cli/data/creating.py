@@ -1,4 +1,4 @@
-"""Topics that a command creates by using them: it says so, because a misspelt name is noticed by that."""
+"""Reports topics that a command has created implicitly, so that users notice misspelt names."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def is_missing(broker: "Broker", topic: str) -> bool:
-    """Whether whoever uses the topic now creates it."""
+    """Whether using the topic now creates it."""
     try:
         broker.describe_topic(topic)
     except TopicNotFound:
@@ -22,4 +22,4 @@ def is_missing(broker: "Broker", topic: str) -> bool:
 def tell(broker: "Broker", topic: str) -> None:
     """Say that a topic was created."""
     partitions = broker.describe_topic(topic).settings.partitions
-    screen.note(f"made topic {topic}, {counted(partitions, 'partition')}")
+    screen.note(f"created topic {topic}, {counted(partitions, 'partition')}")

@@ -1,8 +1,7 @@
-"""What retention deleted, back for a group: ``--include-deleted`` and ``--from-snapshot`` of ``consume``.
+"""Restores deleted messages for a group: ``--include-deleted`` and ``--from-snapshot`` of ``consume``.
 
-The lake is read by this process, with Arrow; no Spark and no Java is needed.
-What comes back is put into the log with its old offsets, so the consumer that
-follows is one like any other.
+This process reads the lake with Arrow; neither Spark nor Java is needed.  Messages are restored into the log
+with their old offsets, so a normal consumer can read them.
 """
 
 from datetime import datetime
@@ -23,7 +22,7 @@ def bring_back(
 ) -> None:
     """Move the group to a time, to a snapshot or to the oldest message, in the lake or the log."""
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
-        raise ExtraMissing(what="what reads the lake", extra="spark")
+        raise ExtraMissing(what="the library that reads the lake", extra="spark")
     from penstock.spark.replay import snapshots  # Only now: what they need is an extra.
     from penstock.spark.restoring import restore
 
@@ -40,4 +39,4 @@ def bring_back(
             )
     count = sum(each.records for each in done)
     if count:
-        screen.note(f"{counted(count, 'message')} came back from the lake")
+        screen.note(f"{counted(count, 'message')} restored from the lake")

@@ -1,8 +1,7 @@
-"""``penstock dlq``: what failed for good; look at it, and send it back.
+"""``penstock dlq``: list, show and redrive dead letters.
 
-``list`` is the first look: dead letters counted by error, so that one bug is
-one line however many messages it has hit.  Its fingerprint is what ``show``
-and ``redrive`` take by ``--error``, to work on that bug alone.
+``list`` counts dead letters by error, so that one bug is one line however many messages it affected.
+``show`` and ``redrive`` accept its fingerprint in ``--error``, to work on that bug only.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,17 +25,19 @@ TIMES = {"first_seen_ms": "first_seen", "last_seen_ms": "last_seen"}
 ALL = 1_000_000
 
 Error = Annotated[
-    str | None, typer.Option("--error", metavar="ERROR", help="Only of this fingerprint or error class.")
+    str | None, typer.Option("--error", metavar="ERROR", help="Only this fingerprint or error class.")
 ]
 OfGroup = Annotated[
     str | None,
-    typer.Option("--group", "-g", parser=group_name, metavar="NAME", help="Only what failed in this group."),
+    typer.Option(
+        "--group", "-g", parser=group_name, metavar="NAME", help="Only messages that failed in this group."
+    ),
 ]
 
 
 @app.command("list", epilog=example("penstock dlq list", "penstock dlq list orders -o json"))
 def list_(topic: MaybeTopic = None, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """Dead letters of a topic, or of all, counted by error."""
+    """Count dead letters by error, of one or all topics."""
     with connecting.connected(server) as broker:
         found = broker.dead_letter_errors(topic)
     if output == "json":
@@ -56,7 +57,7 @@ def _facts(errors: DeadLetterErrors) -> list[tuple[str, object]]:
         ("fingerprint", f"{errors.fingerprint} ({errors.reason})"),
         ("topic", f"{errors.topic}, group {', '.join(errors.groups)}"),
         ("seen", f"{time_text(errors.first_seen_ms)} to {time_text(errors.last_seen_ms)} UTC"),
-        ("newest", f"{errors.dead_letter}, which was {errors.source}"),
+        ("newest", f"{errors.dead_letter}, originally {errors.source}"),
     ]
 
 
@@ -71,17 +72,17 @@ def show(
     topic: Topic,
     error: Error = None,
     group: OfGroup = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number.")] = 20,
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """The dead letters of a topic, one by one."""
+    """Show the dead letters of a topic one by one."""
     with connecting.connected(server) as broker:
         found = _matching(broker, topic, error, group, limit)
     if output == "json":
         screen.documents(map(document, found))
     elif not found:
-        screen.note(f"there are no such dead letters of {topic}")
+        screen.note(f"{topic} has no such dead letters")
     else:
         for number, letter in enumerate(found):
             if number:
@@ -92,7 +93,7 @@ def show(
 def _matching(
     broker: "Broker", topic: str, error: str | None, group: str | None, limit: int
 ) -> list[DeadLetter]:
-    """The first that match; more and more are asked for, because the broker does not pick them out itself."""
+    """The first matches; fetches ever larger pages, because the broker does not filter."""
     asked = limit
     while True:
         letters = broker.dead_letters(topic, asked)
@@ -145,20 +146,18 @@ def redrive(
     topic: Topic,
     error: Error = None,
     group: OfGroup = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")] = ALL,
-    rate: Annotated[
-        float | None, typer.Option(metavar="N", min=0.001, help="At most so many a second.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number.")] = ALL,
+    rate: Annotated[float | None, typer.Option(metavar="N", min=0.001, help="Maximum per second.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Send dead letters back to where they failed.  Other groups do not get them again."""
+    """Redeliver dead letters to the group in which they failed.  Other groups do not receive them again."""
     with connecting.connected(server) as broker, ProgressBar("redriving", unit=""):
         done = broker.redrive(topic, limit=limit, rate=rate, dry_run=dry_run, error=error, group=group)
     if output == "json":
         screen.documents([document_of(done)])
     elif dry_run:
-        screen.line(f"would send back {counted(done.matched, 'dead letter')}")
+        screen.line(f"would redrive {counted(done.matched, 'dead letter')}")
     else:
-        screen.line(f"sent back {counted(done.redriven, 'dead letter')}")
+        screen.line(f"redrove {counted(done.redriven, 'dead letter')}")

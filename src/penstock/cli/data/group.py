@@ -1,8 +1,7 @@
-"""``penstock group``: creating the readers of a topic, how far they are, and moving them.
+"""``penstock group``: create, list, describe, move and delete consumer groups.
 
-``describe`` answers the question that brings people here, in this order: is it
-all right (the verdict), how much is waiting and for how long, what is in the
-way, who is working, how fast, and on which partition.
+``describe`` prints, in this order: the verdict, the lag and its age, the oldest unacked message, the
+consumers, the rates, and each partition.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -48,14 +47,14 @@ VERDICTS: Final = {
 
 @app.command("list", epilog=example("penstock group list", "penstock group list orders -o json"))
 def list_(topic: MaybeTopic = None, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """The groups of a topic, or of all, and how each is getting on."""
+    """List groups, of one or all topics, with verdict and lag."""
     with connecting.connected(server) as broker:
         topics = broker.topics() if topic is None else [topic]
         found = [broker.describe_group(name, group) for name in topics for group in broker.groups(name)]
     if output == "json":
         screen.documents(map(document_of, found))
     elif not found:
-        screen.note("there are no groups; the first consumer of a group makes it")
+        screen.note("there are no groups; the first consumer of a group creates it")
     else:
         numbers = ("lag", "oldest", "in flight", "consumers")
         columns = [Column("topic"), Column("group"), *(Column(name, right=True) for name in numbers)]
@@ -72,7 +71,7 @@ def _row(info: GroupInfo) -> list[object]:
 
 @app.command(epilog=example("penstock group describe orders shipping"))
 def describe(topic: Topic, group: Group, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """One group: how it is getting on, its lag, who works, how fast."""
+    """Show verdict, lag, consumers and rates of a group."""
     with connecting.connected(server) as broker:
         info = broker.describe_group(topic, group)
     if output == "json":
@@ -98,7 +97,7 @@ def _facts(info: GroupInfo) -> list[tuple[str, object]]:
         ("verdict", _verdict(info.verdict)),
         ("lag", f"{counted(info.lag, 'message')}{oldest}"),
         ("drained in", _drain(info)),
-        ("in flight", f"{info.in_flight:,}, and {info.waiting_retry:,} to be delivered again"),
+        ("in flight", f"{info.in_flight:,}, and {info.waiting_retry:,} waiting for a retry"),
         ("oldest unacked", "none" if info.oldest_unacked is None else _unacked(info.oldest_unacked)),
         ("consumers", ", ".join(info.consumers) or "none"),
         ("per second", _rates(info.rates)),
@@ -115,7 +114,7 @@ def _drain(info: GroupInfo) -> str:
     if not info.lag:
         return "nothing to drain"
     return (
-        "never, as it goes now"
+        "never at the current rate"
         if info.drain_seconds is None
         else f"about {rounded_duration(info.drain_seconds * 1000)}"
     )
@@ -125,11 +124,11 @@ def _unacked(message: Unacked) -> str:
     words = [
         message.id,
         f"{rounded_duration(message.age_seconds * 1000)} old",
-        f"after {counted(message.attempts, 'attempt')}" if message.attempts else "given back unused",
+        f"after {counted(message.attempts, 'attempt')}" if message.attempts else "released unused",
         _holder(message.consumer, message.due_seconds),
     ]
     if message.behind:
-        words.append(f"{counted(message.behind, 'message')} of its key behind it")
+        words.append(f"{counted(message.behind, 'message')} of the same key behind it")
     if message.error:
         words.append(f"failed with {message.error}")
     return ", ".join(words)
@@ -139,7 +138,7 @@ def _holder(consumer: str | None, due_seconds: float | None) -> str:
     due = None if due_seconds is None else rounded_duration(max(0.0, due_seconds) * 1000)
     if consumer is not None:
         return f"held by {consumer}" + ("" if due is None else f" for {due} more")
-    return "to come again" + (f" in {due}" if due_seconds is not None and due_seconds > 0 else "")
+    return "to be redelivered" + (f" in {due}" if due_seconds is not None and due_seconds > 0 else "")
 
 
 def _rates(rates: GroupRates) -> str:
@@ -177,7 +176,7 @@ def _place(text: str) -> Any:
 
 
 def _waits(text: str) -> Any:
-    """A backoff: the word, or waits with commas between."""
+    """A backoff: the word, or comma-separated delays."""
     return text if text == "exponential" else [duration(wait.strip()) for wait in text.split(",")]
 
 
@@ -193,26 +192,27 @@ def create(
     group: Group,
     kind: Annotated[
         Kind | None,
-        typer.Option(help="queue: consumers share messages. stream: they are assigned partitions."),
+        typer.Option(help="queue: consumers share messages. stream: consumers are assigned partitions."),
     ] = None,
     start: Annotated[
         Any,
         typer.Option(
             metavar="PLACE",
             parser=_place,
-            help="Where it begins: earliest, latest, an offset, a time, or 15m.",
+            help="Where it starts: earliest, latest, an offset, a time, or 15m ago.",
         ),
     ] = None,
     ordered: Annotated[
         bool | None,
-        typer.Option("--ordered/--no-ordered", help="Messages with equal keys one after the other."),
+        typer.Option("--ordered/--no-ordered", help="Deliver messages with the same key one at a time."),
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Deliveries before a message is a dead letter.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Deliveries before a message becomes a dead letter."),
     ] = None,
     backoff: Annotated[
         Any,
-        typer.Option(metavar="WAITS", parser=_waits, help="Before each retry: 1s,10s,1m or exponential."),
+        typer.Option(metavar="WAITS", parser=_waits, help="Delays before retries: 1s,10s,1m or exponential."),
     ] = None,
     visibility_timeout: Annotated[
         str | None,
@@ -220,31 +220,27 @@ def create(
     ] = None,
     delivery: Annotated[
         Literal["at-least-once", "at-most-once"] | None,
-        typer.Option(help="Settled when acked, or before it is handed out."),
+        typer.Option(help="Settle messages when acked, or before delivery."),
     ] = None,
     lanes: Annotated[
         Literal["strict", "weighted"] | None,
-        typer.Option(help="The highest priority first, always or by weight."),
+        typer.Option(help="Strict priority order, or a weighted share for each lane."),
     ] = None,
     isolation: Annotated[
         Isolation | None,
-        typer.Option(help="Whether messages of open and aborted transactions are delivered."),
+        typer.Option(help="Whether to deliver messages of open and aborted transactions."),
     ] = None,
     dead_letter: Annotated[
         bool | None,
-        typer.Option(
-            "--dead-letter/--no-dead-letter", help="What becomes of messages that used up attempts."
-        ),
+        typer.Option("--dead-letter/--no-dead-letter", help="What to do after --max-attempts."),
     ] = None,
     session_timeout: Annotated[
         str | None,
-        typer.Option(
-            parser=duration, metavar="DURATION", help="Silence after which a stream consumer is out."
-        ),
+        typer.Option(parser=duration, metavar="DURATION", help="Heartbeat timeout of stream consumers."),
     ] = None,
     server: Server = SERVER,
 ) -> None:
-    """Create a group, or change the settings of one that exists."""
+    """Create a group, or change the settings of an existing one."""
     options = maybe(
         kind=kind, start=start, ordered=ordered, max_attempts=max_attempts, backoff=backoff,
         visibility_timeout=visibility_timeout, delivery=delivery, lanes=lanes, isolation=isolation,
@@ -255,7 +251,7 @@ def create(
         broker.create_group(topic, group, **options)
         info = broker.describe_group(topic, group)
     done = "changed" if known else "created"
-    screen.note(f"{done} {info.kind} group {group} of {topic}; {counted(info.lag, 'message')} before it")
+    screen.note(f"{done} {info.kind} group {group} of {topic}; {counted(info.lag, 'message')} to process")
 
 
 @app.command(
@@ -274,22 +270,22 @@ def seek(
         typer.Argument(
             metavar="TO",
             parser=_place,
-            help="earliest, latest, an offset, a time (UTC), or how long ago: 15m.",
+            help="earliest, latest, an offset, a time (UTC), or a duration ago: 15m.",
         ),
     ],
     partition: Partition = None,
     server: Server = SERVER,
 ) -> None:
-    """Move a group, to have messages again or to skip them."""
+    """Move a group, to process messages again or to skip them."""
     with connecting.connected(server) as broker:
         broker.seek(topic, group, to, partition=partition)
         lag = broker.describe_group(topic, group).lag
-    screen.note(f"moved group {group} of {topic}; {counted(lag, 'message')} before it now")
+    screen.note(f"moved group {group} of {topic}; {counted(lag, 'message')} to process")
 
 
 @app.command(epilog=example("penstock group delete orders shipping"))
 def delete(topic: Topic, group: Group, yes: Yes = False, server: Server = SERVER) -> int:
-    """Forget a group and where it was.  At a terminal it asks first."""
+    """Delete a group and its position.  Asks for confirmation on a terminal."""
     with connecting.connected(server, progress=False) as broker:
         lag = broker.describe_group(topic, group).lag
         if not agreed(f"Delete group {group} of {topic}, with {counted(lag, 'message')} unsettled?", yes):

@@ -1,13 +1,12 @@
 """Messages on the command line: printed by ``consume`` and ``peek``, read by ``produce``.
 
-    value    the value and a newline; on a terminal nothing in it is obeyed, and it stays on one line
-    json     a document a line, which ``produce --format json`` takes as it is
+    value    the value and a newline; on a terminal control characters are escaped
+    json     one document per line, which ``produce --format json`` reads
     raw      the value's bytes and nothing else
     table    id, time, key and value in columns
 
-A document has ``value`` and ``key`` as text, or ``value_base64`` and
-``key_base64`` where the bytes are no UTF-8.  Going in, a value that is not
-text (an object, a number) is stored as its JSON, and ``null`` is a tombstone.
+A document has ``value`` and ``key`` as text, or ``value_base64`` and ``key_base64`` if the bytes are not
+UTF-8. ``produce`` stores a value that is not text (an object, a number) as JSON, and ``null`` as a tombstone.
 """
 
 import sys
@@ -26,7 +25,7 @@ Format = Literal["value", "json", "raw", "table"]
 FormatOption = Annotated[
     Format,
     typer.Option(
-        "--format", "--output", "-o", help="Values or documents, one a line; bytes as they are; columns."
+        "--format", "--output", "-o", help="Output format: values, JSON documents, raw bytes or columns."
     ),
 ]
 COLUMNS: Final = (Column("id"), Column("time (UTC)"), Column("key"), Column("value", cut=True))
@@ -60,7 +59,7 @@ def row(message: StoredMessage) -> list[object]:
 
 
 def printer(output: Format) -> Callable[[Sequence[StoredMessage]], None]:
-    """What prints some messages, and sees to it that they have left this process."""
+    """Prints messages and flushes stdout."""
     write = {"value": _values, "json": _documents, "raw": _raw, "table": _table}[output]
 
     def show(messages: Sequence[StoredMessage]) -> None:
@@ -95,7 +94,7 @@ def _table(messages: Sequence[StoredMessage]) -> None:
 
 
 class Document(msgspec.Struct, forbid_unknown_fields=True):
-    """A message as a document; what only the broker knows is taken and left aside."""
+    """A message as a document; fields set by the broker are accepted and ignored."""
 
     value: Any = msgspec.UNSET
     value_base64: bytes | None = None
@@ -117,7 +116,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Template:
-    """What the command line says of every message; a document's own fields come first."""
+    """Defaults from the command line; fields of a document take precedence."""
 
     def __init__(self, **fields: Any) -> None:
         self._fields = {name: field for name, field in fields.items() if field is not None}

@@ -1,6 +1,6 @@
-"""``penstock peek TOPIC``: look at the last messages of a topic, and take nothing.
+"""``penstock peek TOPIC``: print the last messages of a topic.
 
-No group is involved: nothing is leased, acked or moved, and nobody notices.
+It only reads: no group is affected.
 """
 
 from typing import Annotated
@@ -18,12 +18,12 @@ app = new_app()
 @app.command(epilog=example("penstock peek orders", "penstock peek orders --count 1 -o json | jq ."))
 def peek(
     topic: Topic,
-    count: Annotated[int, typer.Option("--count", "-n", metavar="N", min=1, help="How many.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", metavar="N", min=1, help="Number of messages.")] = 10,
     partition: Partition = None,
     output: FormatOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Look at the last messages of a topic, oldest of them first; takes nothing."""
+    """Print the last messages of a topic, oldest first, without consuming them."""
     with connecting.connected(server) as broker:
         found = broker.peek(topic, count, partition=partition)
     if not found:

@@ -4,13 +4,11 @@
     ... | produce orders                stdin: a message for each line
     produce orders --file dump.jsonl --format json
 
-A stream is read as it comes and published in batches: what has arrived is
-never held back to fill one, and no more than ``BATCH_BYTES`` and one line are
-in memory.  A topic that does not exist is made, with the server's defaults,
-because the first message of a queue is often how it begins.
+A stream is published in batches as it arrives: the command never waits to fill a batch, and keeps at most
+``BATCH_BYTES`` and one line in memory.  A missing topic is created with the server's defaults.
 
-An answer means that the messages are as durable as their topic promises.  If a
-stream breaks off, the sentence says how many were published before.
+The command reports a message only after it is stored with the durability of its topic.  If a stream fails,
+the error says how many messages were published before.
 """
 
 import sys
@@ -42,43 +40,45 @@ LINE_BYTES_MAX: Final = 64 << 20  # No topic takes a larger message.
 
 
 Value = Annotated[
-    str | None, typer.Argument(metavar="VALUE", help="The message; without it, --file or stdin is read.")
+    str | None, typer.Argument(metavar="VALUE", help="The message; default: read --file or stdin.")
 ]
 Key = Annotated[
-    str | None, typer.Option("--key", "-k", help="What it is about; equal keys keep their order.")
+    str | None, typer.Option("--key", "-k", help="Message key; messages with the same key keep their order.")
 ]
 Header = Annotated[list[str], typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header.")]
 Priority = Annotated[
     Any, typer.Option(parser=lane, metavar="LANE", help="critical, high, normal, low or background.")
 ]
 Delay = Annotated[
-    str | None, typer.Option(parser=duration, metavar="DURATION", help="Deliver so much later, such as 30m.")
+    str | None,
+    typer.Option(parser=duration, metavar="DURATION", help="Deliver after this delay, such as 30m."),
 ]
 DeliverAt = Annotated[
-    Any, typer.Option(parser=instant, metavar="TIME", help="Deliver then, such as 2026-11-14T15:00:00Z.")
+    Any,
+    typer.Option(parser=instant, metavar="TIME", help="Deliver at this time, such as 2026-11-14T15:00:00Z."),
 ]
 TimeToLive = Annotated[
-    str | None, typer.Option(parser=duration, metavar="DURATION", help="Expire undelivered at this age.")
+    str | None, typer.Option(parser=duration, metavar="DURATION", help="Age at which the message expires.")
 ]
 DedupId = Annotated[
-    str | None, typer.Option(metavar="ID", help="A second message with this id is not stored.")
+    str | None, typer.Option(metavar="ID", help="Deduplication id: a second message with it is not stored.")
 ]
 Into = Annotated[
-    int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Into this partition.")
+    int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Publish to this partition.")
 ]
 Source = Annotated[
-    typer.FileBinaryRead | None, typer.Option("--file", "-f", help="Read this instead of stdin.")
+    typer.FileBinaryRead | None, typer.Option("--file", "-f", help="Read this file instead of stdin.")
 ]
 Reads = Annotated[
     InputFormat,
     typer.Option(
-        "--format", help="What is read: a message a line, a document a line, or all as one message."
+        "--format", help="Input: a message per line, a JSON document per line, or everything as one message."
     ),
 ]
-Create = Annotated[bool, typer.Option("--create/--no-create", help="Make the topic if it does not exist.")]
+Create = Annotated[bool, typer.Option("--create/--no-create", help="Create the topic if it does not exist.")]
 Receipts = Annotated[
     Literal["id", "json"],
-    typer.Option("--output", "-o", help="The id of a VALUE, or a receipt of each message."),
+    typer.Option("--output", "-o", help="Print the id of VALUE, or a receipt for each message."),
 ]
 
 
@@ -108,13 +108,13 @@ def produce(
     output: Receipts = "id",
     server: Server = SERVER,
 ) -> int:
-    """Publish a message, or one for each line of a stream."""
+    """Publish a message, or one per line of input."""
     if value is not None and (file is not None or input_format != "lines"):
-        raise WrongUse("give VALUE, or read a stream by --file and --format; not both")
+        raise WrongUse("use either VALUE, or a stream with --file and --format")
     if dedup_id is not None and value is None and input_format != "raw":
-        raise WrongUse("--dedup-id is for one message: of a stream only the first line would be stored")
+        raise WrongUse("--dedup-id needs VALUE: of a stream, only the first line would be stored")
     if delay is not None and deliver_at is not None:
-        raise WrongUse("give --delay or --deliver-at, not both")
+        raise WrongUse("use either --delay or --deliver-at")
     template = Template(
         key=key, headers=pairs("--header", header) or None, priority=priority, ttl=ttl, delay=delay,
         deliver_at=deliver_at, dedup_id=dedup_id, partition=partition,
@@ -133,7 +133,7 @@ def _opened(file: IO[bytes] | None) -> Any:
     if file is not None:
         return file
     if sys.stdin.isatty():
-        screen.note("a message for each line; Ctrl-D ends")
+        screen.note("one message per line; Ctrl-D ends the input")
     return sys.stdin.buffer
 
 
@@ -202,7 +202,7 @@ def _size(source: BinaryIO) -> int | None:
 
 
 class BadInputError(Exception):
-    """A line that is no message."""
+    """A line is not a message."""
 
 
 Batch = tuple[list[Message | bytes], int]  # The messages, and how many bytes they were read from.
@@ -213,7 +213,7 @@ def _batches(source: BinaryIO, template: Template, input_format: InputFormat) ->
         data = source.read(LINE_BYTES_MAX + 1)
         if len(data) > LINE_BYTES_MAX:
             raise BadInputError(
-                f"the input is larger than {LINE_BYTES_MAX:,} bytes, which no topic takes as one message"
+                f"the input is larger than {LINE_BYTES_MAX:,} bytes, more than one message may have"
             )
         yield [template.message(data)], len(data)
         return
@@ -228,18 +228,20 @@ def _batches(source: BinaryIO, template: Template, input_format: InputFormat) ->
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 if messages:
                     yield messages, 0
-                raise BadInputError(f"line {number} is no message: {error}") from None
+                raise BadInputError(f"line {number} is not a message: {error}") from None
         yield messages, read
 
 
 def _lines(source: Any) -> Iterator[tuple[list[bytes], int]]:
-    """Whole lines, as many as one read has brought; never waits for more than it must."""
+    """The complete lines of each read; never waits for more input than needed."""
     begun = b""
     while chunk := source.read1(BATCH_BYTES):
         lines = (begun + chunk).split(b"\n")
         begun = lines.pop()
         if len(begun) > LINE_BYTES_MAX:
-            raise BadInputError(f"a line is longer than {LINE_BYTES_MAX:,} bytes, which no topic takes")
+            raise BadInputError(
+                f"a line is longer than {LINE_BYTES_MAX:,} bytes, more than any topic accepts"
+            )
         if lines:
             yield [line.removesuffix(b"\r") for line in lines], len(chunk)
     if begun:
@@ -255,7 +257,7 @@ def _show_ids(receipts: list[Receipt]) -> None:
 
 
 def _show_nothing(receipts: list[Receipt]) -> None:
-    """A stream has too many ids to print them unasked."""
+    """Ids of a stream are printed only on request, because there are many."""
 
 
 def _show_receipts(receipts: list[Receipt]) -> None:

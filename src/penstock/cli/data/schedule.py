@@ -1,8 +1,7 @@
-"""``penstock schedule``: messages that wait for their time, once or again and again.
+"""``penstock schedule``: list, add and cancel scheduled messages.
 
-A message with ``produce --delay`` or ``--deliver-at`` waits here too; ``add`` is
-for those that come again, by a cron expression with a time zone.  A schedule's
-id (``orders:0:s3``) is what ``cancel`` takes.
+Messages of ``produce --delay`` and ``--deliver-at`` are listed here too; ``add`` creates recurring ones, with
+a cron expression and a time zone.  ``cancel`` takes the id of a schedule (``orders:0:s3``).
 """
 
 from typing import Annotated, Any
@@ -27,12 +26,12 @@ COLUMNS = (Column("id"), Column("due (UTC)"), Column("again", text=True), Column
 def list_(
     topic: MaybeTopic = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many of a topic.")
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number per topic.")
     ] = 1000,
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Messages that wait for their time, the next one first."""
+    """List scheduled messages, the next one first."""
     with connecting.connected(server) as broker:
         topics = broker.topics() if topic is None else [topic]
         found = [message for name in topics for message in broker.scheduled(name, limit)]
@@ -68,15 +67,17 @@ def document(message: ScheduledMessage) -> dict[str, Any]:
 def add(
     topic: Topic,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="The message.")],
-    cron: Annotated[str, typer.Option(metavar="EXPRESSION", help="When: minute, hour, day, month, weekday.")],
-    timezone: Annotated[str, typer.Option(metavar="NAME", help="Whose clock that is.")] = "UTC",
+    cron: Annotated[
+        str, typer.Option(metavar="EXPRESSION", help="Cron expression: minute, hour, day, month, weekday.")
+    ],
+    timezone: Annotated[str, typer.Option(metavar="NAME", help="Time zone of the cron expression.")] = "UTC",
     key: Key = None,
     header: Header = [],  # noqa: B006 - typer reads it, nobody writes to it
     priority: Priority = None,
     partition: Into = None,
     server: Server = SERVER,
 ) -> None:
-    """Publish a message again and again; prints the schedule's id.  For once, use produce --delay."""
+    """Publish a message repeatedly; prints the schedule's id.  For one delay, use produce --delay."""
     with connecting.connected(server) as broker:
         made = broker.schedule(
             topic, value.encode("utf-8", "surrogateescape"), cron=cron, timezone=timezone, key=key,
@@ -91,7 +92,7 @@ def cancel(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> int:
-    """Take a scheduled message back.  Exit code 1 if it was delivered already, or is not known."""
+    """Cancel a scheduled message.  Exit code 1 if it was already delivered, or does not exist."""
     with connecting.connected(server) as broker:
         answer = broker.cancel(schedule)
     if output == "json":
@@ -99,7 +100,7 @@ def cancel(
     else:
         words = {
             "cancelled": "cancelled",
-            "delivered": "too late: it was delivered",
+            "delivered": "too late: it was already delivered",
             "unknown": "there is no such schedule",
         }
         (screen.line if answer == "cancelled" else screen.note)(words[answer])

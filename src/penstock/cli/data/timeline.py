@@ -1,4 +1,4 @@
-"""The journey of a message in colour: ``Trace`` as it prints itself, each event in a colour of its own."""
+"""Prints a trace in colour: the text of ``Trace``, with one colour per kind of event."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def paint(text: str, colour: int) -> str:
 
 
 def lines(trace: Trace, paint: Paint) -> Iterator[str]:
-    """A trace as it is printed, with nothing in it that a terminal would obey but the colours."""
+    """The text of a trace in colour, with other control characters escaped."""
     for number, line in enumerate(map(safe, str(trace).splitlines())):
         match = _LINE.fullmatch(line)
         if match:

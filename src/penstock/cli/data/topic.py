@@ -1,8 +1,7 @@
-"""``penstock topic``: make, list, look at, change and delete topics.
+"""``penstock topic``: create, list, describe, alter and delete topics.
 
-The settings that people change most have an option; every other one of
-docs/configuration.md is given by ``--set name=value``.  Without any, a topic
-gets the server's defaults.
+The most common settings have options; ``--set name=value`` accepts every setting of docs/configuration.md.
+The server's defaults apply to the rest.
 """
 
 from collections.abc import Callable
@@ -37,24 +36,24 @@ app = new_app()
 ALWAYS_SHOWN = ("partitions", "durability", "retention_ms", "retention_bytes", "message_bytes_max")
 
 Durations = Annotated[str | None, typer.Option(parser=duration, metavar="DURATION")]
-Partitions = Annotated[int | None, typer.Option(min=1, metavar="N", help="Logs it is split into.")]
+Partitions = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of partitions.")]
 DurabilityOption = Annotated[
     Durability | None,
     typer.Option(help="When a publish is acknowledged: on disk, in the page cache, or in memory."),
 ]
-CompressionOption = Annotated[Compression | None, typer.Option(help="How batches are packed.")]
+CompressionOption = Annotated[Compression | None, typer.Option(help="Compression of batches.")]
 Retention = Annotated[
     str | None, typer.Option(metavar="DURATION|none", help="How long messages are kept, such as 7d.")
 ]
 RetentionBytes = Annotated[
-    str | None, typer.Option(metavar="BYTES|none", help="How much is kept in each partition.")
+    str | None, typer.Option(metavar="BYTES|none", help="Maximum size of a partition.")
 ]
 TimeToLive = Annotated[
     str | None,
-    typer.Option("--ttl", metavar="DURATION|none", help="Age at which messages expire undelivered."),
+    typer.Option("--ttl", metavar="DURATION|none", help="Age at which undelivered messages expire."),
 ]
 DepthMax = Annotated[
-    str | None, typer.Option(metavar="N|none", help="Messages that may wait before a publish is refused.")
+    str | None, typer.Option(metavar="N|none", help="Pending messages above which a publish is refused.")
 ]
 Compact = Annotated[
     bool | None, typer.Option("--compact/--no-compact", help="Keep only the last value of every key.")
@@ -83,11 +82,11 @@ def create(
     depth_max: DepthMax = None,
     more: More = [],  # noqa: B006 - typer reads it, nobody writes to it
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave one that exists as it is.")
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
     ] = False,
     server: Server = SERVER,
 ) -> None:
-    """Make a topic, with the server's defaults for what is not given."""
+    """Create a topic; the server has the defaults."""
     options = _options(
         more, partitions=partitions, durability=durability, compression=compression, compact=compact,
         retention=retention, retention_bytes=retention_bytes, ttl=ttl, depth_max=depth_max,
@@ -98,21 +97,21 @@ def create(
         except TopicExists:
             if not if_not_exists:
                 raise
-            screen.note(f"topic {topic} exists already")
+            screen.note(f"topic {topic} already exists")
         else:
             creating.tell(broker, topic)
 
 
 @app.command("list", epilog=example("penstock topic list", "penstock topic list -o json | jq .messages"))
 def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
-    """All topics, with their sizes."""
+    """List all topics with their sizes."""
     with connecting.connected(server) as broker:
         found = [broker.describe_topic(name) for name in broker.topics()]
     if output == "json":
         screen.documents(_document(info) for info in found)
         return
     if not found:
-        screen.note("there are no topics yet; penstock topic create NAME makes one")
+        screen.note("there are no topics yet; create one with: penstock topic create NAME")
         return
     numbers = ("partitions", "messages", "size", "waiting", "scheduled", "groups")
     columns = [Column("topic"), *(Column(number, right=True) for number in numbers)]
@@ -128,7 +127,7 @@ def _row(info: TopicInfo) -> list[object]:
 
 @app.command(epilog=example("penstock topic describe orders"))
 def describe(topic: Topic, output: OutputOption = "table", server: Server = SERVER) -> None:
-    """One topic: its sizes, its settings and its partitions."""
+    """Show sizes, settings and partitions of a topic."""
     with connecting.connected(server) as broker:
         info = broker.describe_topic(topic)
     if output == "json":
@@ -168,7 +167,7 @@ def _document(info: TopicInfo) -> dict[str, Any]:
 
 
 def _settings(settings: TopicSettings) -> list[tuple[str, object]]:
-    """The settings that everybody asks for, and those that are not the program's defaults."""
+    """The most common settings, and those that differ from the defaults."""
     default = TopicSettings()
     return [
         (name.removesuffix("_ms"), _words(name, getattr(settings, name)))
@@ -201,13 +200,13 @@ def alter(
     more: More = [],  # noqa: B006 - typer reads it, nobody writes to it
     server: Server = SERVER,
 ) -> None:
-    """Change settings of a topic; partitions may only become more."""
+    """Change settings of a topic; partitions can only be added."""
     options = _options(
         more, partitions=partitions, durability=durability, compression=compression, compact=compact,
         retention=retention, retention_bytes=retention_bytes, ttl=ttl, depth_max=depth_max,
     )  # fmt: skip
     if not options:
-        raise WrongUse("say what to change, such as --retention 30d")
+        raise WrongUse("nothing to change; use an option such as --retention 30d")
     with connecting.connected(server) as broker:
         broker.alter_topic(topic, **options)
     screen.note(f"changed topic {topic}: {', '.join(options)}")
@@ -215,7 +214,7 @@ def alter(
 
 @app.command(epilog=example("penstock topic delete orders", "penstock topic delete orders --yes"))
 def delete(topic: Topic, yes: Yes = False, server: Server = SERVER) -> int:
-    """Delete a topic with all its messages and groups.  At a terminal it asks first."""
+    """Delete a topic with all its messages and groups.  Asks for confirmation on a terminal."""
     with connecting.connected(server, progress=False) as broker:
         messages = broker.describe_topic(topic).messages
         if not agreed(f"Delete {topic} with {counted(messages, 'message')}?", yes):
@@ -242,7 +241,7 @@ def setting(name: str, text: str) -> object:
     if name not in default.__struct_fields__:
         known = [field.removesuffix("_ms") for field in default.__struct_fields__]
         near = get_close_matches(name, known, 1)
-        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        advice = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}"
         raise typer.BadParameter(f"there is no setting {name!r}; {advice}", param_hint="'--set'")
     known_value = getattr(default, name)
     if isinstance(known_value, bool):
@@ -271,5 +270,5 @@ def _hinted(name: str, read: Callable[[str], object], text: str) -> object:
 
 def _yes_or_no(name: str, text: str) -> bool:
     if text.lower() not in ("true", "yes", "false", "no"):
-        raise typer.BadParameter(f"{name} is yes or no, not {text!r}", param_hint="'--set'")
+        raise typer.BadParameter(f"{name} must be yes or no, not {text!r}", param_hint="'--set'")
     return text.lower() in ("true", "yes")

@@ -1,8 +1,8 @@
-"""``penstock trace ID``: everything that happened to one message, for each group, as a timeline.
+"""``penstock trace ID``: everything that happened to one message, per group, as a timeline.
 
-The journal keeps every decision, so every message can be asked about: when it
-was published, to whom it went, how often and why it failed, and when it was
-settled.  Times are UTC, and counted from when it was published.
+The journal records every delivery and settlement, so a trace is available for every message: when it was
+published, which consumers received it, how often and why it failed, and when it was settled.  Times are UTC,
+with the time since the publish.
 """
 
 import re
@@ -24,7 +24,7 @@ _ID: Final = re.compile(r"[^:]+:\d+:s?\d+")
 
 
 def _id(text: str) -> str:
-    """An id of a message or of a schedule, by its looks."""
+    """Check the syntax of the id of a message or schedule."""
     if not _ID.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is not an id such as orders:0:7, or orders:0:s3 of a schedule")
     return text
@@ -34,14 +34,12 @@ def _id(text: str) -> str:
 def trace(
     message: Annotated[
         str,
-        typer.Argument(
-            metavar="TOPIC:PARTITION:OFFSET", parser=_id, help="The id of a message, or of a schedule."
-        ),
+        typer.Argument(metavar="TOPIC:PARTITION:OFFSET", parser=_id, help="Id of a message or schedule."),
     ],
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Everything that happened to a message: published, delivered, failed, settled."""
+    """Show everything that happened to a message: published, delivered, failed, settled."""
     with connecting.connected(server) as broker:
         found = broker.trace(message)
     if output == "json":

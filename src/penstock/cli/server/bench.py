@@ -1,12 +1,11 @@
-"""``penstock bench``: a quick measurement of a server from here, in a few seconds.
+"""``penstock bench``: measures throughput and latency of a server in a few seconds.
 
     publish    batches, one after the other, each acknowledged before the next
-    consume    receive and ack of what was published, in batches
-    latency    from the call of publish until a consumer that waits has the message, one at a time
+    consume    receive and ack of the published messages, in batches
+    latency    from the publish call until a waiting consumer has the message, one at a time
 
-On a topic of its own, which is removed afterwards.  One client, one
-connection: it says what a single program gets, not what the server can do.
-The real benchmarks, with limits to compare, are ``make bench``.
+It uses its own topic and deletes it afterwards.  One client and one connection show what a single program
+gets, not the capacity of the server.  ``make bench`` runs the real benchmarks.
 """
 
 import secrets
@@ -52,15 +51,15 @@ def bench(
     ] = 100_000,
     size: Annotated[int, typer.Option(metavar="BYTES", min=8, help="Bytes of each value.")] = 100,
     batch: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="Messages in a batch.")] = 1000,
-    samples: Annotated[int, typer.Option(metavar="N", min=1, help="Messages for the latency.")] = 200,
+    samples: Annotated[int, typer.Option(metavar="N", min=1, help="Messages to measure latency with.")] = 200,
     durability: Annotated[
-        Durability | None, typer.Option(help="Of the topic; without it, the server's default.")
+        Durability | None, typer.Option(help="Durability of the topic; default: the server's.")
     ] = None,
-    partitions: Annotated[int, typer.Option(metavar="N", min=1, help="Of the topic.")] = 1,
+    partitions: Annotated[int, typer.Option(metavar="N", min=1, help="Partitions of the topic.")] = 1,
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Measure a server from here: rates of publish and consume, and latency; on a topic of its own."""
+    """Measure publish and consume throughput, and latency, on a temporary topic."""
     topic = f"bench-{secrets.token_hex(4)}"
     with connecting.connected(server, progress=False) as broker:
         broker.create_topic(topic, **maybe(partitions=partitions, durability=durability))
@@ -106,7 +105,7 @@ def consume(broker: "Broker", topic: str, count: int, size: int, batch: int, pro
             received = consumer.receive(max_messages=batch, wait=RECEIVE_WAIT)
             if not received:
                 raise UnavailableError(
-                    reason=f"{counted(left, 'message')} did not come within {RECEIVE_WAIT}"
+                    reason=f"{counted(left, 'message')} did not arrive within {RECEIVE_WAIT}"
                 )
             consumer.ack(received)
             times_ms.append((stopwatch_ns() - start_ns) / 1e6)
@@ -145,7 +144,7 @@ def latency(broker: "Broker", topic: str, count: int, size: int, progress: Progr
         progress.advance(1)
     worker.join()
     if len(times_ms) < count:
-        raise UnavailableError(reason="a message did not come back to its consumer")
+        raise UnavailableError(reason="a message did not reach its consumer")
     return _result("latency", count, times_ms)
 
 

@@ -1,4 +1,4 @@
-"""``penstock check DIR``: is everything in a data directory as it was written?"""
+"""``penstock check DIR``: checks a data directory for damage."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +15,12 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-Directory = Annotated[
-    str, typer.Argument(metavar="DIR", help="The data directory; no server may be running.")
-]
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="The data directory; stop the server first.")]
 
 
 @app.command(epilog=example("penstock check data", "penstock check data -o json | jq .path"))
 def check(directory: Directory, output: OutputOption = "table") -> int:
-    """Read every file of a data directory, and say what is damaged and where.
+    """Read every file of a data directory and report damage.
 
     Changes nothing.  Exit code 1 if something is damaged.
     """
@@ -71,4 +69,4 @@ def _place(finding: "Finding") -> str:
 
 
 def _remark(derived: bool) -> str:
-    return "; nothing is lost, it is made again" if derived else ""
+    return "; nothing is lost, it is rebuilt" if derived else ""

@@ -1,4 +1,4 @@
-"""``penstock config show``: every setting of a server, its value, and where that is from."""
+"""``penstock config show``: every setting of a server, its value and its origin."""
 
 from typing import Annotated
 
@@ -21,10 +21,12 @@ app = new_app(group=True)
 )
 def show(
     config: ConfigFile = None,
-    changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only settings that differ from the default.")
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
-    """What `penstock serve` would use if it were started here and now, and where each value comes from."""
+    """Show the settings that `penstock serve` would use here, and where each value comes from."""
     rows = [row for row in load({}, config).rows() if not changed or row[2] != "default"]
     if output == "json":
         screen.documents({"key": key, "value": value, "origin": origin} for key, value, origin in rows)

@@ -2,13 +2,11 @@
 
     publish   lease   nack and retry   dead letter   delay   priority   replay   trace
 
-Every line is something that has just happened, in the words of
-``docs/architecture.md``, with the time since the start.  The line above a
-group of them, after ``>>>``, is the Python that did it.
+Every line is an event that has just happened, with the time since the start.  The line after ``>>>`` is the
+Python code that caused the events below it.
 
-The tour knows a broker, a clock and a screen and nothing else, so a test runs
-all of it in virtual time.  Its waits are the broker's own (``receive(wait=)``);
-between two steps it pauses for as long as it takes to read them, on a terminal only.
+The tour uses only a broker, a clock and a screen, so a test runs it in virtual time.  It waits with
+``receive(wait=)``, and on a terminal it pauses between steps to leave time for reading.
 """
 
 import sys
@@ -54,7 +52,7 @@ class Screen:
             self._write(line + "\n")
 
     def step(self, number: int, name: str, sentence: str, code: str) -> None:
-        """A new step of the tour: what it is called, what it shows, and the Python that does it."""
+        """A new step of the tour: its name, what it shows, and the code."""
         if number > 1:
             self._pause()
         self._write(f"\n{self.paint(f'{number} {name:<14}', BOLD)}  {sentence}\n")
@@ -73,7 +71,7 @@ class Screen:
 
 
 class Tour:
-    """The eight steps, on a broker that may have seen them before."""
+    """The eight steps, on a broker that may have run them before."""
 
     def __init__(self, broker: penstock.Broker, clock: Clock, screen: Screen) -> None:
         self._broker = broker
@@ -102,14 +100,14 @@ class Tour:
         self._screen.line(self._clock.steady_ms() - self._start_ms, event, identity, words)
 
     def _next(self, worker: penstock.Consumer, words: str = "") -> penstock.ReceivedMessage:
-        """Lease one message, waiting for it if need be, and say so."""
+        """Lease one message, wait for it if needed, and print it."""
         [message] = worker.receive(wait=RECEIVE_WAIT)
         self._said("leased", message.id, words or f"by worker-1, attempt {message.attempt}")
         return message
 
     def _publish(self) -> None:
         code = 'broker.publish("orders", b"two books", key="anna")'
-        self._screen.step(1, "publish", "The receipt means: on disk, at an offset of the log.", code)
+        self._screen.step(1, "publish", "The receipt means that the message is on disk.", code)
         for key, value in (("anna", b"two books"), ("bert", b"one lamp"), ("carl", b"ten chairs")):
             receipt = self._broker.publish(TOPIC, value, key=key)
             self._said("published", receipt.id, f"{key}: {value.decode()}")
@@ -118,7 +116,7 @@ class Tour:
         self._screen.step(
             2,
             "lease",
-            "A consumer has a message on loan until it answers.",
+            "A consumer leases a message until it acks or nacks it.",
             "[message] = consumer.receive(); message.ack()",
         )
         message = self._next(worker, "by worker-1, attempt 1, for 30 s")
@@ -129,15 +127,15 @@ class Tour:
         self._screen.step(
             3,
             "nack and retry",
-            "Work that failed comes again after a backoff.",
+            "A failed message is delivered again after a backoff.",
             'message.nack(error=ConnectionError("the lamp shop is closed"))',
         )
         message = self._next(worker)
         message.nack(error=ConnectionError("the lamp shop is closed"))
-        self._said("nacked", message.id, f"ConnectionError; again in {BACKOFF[0]}")
-        other = self._next(worker, "by worker-1: others need not wait")
+        self._said("nacked", message.id, f"ConnectionError; retry in {BACKOFF[0]}")
+        other = self._next(worker, "by worker-1, meanwhile")
         other.nack(error=ValueError(ERROR))
-        self._said("nacked", other.id, f"ValueError; again in {BACKOFF[0]}")
+        self._said("nacked", other.id, f"ValueError; retry in {BACKOFF[0]}")
         message = self._next(worker)
         message.ack()
         self._said("acked", message.id, "settled")
@@ -146,29 +144,29 @@ class Tour:
         self._screen.step(
             4,
             "dead letter",
-            "After its last attempt (here the third) it is put aside.",
+            "After the last attempt (here the third): a dead letter.",
             'broker.dead_letters("orders"); broker.redrive("orders")',
         )
         for again in (True, False):
             message = self._next(worker)
             message.nack(error=ValueError(ERROR))
-            outlook = f"again in {BACKOFF[1]}" if again else "no attempt is left"
+            outlook = f"retry in {BACKOFF[1]}" if again else "no attempts left"
             self._said("nacked", message.id, f"ValueError; {outlook}")
         letter = self._broker.dead_letters(TOPIC)[-1]
         self._said("dead-lettered", letter.source, f"to {letter.message.id}, with its error")
         self._broker.redrive(TOPIC)
         self._said("redriven", letter.message.id, f"to {TOPIC}, for the group {letter.group}")
-        message = self._next(worker, "by worker-1, attempt 1: a new start")
+        message = self._next(worker, "by worker-1, attempt 1 again")
         message.ack()
         self._said("acked", message.id, "settled: a larger van was found")
         return letter.source
 
     def _delay(self, worker: penstock.Consumer) -> None:
         code = 'broker.publish("orders", b"a reminder", delay="500ms")'
-        self._screen.step(5, "delay", "It waits in the schedule, and enters the log when due.", code)
+        self._screen.step(5, "delay", "It waits in the schedule until it is due.", code)
         accepted_ms = self._clock.wall_ms()
         receipt = self._broker.publish(TOPIC, b"a reminder", delay="500ms")
-        self._said("scheduled", receipt.id, "due in 500 ms; may be cancelled")
+        self._said("scheduled", receipt.id, "due in 500 ms; can be cancelled")
         [message] = worker.receive(wait=RECEIVE_WAIT)
         self._said("published", message.id, f"{message.timestamp - accepted_ms} ms after it was accepted")
         message.ack()
@@ -176,7 +174,7 @@ class Tour:
 
     def _priority(self, worker: penstock.Consumer) -> None:
         code = 'broker.publish("orders", b"...", priority="high")'
-        self._screen.step(6, "priority", "Lanes of one log: the highest lane is leased first.", code)
+        self._screen.step(6, "priority", "Priorities are lanes of the log; the highest goes first.", code)
         for priority in ("low", "normal", "high"):
             receipt = self._broker.publish(TOPIC, f"a {priority} one".encode(), priority=priority)
             self._said("published", receipt.id, f"priority {priority}")
@@ -188,18 +186,18 @@ class Tour:
 
     def _replay(self) -> None:
         code = 'broker.seek("orders", "audit", datetime(...))'
-        self._screen.step(7, "replay", "An ack deletes nothing: any group may go back in time.", code)
+        self._screen.step(7, "replay", "An ack deletes nothing: any group can go back in time.", code)
         with self._broker.consumer(TOPIC, group="audit", consumer_id="auditor") as auditor:
             self._broker.seek(TOPIC, "audit", self._early_ms / 1000)
             messages = auditor.receive(max_messages=100)
-            self._said("leased", f"{len(messages)} messages", "by the group audit, from the start on")
+            self._said("leased", f"{len(messages)} messages", "by the group audit")
             auditor.ack(messages)
         lag = self._broker.describe_group(TOPIC, "audit").lag
         self._said("acked", f"{len(messages)} messages", f"audit's lag is {lag}")
 
     def _trace(self, identity: str) -> None:
         code = f'print(broker.trace("{identity}"))'
-        self._screen.step(8, "trace", "The journal keeps every decision, of every message.", code)
+        self._screen.step(8, "trace", "The journal records every event of every message.", code)
         self._screen.timeline(self._broker.trace(identity))
 
 
@@ -209,10 +207,11 @@ app = new_app()
 @app.command(epilog=example("penstock demo", "penstock demo ./data"))
 def demo(
     directory: Annotated[
-        str | None, typer.Argument(metavar="DIRECTORY", help="Where to keep the data; without it, nowhere.")
+        str | None,
+        typer.Argument(metavar="DIRECTORY", help="Directory to keep the data in; default: a temporary one."),
     ] = None,
 ) -> None:
-    """A short tour on a terminal, with a real broker on a real disk."""
+    """A short tour with an embedded broker on disk."""
     terminal = sys.stdout.isatty()
     screen = Screen(
         sys.stdout.write,
@@ -220,23 +219,23 @@ def demo(
         pause=(lambda: threading.Event().wait(PAUSE_S)) if terminal else (lambda: None),
     )
     if directory is not None:
-        _run_in(directory, screen, f"The data stays in {directory}: topics are folders.")
+        _run_in(directory, screen, f"The data is kept in {directory}; each topic is a directory.")
         return
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as temporary:
-        _run_in(temporary, screen, "The data is gone; penstock demo DIRECTORY keeps it.")
+        _run_in(temporary, screen, "The data was deleted; penstock demo DIRECTORY keeps it.")
 
 
 def _run_in(directory: str, screen: Screen, ending: str) -> None:
     screen.title(
         f"{version_line()}: a durable log you can work like a queue",
-        "A broker in this process, on a real disk. Times are seconds since the start.",
+        "An embedded broker on disk. Times are seconds since the start.",
     )
     with penstock.open(directory) as broker:
         Tour(broker, SystemClock(), screen).run()
     screen.title(
         "\nNext",
         "  docs/README.md       an overview, and all pages",
-        "  examples/            small programs, from a first queue to tests of your own",
-        "  docs/guarantees.md   what is promised, and when it does not hold",
+        "  examples/            small programs, from a first queue to your own tests",
+        "  docs/guarantees.md   the guarantees, and their limits",
         f"  {ending}",
     )

@@ -1,7 +1,7 @@
-"""What a key or a user may do, as it is typed and as it is shown.
+"""Grants of keys and users: parsing and printing.
 
 --grant producer                    a role, on all topics
---grant producer:orders,invoices*   on these, and on those that begin so
+--grant producer:orders,invoices*   on these topics, and on those with this prefix
 --grant consumer:orders:billing     as one of these groups
 """
 
@@ -40,7 +40,7 @@ Grants = Annotated[
         "-g",
         metavar="ROLE[:TOPICS[:GROUPS]]",
         parser=grant,
-        help="What it may do: admin, producer, consumer or reader.",
+        help="Grant a role: admin, producer, consumer or reader.",
     ),
 ]
 BytesPerSecond = Annotated[
@@ -60,7 +60,7 @@ def quota(size: int | None, messages: int | None, connections: int | None) -> Qu
 
 
 def columns(info: Any) -> tuple[str, str, str]:
-    """What a key or a user may do, how much of it, and since when."""
+    """Grants, quota and creation time of a key or user."""
     return " ".join(map(_grant_text, info.grants)), _quota_text(info.quota), time_text(info.created_ms)
 
 

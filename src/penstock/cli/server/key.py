@@ -1,7 +1,7 @@
-"""``penstock key``: API keys, for programs that come to a server which asks for them.
+"""``penstock key``: API keys for programs.
 
-The text of a key is printed once, by ``create``, and nothing else goes to stdout,
-so a script can take it from there.  A key is revoked by its id, the part behind ``pk_``.
+``create`` prints the key once, and nothing else on stdout, so that a script can capture it.  ``revoke`` takes
+the id of a key, the part after ``pk_``.
 """
 
 from typing import Annotated, Final
@@ -27,23 +27,25 @@ COLUMNS: Final = (Column("id"), Column("name"), *grants.COLUMNS)
     )
 )
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the key, such as the program that uses it.")
+    ],
     grant: Grants,
     size: BytesPerSecond = None,
     messages: MessagesPerSecond = None,
     connections: MostConnections = None,
     server: Server = SERVER,
 ) -> None:
-    """Make a key and print it.  This is the only time that it is shown."""
+    """Create a key and print it.  It cannot be shown again."""
     with connecting.connected(server) as broker:
         made = broker.create_key(name, grant, quota=grants.quota(size, messages, connections))
     screen.line(made.key)
-    screen.note(f"keep it: nobody can show it again; its id is {made.id}")
+    screen.note(f"store it now: it cannot be shown again; its id is {made.id}")
 
 
 @app.command("list", epilog=example("penstock key list", "penstock key list -o json"))
 def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
-    """The keys there are, the oldest first, without their secrets."""
+    """List keys, the oldest first, without their secrets."""
     with connecting.connected(server) as broker:
         found = broker.keys()
     if output == "json":
@@ -51,7 +53,7 @@ def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
     elif found:
         screen.table(COLUMNS, [(info.id, info.name, *grants.columns(info)) for info in found])
     else:
-        screen.note("there are no keys; penstock key create makes one")
+        screen.note("there are no keys; create one with: penstock key create")
 
 
 @app.command(epilog=example("penstock key revoke 5b2c0d9e7f10"))
@@ -60,8 +62,8 @@ def revoke(
     yes: Yes = False,
     server: Server = SERVER,
 ) -> int:
-    """End a key; whoever is connected with it is cut off."""
-    if not agreed(f"Whoever uses key {key_id} is cut off. Revoke it?", yes):
+    """Revoke a key and close the connections that use it."""
+    if not agreed(f"Connections that use key {key_id} will be closed. Revoke it?", yes):
         return 1
     with connecting.connected(server) as broker:
         broker.revoke_key(key_id)

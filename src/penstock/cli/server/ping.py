@@ -1,4 +1,4 @@
-"""``penstock ping``: is there a broker, which one, and how far away."""
+"""``penstock ping``: version, uptime and round-trip time of a server."""
 
 from typing import Annotated, Final
 
@@ -23,7 +23,7 @@ def ping(
     output: OutputOption = "table",
     server: Server = SERVER,
 ) -> None:
-    """Ask a broker for its version, and how long an answer takes; exit code 1 if there is none."""
+    """Show version and round-trip time of a server; exit code 1 if there is none."""
     with connecting.connected(server) as broker:
         info = broker.stats()
         trips_ms = []

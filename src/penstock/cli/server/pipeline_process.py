@@ -1,16 +1,14 @@
-"""A pipeline in a process of its own beside a server, which starts it, keeps it going, and ends it.
+"""Runs a pipeline in a child process of a server, restarts it when it fails, and stops it.
 
-    serve is ready ──> starts ``penstock pipeline run archive``, and goes on at once
-    it fails, or is killed ──> half a minute later it is started again; later each time
-    serve shall end ──> the pipeline ends first, while there is a broker for its last batch; then the broker
+    server ready            starts ``penstock pipeline run archive`` without waiting for it
+    pipeline failed         restarts it after half a minute; the delay grows with each failure
+    server stopping         stops the pipeline first, while the broker can accept its last batch
 
-A broker never loads PySpark, and what goes wrong there is not its end.  A
-pipeline that was asked to end (Ctrl-C, SIGTERM, ``penstock pipeline stop``), or
-whose command line is wrong, is not started again.
+The server never loads PySpark, and a failure of the pipeline does not affect it.  A pipeline that was stopped
+(Ctrl-C, SIGTERM, ``penstock pipeline stop``), or whose command line is invalid, is not restarted.
 
-Both are in one process group, so Ctrl-C at a terminal reaches both, the second
-one too.  A server that is killed takes the pipeline along where the system
-can do that (Linux).
+Both processes are in one process group, so Ctrl-C on a terminal reaches both.  On Linux the pipeline is
+killed with the server.
 """
 
 import ctypes
@@ -48,13 +46,13 @@ class PipelineBeside:
         self._stopping = threading.Event()
 
     def start(self, server: str) -> None:
-        """Begin, and do not wait for it."""
+        """Start it in the background."""
         command = [sys.executable, "-m", "penstock", "pipeline", "run", self._name, "--server", server]
         self._keeper = threading.Thread(target=self._keep, args=(command,), name="pipeline", daemon=True)
         self._keeper.start()
 
     def stop(self) -> None:
-        """Ask it to end, and return when it has; one that does not end in time is ended."""
+        """Stop it and wait for its end; kill it if that takes too long."""
         if self._keeper is None:
             return
         with self._lock:
@@ -69,24 +67,24 @@ class PipelineBeside:
         self._keeper.join()
 
     def _keep(self, command: list[str]) -> None:
-        """Run the pipeline, as often as it takes; a thread, which so outlives each of its processes."""
+        """Run the pipeline and restart it when it fails; runs in its own thread."""
         pause_s = PAUSE_S
         while (failure := self._run(command)) and not self._stopping.is_set():
-            logger.warning("the pipeline %s %s, and is started again in %.0f s", self._name, failure, pause_s)
+            logger.warning("the pipeline %s %s; it is restarted in %.0f s", self._name, failure, pause_s)
             self._stopping.wait(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
     def _run(self, command: list[str]) -> str:
-        """Run it to its end; how it failed, if it did."""
+        """Run it to its end; returns the failure, if any."""
         try:
             process = self._begin(command)
         except (OSError, subprocess.SubprocessError) as error:
             return f"cannot be started ({error})"
         code = 0 if process is None else process.wait()
-        return "" if code in MEANT else f"has ended with code {code}"
+        return "" if code in MEANT else f"ended with exit code {code}"
 
     def _begin(self, command: list[str]) -> "subprocess.Popen[bytes] | None":
-        """Start a process, unless it is too late for that."""
+        """Start a process, unless the server is stopping."""
         # Looked up here: in the new process, before it is another program, as little as possible is done.
         prctl = getattr(ctypes.CDLL(None), "prctl", None)
         die_with_parent = None if prctl is None else partial(prctl, PDEATHSIG, signal.SIGTERM)

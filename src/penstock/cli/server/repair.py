@@ -1,4 +1,4 @@
-"""``penstock repair DIR``: make a damaged data directory usable again."""
+"""``penstock repair DIR``: repairs a damaged data directory."""
 
 import logging
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ def quiet() -> Iterator[None]:
 
 @app.command(epilog=example("cp -r data data.copy", "penstock repair data"))
 def repair(directory: Directory, output: OutputOption = "table") -> None:
-    """Move damaged bytes of a data directory aside, so that everything else works again.
+    """Move damaged data aside, so that everything else works again.
 
-    Nothing is deleted: damaged bytes and files get another name.  It says what is lost.  If you have a copy
-    of a damaged file, restore that instead; and make a copy of the directory before.
+    Nothing is deleted: damaged files and bytes are renamed, and the command reports what is lost.  If you
+    have a backup of a damaged file, restore that instead.  Copy the directory first.
     """
     # Only now: the broker is not needed by most commands.
     from penstock.broker.checking import repair_directory
@@ -48,8 +48,6 @@ def repair(directory: Directory, output: OutputOption = "table") -> None:
         return
     lost = sum(each.lost for each in done)
     verdict = (
-        f"{counted(len(done), 'repair')}, {counted(lost, 'offset')} lost"
-        if done
-        else "there was nothing to repair"
+        f"{counted(len(done), 'repair')}, {counted(lost, 'offset')} lost" if done else "nothing to repair"
     )
     screen.line(verdict)

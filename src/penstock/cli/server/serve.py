@@ -1,8 +1,7 @@
-"""``penstock serve``: a broker for other processes.
+"""``penstock serve``: runs a server.
 
-The start screen goes to stdout, because the addresses are what a script wants
-to know (port 0 takes a free one): a table on a terminal, and one ``name value``
-a line elsewhere, with ``ready`` as the last.  The log goes to stderr.
+The start-up output goes to stdout, because scripts need the addresses (port 0 picks a free one): a table on a
+terminal, otherwise one ``name value`` per line, with ``ready`` as the last line.  The log goes to stderr.
 
     $ penstock serve --native 127.0.0.1:0 --text off --status off
     native penstock://127.0.0.1:40511
@@ -40,24 +39,28 @@ app = new_app()
 FIRST_TOPIC: Final = "orders"
 # What is said of each listener on a terminal: the form of its address, and what it is for.
 LISTENERS: Final = {
-    "native": ("penstock://{}", "Penstock's clients, and KQueue's"),
-    "text": ("{}", "netcat: HELP lists the commands"),
-    "status": ("http://{}/metrics", "messages waiting, as JSON"),
-    "http": ("http://{}/ui/", "the dashboard; the HTTP API, with its description in /docs"),
-    "kafka": ("{}", "Kafka's clients, as bootstrap.servers"),
+    "native": ("penstock://{}", "Penstock and KQueue clients"),
+    "text": ("{}", "netcat; HELP lists the commands"),
+    "status": ("http://{}/metrics", "pending messages, as JSON"),
+    "http": ("http://{}/ui/", "dashboard and HTTP API; /docs describes the API"),
+    "kafka": ("{}", "Kafka clients (bootstrap.servers)"),
 }
 DURABILITY: Final = {
-    "fsync": "acknowledged is on disk",
-    "os": "acknowledged is in the page cache, on disk a second later",
-    "memory": "nothing is kept when the server ends",
+    "fsync": "acknowledged messages are on disk",
+    "os": "acknowledged messages reach the disk a second later",
+    "memory": "all data is lost when the server ends",
 }
-FIRST_KEY: Final = "The key of the first admin, which nobody can show again:"
+FIRST_KEY: Final = "The key of the first admin; it cannot be shown again:"
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 ConfigFile = Annotated[
     str | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", envvar="PENSTOCK_CONFIG", help="Settings, in TOML; see config show."
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="PENSTOCK_CONFIG",
+        help="Configuration file in TOML; see penstock config show.",
     ),
 ]
 
@@ -77,24 +80,24 @@ def _place(words: str) -> typer.models.OptionInfo:
 )
 def serve(
     data: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where the data is kept; :memory: keeps it nowhere.")
+        str | None, typer.Option(metavar="DIR", help="Data directory; :memory: keeps nothing on disk.")
     ] = None,
-    native: Annotated[str | None, _place("Penstock's clients. [127.0.0.1:7070]")] = None,
+    native: Annotated[str | None, _place("The native protocol. [127.0.0.1:7070]")] = None,
     text: Annotated[str | None, _place("The text protocol, for netcat. [127.0.0.1:3000]")] = None,
     status: Annotated[str | None, _place("Status over HTTP, at /metrics. [127.0.0.1:8081]")] = None,
     http: Annotated[str | None, _place("The HTTP API and the dashboard. [127.0.0.1:8080]")] = None,
-    kafka: Annotated[str | None, _place("Kafka's clients. [127.0.0.1:9092]")] = None,
+    kafka: Annotated[str | None, _place("The Kafka protocol. [127.0.0.1:9092]")] = None,
     config: ConfigFile = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let other machines in, although no keys are asked for.")
+        bool, typer.Option("--insecure", help="Allow access from other machines without authentication.")
     ] = False,
     archive: Annotated[
-        bool, typer.Option("--archive", help="Also run the archive pipeline, on Spark, in another process.")
+        bool, typer.Option("--archive", help="Also run the archive pipeline on Spark, in a child process.")
     ] = False,
 ) -> int:
-    """Run a broker that other processes reach, until Ctrl-C or SIGTERM.
+    """Run a server until Ctrl-C or SIGTERM.
 
-    A flag outdoes the environment (PENSTOCK_LISTEN__NATIVE=...), which outdoes the file.
+    Flags override environment variables (PENSTOCK_LISTEN__NATIVE=...), which override the file.
     """
     flags = {
         "server.data": data, "listen.native": native, "listen.text": text, "listen.status": status,
@@ -116,18 +119,18 @@ def serve(
         run(loaded.config, ready, (lambda: None) if beside is None else beside.stop)
     except (DirectoryInUse, DirectoryUnusable) as error:
         words = str(error).removesuffix(f" [{error.code}]")
-        screen.note(f"penstock serve: {words}; it is server.data (--data DIR) [{error.code}]")
+        screen.note(f"penstock serve: {words}; the setting is server.data (--data DIR) [{error.code}]")
         return 1
     return 0
 
 
 def _check_archive(config: ServerConfig) -> None:
     if config.listen.native == "off":
-        raise WrongUse("--archive talks to the native listener; do not turn it off")
+        raise WrongUse("--archive needs the native listener; do not turn it off")
     if not _lake(config):
-        raise WrongUse("--archive needs a lake, and this server keeps nothing on disk; set lake.path")
+        raise WrongUse("--archive needs a lake, but this server keeps nothing on disk; set lake.path")
     if config.security.authentication and not os.environ.get("PENSTOCK_KEY"):
-        raise WrongUse("--archive needs a key, since this server asks for one; set PENSTOCK_KEY")
+        raise WrongUse("--archive needs a key, because authentication is on; set PENSTOCK_KEY")
 
 
 def scheme(config: ServerConfig) -> str:
@@ -153,7 +156,7 @@ def load(flags: dict[str, str], file: str | None) -> Loaded:
 
 
 def begin_log(config: ServerConfig) -> None:
-    """One line for each thing to know, on stderr."""
+    """Configure the log on stderr."""
     logging.basicConfig(stream=sys.stderr, format=LOG_FORMAT, level=config.server.log_level.upper())
 
 
@@ -175,7 +178,7 @@ def show(
 def facts(
     config: ServerConfig, addresses: "Addresses", *, archive: bool = False
 ) -> Iterator[tuple[str, str, str]]:
-    """Name and value of what a client needs to know, and what it means."""
+    """Names, values and descriptions of what clients need to know."""
     for name, place in addresses.items():
         form, words = LISTENERS[name]
         if config.tls.certificate:
@@ -187,7 +190,7 @@ def facts(
     durability = "memory" if memory else config.topic.durability
     yield "durability", durability, DURABILITY[durability]
     if archive:
-        yield "lake", _lake(config), "topics go on there as soon as Spark has started"
+        yield "lake", _lake(config), "topics are archived there as soon as Spark has started"
 
 
 def _show_table(
@@ -202,7 +205,7 @@ def _show_table(
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(len(value) for _, value, words in rows if words)
     out = screen.console()
-    out.print(Text.assemble((version_line(), "bold"), " is ready; Ctrl-C ends it.\n"))
+    out.print(Text.assemble((version_line(), "bold"), " is ready; press Ctrl-C to stop it.\n"))
     for name, value, words in rows:
         line = Text.assemble("  ", (f"{name:<{name_width}}", "bold"), f"  {value:<{value_width}}  {words}")
         line.rstrip()
@@ -219,7 +222,7 @@ def _show_table(
 def first_commands(
     addresses: "Addresses", *, form: str = "penstock://{}", archive: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
-    """What to type next, as it is typed from where this server was started."""
+    """Example commands to try next, as typed from the current directory."""
     program = program_name()
     commands = []
     server = ""
@@ -235,16 +238,16 @@ def first_commands(
         lines = f"PRODUCE {FIRST_TOPIC} 0 two books\\nCONSUME {FIRST_TOPIC} 0\\nQUIT\\n"
         commands = [f"printf '{lines}' | nc {host} {port}"]
     if commands:
-        yield "Send a first message, and receive it, from another terminal:", commands
+        yield "Publish and consume a first message in another terminal:", commands
     if archive:
         yield (
-            "Ask for it in SQL, over log and lake alike (Spark takes some seconds to start):",
+            "Query it with SQL, in the log and the lake (Spark takes a few seconds to start):",
             [
                 f'{program} sql "select partition, offset, timestamp, value from {FIRST_TOPIC}"{server}',
                 f"{program} lake info{server}",
             ],
         )
-    yield "See what a broker does, in a minute:", [f"{program} demo"]
+    yield "Take a one-minute tour:", [f"{program} demo"]
 
 
 def program_name() -> str:

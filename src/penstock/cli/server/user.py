@@ -1,7 +1,7 @@
-"""``penstock user``: people who come to a server that asks who they are.
+"""``penstock user``: users, who log in with a password.
 
-A password is typed, twice, and not shown; where stdin is no terminal it is the
-first line of it.  It is never an argument, which every process of the machine could read.
+The password is typed twice, without echo; without a terminal it is the first line of stdin.  It is never an
+argument, because every process on the machine could read it.
 """
 
 import sys
@@ -20,7 +20,7 @@ app = new_app()
 
 COLUMNS: Final = (Column("name"), *grants.COLUMNS)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a user.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
 
 
 @app.command(
@@ -38,7 +38,7 @@ def set_(
     connections: MostConnections = None,
     server: Server = SERVER,
 ) -> None:
-    """Make a user, or give one another password, other grants and another quota."""
+    """Create a user, or replace its password, grants and quota."""
     password = _password()
     with connecting.connected(server) as broker:
         broker.set_user(name, password, grant, quota=grants.quota(size, messages, connections))
@@ -54,7 +54,7 @@ def _password() -> str:
 
 @app.command("list", epilog=example("penstock user list", "penstock user list -o json"))
 def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
-    """The users there are."""
+    """List users."""
     with connecting.connected(server) as broker:
         found = broker.users()
     if output == "json":
@@ -62,13 +62,13 @@ def list_(output: OutputOption = "table", server: Server = SERVER) -> None:
     elif found:
         screen.table(COLUMNS, [(info.name, *grants.columns(info)) for info in found])
     else:
-        screen.note("there are no users; penstock user set makes one")
+        screen.note("there are no users; create one with: penstock user set")
 
 
 @app.command(epilog=example("penstock user delete anna"))
 def delete(name: Name, yes: Yes = False, server: Server = SERVER) -> int:
-    """End a user; whoever has logged in is cut off."""
-    if not agreed(f"{name} will be cut off. Delete the user?", yes):
+    """Delete a user and close its connections."""
+    if not agreed(f"Connections of {name} will be closed. Delete the user?", yes):
         return 1
     with connecting.connected(server) as broker:
         broker.delete_user(name)

@@ -1,7 +1,6 @@
 """``penstock worker MODULE:APP``: run the functions of an app until Ctrl-C or SIGTERM.
 
-Nothing is a result here, so everything goes to stderr: the start screen, which
-says what runs and where, and the log.
+Everything goes to stderr: the start-up output, which lists functions and server, and the log.
 """
 
 import logging
@@ -30,20 +29,24 @@ TITLES: Final = ("function", "works on", "group", "at once", "timeout", "tries")
 
 @app.command(epilog=example("penstock worker shop.tasks:app", "penstock worker shop.tasks:app --reload"))
 def worker(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as Python imports it.")],
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Module and name of the app.")],
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Where the broker is. [the app's, or $PENSTOCK_SERVER, or here]"),
+        typer.Option(
+            metavar="URL", help="Address of the server. [the app's, or $PENSTOCK_SERVER, or localhost]"
+        ),
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start again when a source file below here changes.")
+        bool, typer.Option("--reload", help="Restart when a source file in the current directory changes.")
     ] = False,
-    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="Log level: debug, info, warning or error.")
+    ] = "info",
 ) -> int:
     """Run the functions of an app, until Ctrl-C or SIGTERM.
 
-    Running functions finish first, and what does not finish in time is given back. A second Ctrl-C ends
-    it at once.
+    Running functions finish first; messages of functions that do not finish in time are released. A second
+    Ctrl-C stops at once.
     """
     level = logging.getLevelNamesMapping().get(log_level.upper())
     if level is None:
@@ -78,7 +81,7 @@ def _run_again_and_again(target: str, server: str | None, level: int) -> int:
     if server is not None:
         command += ["--server", server]
     here = os.getcwd()
-    screen.note(f"watching the source files in {here}; Ctrl-C ends it")
+    screen.note(f"watching the source files in {here}; press Ctrl-C to stop")
     return Reloader(command, here).run()
 
 
@@ -94,7 +97,7 @@ def start_screen(target: str, found: "App") -> list[str]:
         ]
         lines.append("  " + "  ".join(cells).rstrip())
     seconds = rounded_duration(found.stop_timeout_ms)
-    return [*lines, "", f"Ctrl-C stops it; running functions have {seconds} to finish."]
+    return [*lines, "", f"Press Ctrl-C to stop; running functions have {seconds} to finish."]
 
 
 def _row(function: "WorkerFunction") -> tuple[str, ...]:
