@@ -93,7 +93,7 @@ class Request:
         self.ok(OpenedConsumer(consumer_id="c", token=b"token", resumed=resumed, session_ms=30_000, **facts))
         return decode_body(self.body, OpenConsumer)
 
-    def received(self, *batches: native.DeliveredBatch) -> None:
+    def received(self, *batches: native.LeasedBatch) -> None:
         """Answer a receive."""
         assert self.opcode == native.RECEIVE, hex(self.opcode)
         self.send(native.encode_received(self.correlation, list(batches)))
@@ -192,8 +192,8 @@ class Scripted:
 
 def delivery(
     *values: bytes, lease: int = 1, partition: int = 0, start: int = 0, attempt: int = 1
-) -> native.DeliveredBatch:
+) -> native.LeasedBatch:
     """Messages as a server lends them."""
     batch = encode_values(list(values), 1000)
     place_batch(batch, start, 0)
-    return native.DeliveredBatch(partition, lease, attempt, start, start + len(values), bytes(batch))
+    return native.LeasedBatch(partition, lease, attempt, start, start + len(values), bytes(batch))

@@ -48,7 +48,7 @@ async def opened(
     return consumer
 
 
-async def got(server: Scripted, consumer: AsyncConsumer, *batches: native.DeliveredBatch) -> list[Any]:
+async def got(server: Scripted, consumer: AsyncConsumer, *batches: native.LeasedBatch) -> list[Any]:
     """Receive these."""
     receiving = begin(consumer.receive(100))
     (await server.request()).received(*batches)

@@ -114,13 +114,11 @@ class Peer:
             self.ask(encode_body(native.OPEN_CONSUMER, self.next_correlation(), request)), OpenedConsumer
         )
 
-    def receive(
-        self, consumer: int, max_messages: int = 100, wait_ms: int = 0
-    ) -> list[native.DeliveredBatch]:
+    def receive(self, consumer: int, max_messages: int = 100, wait_ms: int = 0) -> list[native.LeasedBatch]:
         request = native.encode_receive(self.next_correlation(), consumer, max_messages, wait_ms)
         return native.decode_received(self.ask(request))
 
-    def ack(self, consumer: int, *batches: native.DeliveredBatch) -> None:
+    def ack(self, consumer: int, *batches: native.LeasedBatch) -> None:
         runs = [(each.partition, each.lease, each.start, each.end) for each in batches]
         self.ask(native.encode_ack(self.next_correlation(), consumer, runs))
 

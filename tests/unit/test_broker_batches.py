@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.queue.leases import LeasedBatch
 from penstock.config.broker import GroupOptions
 from penstock.errors import (
     AlreadySettled,
@@ -18,6 +17,7 @@ from penstock.errors import (
 from penstock.model.failure import Failure
 from penstock.model.message import Message, Receipt
 from penstock.testing import TestBroker
+from penstock.wire.native import LeasedBatch
 from penstock.wire.records import BatchBuilder, Record, check_batch, decode_batch, encode_values
 
 FAILURE = Failure("ValueError", "no", "abc")

@@ -5,12 +5,11 @@ from random import Random
 import pytest
 
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.queue.leases import LeasedBatch
 from penstock.config.broker import BrokerConfig, GroupOptions
 from penstock.errors import AlreadySettled, LeaseLost
 from penstock.testing import ManualClock, TestBroker
 from penstock.testing.files import CrashDisk
-from penstock.wire.native import Run
+from penstock.wire.native import LeasedBatch, Run
 
 
 class Lives:

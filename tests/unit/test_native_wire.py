@@ -15,14 +15,14 @@ from penstock.config.broker import TopicSettings
 from penstock.errors import FrameTooLarge, InvalidValue, PenstockError, ProtocolViolation
 from penstock.wire import native, native_bodies
 from penstock.wire.frames import Frame, FrameSplitter, plain_frame
-from penstock.wire.native import DeliveredBatch, PublishOutcome
+from penstock.wire.native import LeasedBatch, PublishOutcome
 
 uint32 = st.integers(0, 2**32 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-", min_size=1, max_size=200)
 runs = st.lists(st.tuples(uint32, int64, int64, int64), max_size=8)
 leased = st.builds(
-    DeliveredBatch, uint32, int64, uint32, int64, int64, st.binary(max_size=60)
+    LeasedBatch, uint32, int64, uint32, int64, int64, st.binary(max_size=60)
 )  # fmt: skip
 outcomes = st.one_of(
     st.builds(PublishOutcome, uint32, int64, int64, st.sampled_from([native.WRITTEN, native.DUPLICATE])),
@@ -163,7 +163,7 @@ def test_a_commit_arrives_as_it_was_sent(
 
 
 @given(uint32, st.lists(leased, max_size=5))
-def test_deliveries_arrive_as_they_were_sent(number: int, sent: list[DeliveredBatch]) -> None:
+def test_deliveries_arrive_as_they_were_sent(number: int, sent: list[LeasedBatch]) -> None:
     asked = body_of(native.encode_received(number, sent), native.OK)
     pushed = body_of(native.encode_delivery(number, sent), native.DELIVERY)
 
@@ -259,8 +259,8 @@ DECODERS: list[tuple[bytes, Callable[[bytes], object]]] = [
     (native.encode_credit(2, 3), native.decode_credit),
     (native.encode_ack(1, 2, [(0, 1, 2, 3), (1, 2, 3, 4)]), native.decode_ack),
     (native.encode_commit(1, 2, [(0, 1)]), native.decode_commit),
-    (native.encode_received(1, [DeliveredBatch(0, 1, 2, 3, 4, b"data")]), native.decode_received),
-    (native.encode_delivery(1, [DeliveredBatch(0, 1, 2, 3, 4, b"data")]), native.decode_delivery),
+    (native.encode_received(1, [LeasedBatch(0, 1, 2, 3, 4, b"data")]), native.decode_received),
+    (native.encode_delivery(1, [LeasedBatch(0, 1, 2, 3, 4, b"data")]), native.decode_delivery),
     (native.encode_producer(1, 9), native.decode_producer),
     (native.encode_fetch(1, "", 2, 3, 4, True), native.decode_fetch),
     (native.encode_fetched(1, 2, 3, 4, 0), native.decode_fetched),

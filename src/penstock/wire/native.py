@@ -19,10 +19,11 @@ Costs: a body is one or two unpacks, and one slice for each batch of records.
 
 from collections.abc import Callable, Iterable
 from struct import Struct, error
-from typing import Any, Final, Protocol, final
+from typing import Final, final
 
 from penstock.errors import ProtocolViolation
 from penstock.types import mypyc_attr
+from penstock.wire.records import Record
 
 VERSION: Final = 1
 HEADER_BYTES: Final = 5
@@ -114,46 +115,30 @@ _LEASED_BYTES: Final = 36
 _FETCHED_BYTES: Final = 28  # Of the body, before the batches.
 
 
-class LeasedRange(Protocol):
-    """What a broker lends: a range of one partition, with the record batches that hold it."""
-
-    @property
-    def partition(self) -> int: ...
-    @property
-    def lease(self) -> int: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def data(self) -> bytes: ...
-
-
 @final
 @mypyc_attr(acyclic=True)
-class DeliveredBatch:
-    """A delivery as it comes off the wire; records outside start to end are not part of it."""
+class LeasedBatch:
+    """A lease as it is sent: offsets, and record batches with these records, and maybe others."""
 
-    __slots__ = ("attempt", "data", "end", "lease", "partition", "start")
+    __slots__ = ("attempt", "data", "end", "lease", "partition", "records", "start")
 
     def __init__(self, partition: int, lease: int, attempt: int, start: int, end: int, data: bytes) -> None:
         self.partition = partition
-        self.lease = lease  # NO_LEASE in a stream group.
+        self.lease = lease  # -1 in a stream group, and if it is delivered at most once: nothing to answer.
         self.attempt = attempt
         self.start = start
         self.end = end
         self.data = data  # RecordBatch v2, one or more.
+        self.records: list[Record] = []  # In place of the data, for front ends that decode it anyway.
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeliveredBatch) and self.facts() == other.facts()
+        return isinstance(other, LeasedBatch) and self.facts() == other.facts()
 
     def __hash__(self) -> int:
         return hash(self.facts())
 
     def __repr__(self) -> str:
-        return f"DeliveredBatch{self.facts()!r}"
+        return f"LeasedBatch{self.facts()!r}"
 
     def facts(self) -> tuple[object, ...]:
         """All fields, in their order on the wire."""
@@ -384,26 +369,26 @@ def decode_commit(body: bytes) -> tuple[int, list[Position]]:
     return consumer, positions
 
 
-def encode_received(correlation: int, batches: list[Any]) -> bytes:
-    """The answer to RECEIVE; the batches are ``LeasedRange``."""
+def encode_received(correlation: int, batches: list[LeasedBatch]) -> bytes:
+    """The answer to RECEIVE."""
     pieces = [b"", _UINT32.pack(correlation)]
     _add_batches(pieces, batches)
     return _framed(OK, pieces)
 
 
-def encode_delivery(consumer: int, batches: list[Any]) -> bytes:
-    """What is pushed to a consumer within its credit; the batches are ``LeasedRange``."""
+def encode_delivery(consumer: int, batches: list[LeasedBatch]) -> bytes:
+    """What is pushed to a consumer within its credit."""
     pieces = [b"", _CREDIT_HEAD.pack(UNASKED, consumer)]
     _add_batches(pieces, batches)
     return _framed(DELIVERY, pieces)
 
 
-def decode_received(body: bytes) -> list[DeliveredBatch]:
+def decode_received(body: bytes) -> list[LeasedBatch]:
     """The batches in the answer to RECEIVE."""
     return _batches(body, _CORRELATION_BYTES)
 
 
-def decode_delivery(body: bytes) -> tuple[int, list[DeliveredBatch]]:
+def decode_delivery(body: bytes) -> tuple[int, list[LeasedBatch]]:
     """Consumer and batches of a push."""
     return decode_consumer(body), _batches(body, _CORRELATION_BYTES + 4)
 
@@ -411,7 +396,7 @@ def decode_delivery(body: bytes) -> tuple[int, list[DeliveredBatch]]:
 _CREDIT_HEAD: Final = Struct(">II")
 
 
-def _add_batches(pieces: list[bytes], batches: list[Any]) -> None:
+def _add_batches(pieces: list[bytes], batches: list[LeasedBatch]) -> None:
     pieces.append(_UINT16.pack(len(batches)))
     for each in batches:
         data: bytes = each.data
@@ -420,15 +405,15 @@ def _add_batches(pieces: list[bytes], batches: list[Any]) -> None:
         pieces.append(data)
 
 
-def _batches(body: bytes, at: int) -> list[DeliveredBatch]:
-    batches: list[DeliveredBatch] = []
+def _batches(body: bytes, at: int) -> list[LeasedBatch]:
+    batches: list[LeasedBatch] = []
     try:
         count = _unpack_uint16(body, at)[0]
         at += 2
         for _ in range(count):
             partition, lease, attempt, start, end, size = _unpack_leased(body, at)
             at += _LEASED_BYTES
-            batches.append(DeliveredBatch(partition, lease, attempt, start, end, _slice(body, at, size)))
+            batches.append(LeasedBatch(partition, lease, attempt, start, end, _slice(body, at, size)))
             at += size
     except error:
         raise _short("delivery") from None

@@ -131,11 +131,11 @@ class Peer:
 
     async def receive(
         self, consumer: int, max_messages: int = 100, wait_ms: int = 0
-    ) -> list[native.DeliveredBatch]:
+    ) -> list[native.LeasedBatch]:
         request = native.encode_receive(self.next_correlation(), consumer, max_messages, wait_ms)
         return native.decode_received(await self.ask(request))
 
-    async def ack(self, consumer: int, *batches: native.DeliveredBatch) -> None:
+    async def ack(self, consumer: int, *batches: native.LeasedBatch) -> None:
         runs = [(batch.partition, batch.lease, batch.start, batch.end) for batch in batches]
         await self.ask(native.encode_ack(self.next_correlation(), consumer, runs))
 

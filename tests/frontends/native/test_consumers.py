@@ -18,7 +18,7 @@ from penstock.frontends.native.connection import NativeConnection
 from penstock.model.message import Message
 from penstock.operations.codec import wire_message
 from penstock.wire import native
-from penstock.wire.native import DeliveredBatch
+from penstock.wire.native import LeasedBatch
 from penstock.wire.native_bodies import (
     AckAndPublish,
     ExtendBody,
@@ -38,7 +38,7 @@ async def with_topic(place: Place, **options: object) -> Peer:
     return peer
 
 
-def values(batches: list[DeliveredBatch]) -> list[bytes | None]:
+def values(batches: list[LeasedBatch]) -> list[bytes | None]:
     """What was delivered: records outside the ranges are left out."""
     found: list[bytes | None] = []
     for batch in batches:
@@ -50,11 +50,11 @@ def values(batches: list[DeliveredBatch]) -> list[bytes | None]:
     return found
 
 
-def run(batch: DeliveredBatch) -> native.Run:
+def run(batch: LeasedBatch) -> native.Run:
     return batch.partition, batch.lease, batch.start, batch.end
 
 
-async def pushed(peer: Peer) -> list[DeliveredBatch]:
+async def pushed(peer: Peer) -> list[LeasedBatch]:
     opcode, body = await peer.frame()
     assert opcode == native.DELIVERY
     return native.decode_delivery(body)[1]

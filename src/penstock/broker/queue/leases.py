@@ -29,29 +29,12 @@ from penstock.log.reader import BATCH_RECORDS_MIN
 from penstock.model.failure import NO_FAILURE, Failure
 from penstock.model.message import LOOK_INSIDE, Delivery, all_plain, last_header
 from penstock.wire.headers import EXPIRES_AT, REDRIVE_GROUP
+from penstock.wire.native import LeasedBatch
 from penstock.wire.records import EXPIRES, REDRIVEN, Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
 
 READ_RETRY_MS: Final = 1000  # A range that cannot be read is offered again after this.
 LOOKS_MAX: Final = 1000  # Some milliseconds of work.
-
-
-class LeasedBatch:
-    """A lease as a front end passes it on: offsets, and record batches that hold them, and maybe more.
-
-    One that makes something else of the records is handed these, and no batches.
-    """
-
-    __slots__ = ("attempt", "data", "end", "lease", "partition", "records", "start")
-
-    def __init__(self, partition: int, lease: int, attempt: int, start: int, end: int, data: bytes) -> None:
-        self.partition = partition
-        self.lease = lease  # -1 in a stream group, and if it is delivered at most once: nothing to answer.
-        self.attempt = attempt
-        self.start = start
-        self.end = end
-        self.data = data
-        self.records: list[Record] = []  # In place of the data; see ``GroupConsumer.takes_records``.
 
 
 def lent(partition: int, lease: Lease, data: bytes, records: list[Record] | None = None) -> LeasedBatch:

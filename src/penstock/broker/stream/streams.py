@@ -8,7 +8,6 @@ the next owner begins there.
 
 from typing import Any
 
-from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.state import Group, GroupConsumer, Partition, State
 from penstock.broker.steps import Arrival, Steps
 from penstock.broker.storage.recovery import open_journal
@@ -19,6 +18,7 @@ from penstock.groups.commits import Commit
 from penstock.log.log import Log
 from penstock.model.message import Delivered, Delivery, check_held
 from penstock.types import whole_number
+from penstock.wire.native import LeasedBatch
 from penstock.wire.records import Record, max_timestamp_of
 from penstock.wire.rewriting import encode_records
 

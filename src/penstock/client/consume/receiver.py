@@ -43,7 +43,7 @@ from penstock.wire.native import (
     PING,
     UINT32_MAX,
     UNASKED,
-    DeliveredBatch,
+    LeasedBatch,
     decode_delivery,
     decode_received,
     encode_consumer,
@@ -85,7 +85,7 @@ class Receiver:
         self._assignment: list[int] = []
         self._sent: dict[int, int] = {}  # Stream groups: the offset after what has arrived.
         self._buffer: deque[Any] = deque()  # Messages that were pushed and not received yet.
-        self._late: list[tuple[float, DeliveredBatch]] = []  # Came for a cancelled receive; until when.
+        self._late: list[tuple[float, LeasedBatch]] = []  # Came for a cancelled receive; until when.
         self._credit = 0  # Messages that the server may still push.
         self._waiting: list[asyncio.Future[None]] = []  # Receives that wait for a push.
         self._called_off = 0  # How often a receive was cancelled.
@@ -273,7 +273,7 @@ class Receiver:
             for message in self._messages(batch)
         ]
 
-    def _messages(self, batch: DeliveredBatch) -> list[Any]:
+    def _messages(self, batch: LeasedBatch) -> list[Any]:
         """What has arrived, as the program gets it."""
         records = records_of(batch)
         group: str = self.group

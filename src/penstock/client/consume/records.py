@@ -1,10 +1,10 @@
 """From the bytes of a delivery to its records."""
 
-from penstock.wire.native import DeliveredBatch
+from penstock.wire.native import LeasedBatch
 from penstock.wire.records import Record, decode_batch, size_of
 
 
-def records_of(batch: DeliveredBatch) -> list[Record]:
+def records_of(batch: LeasedBatch) -> list[Record]:
     """The records of a delivery: those of its batches that lie in its range."""
     return records_between(batch.data, batch.start, batch.end)
 

@@ -16,7 +16,6 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.at_once import now
 from penstock.broker.drivers.loop import ignore_result
-from penstock.broker.queue.leases import LeasedBatch
 from penstock.broker.queue.queues import NO_LEASE
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
@@ -25,7 +24,7 @@ from penstock.frontends.kafka.starts import start_of
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.groups.shares import Assignment, ShareGroups, ShareMember
 from penstock.types import NAME_LENGTH_MAX
-from penstock.wire.native import Run
+from penstock.wire.native import LeasedBatch, Run
 
 LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 PARTITIONS_MAX: Final = 100_000  # Of one session.

@@ -20,11 +20,11 @@ from typing import Any, Final
 from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.loop import ignore_result
-from penstock.broker.queue.leases import LeasedBatch
 from penstock.config.broker import GroupOptions
 from penstock.errors import GroupKindMismatch, Overloaded
 from penstock.frontends.http.consumers.long_polls import Disconnection
 from penstock.frontends.security.guarded import BrokerOperations
+from penstock.wire.native import LeasedBatch
 
 CONSUMERS_MAX: Final = 10_000
 IDLE_S: Final = 30  # A consumer that nobody needs is closed after one to two times this.

@@ -14,7 +14,6 @@ from msgspec import UNSET, Meta
 
 from penstock.api.work import Work
 from penstock.broker.batches import BatchConsumer
-from penstock.broker.queue.leases import LeasedBatch
 from penstock.errors import (
     InvalidValue,
     LeaseLost,
@@ -31,7 +30,7 @@ from penstock.frontends.http.problems import Problem, problem
 from penstock.model.failure import describe_error
 from penstock.model.message import own_headers
 from penstock.types import LANE_NAMES, duration_ms, extension_ms
-from penstock.wire.native import Run
+from penstock.wire.native import LeasedBatch, Run
 from penstock.wire.records import Record, lane_of
 
 WAIT_MS_MAX: Final = 60_000
