@@ -19,7 +19,6 @@ from penstock.frontends.http.handlers import (
     health,
     metrics,
     overview,
-    pipelines,
     publishing,
     schedules,
     streaming,
@@ -466,10 +465,10 @@ ROUTES: Final = (
     Route(
         method="GET",
         path="/v1/pipelines",
-        handler=pipelines.list_pipelines,
+        handler=overview.list_pipelines,
         operation="read",
         tag="server",
-        answer=pipelines.PipelineList,
+        answer=overview.PipelineList,
     ),
     Route(
         method="GET",

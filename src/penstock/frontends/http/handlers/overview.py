@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.frontends.http.call import HttpCall
 from penstock.frontends.http.monitoring.alerts import Alert, GroupLine, alerts
+from penstock.frontends.http.monitoring.reports import PipelineLine
 from penstock.model.info import BrokerInfo, TopicState
 
 AGAIN_MS: Final = 2000  # How soon it is worth asking again ...
@@ -77,3 +78,14 @@ async def history(call: HttpCall) -> History:
     else:
         await call.run(call.operations.describe_group(wanted.topic, wanted.group))
     return History(*call.shared.watch.history(wanted.topic, wanted.group))
+
+
+class PipelineList(msgspec.Struct, frozen=True):
+    """The pipelines that have run, by name."""
+
+    pipelines: list[PipelineLine]
+
+
+async def list_pipelines(call: HttpCall) -> PipelineList:
+    """The pipelines that have run: how far each is, how fast, and how it ended."""
+    return PipelineList(await call.shared.reports.read(call.operations))
