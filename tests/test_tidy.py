@@ -32,8 +32,8 @@ class Rule:
 
 CLOCK = Rule("the Clock that was passed in", frozenset({"clock.py"}))
 FILES = Rule(
-    "log/files.py, so that tests can fail it; in the lake, storage.py",
-    frozenset({"log/files.py", "spark/lake/storage.py"}),
+    "log/files.py, so that tests can fail it; in the lake, storage.py; for a cluster, store/",
+    frozenset({"log/files.py", "spark/lake/storage.py", "store/directory.py"}),
 )
 RANDOM = Rule("the seeded random.Random that was passed in")
 OWNER = Rule("a TaskGroup that someone awaits")

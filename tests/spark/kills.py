@@ -209,7 +209,12 @@ class Killing:
 
     def _kill_one(self, what: str, processes: Callable[[], list[int]]) -> None:
         """One of them, when there is one."""
-        self._driver.until(lambda: bool(processes()), what)
-        for pid in self._chance.sample(sorted(processes()), 1):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        found: list[int] = []
+
+        def is_there() -> bool:
+            found[:] = processes()
+            return bool(found)
+
+        self._driver.until(is_there, what)
+        with suppress(ProcessLookupError):
+            os.kill(self._chance.choice(sorted(found)), signal.SIGKILL)

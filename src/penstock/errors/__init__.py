@@ -28,6 +28,7 @@ from penstock.errors.requests import *
 from penstock.errors.access import *
 from penstock.errors.lake import *
 from penstock.errors.unavailable import *
+from penstock.errors.cluster import *
 from penstock.errors.failures import *
 
 if not TYPE_CHECKING:  # Type checkers see the imports; a computed __all__ would hide the names from them.
