@@ -39,6 +39,7 @@ from penstock.wire.records import (
     CONTROL,
     HEADER_BYTES,
     LANE_MASK,
+    SPAN_MAX,
     Header,
     Record,
     check_batch,
@@ -46,7 +47,7 @@ from penstock.wire.records import (
     read_header,
     size_of,
 )
-from penstock.wire.rewriting import SPAN_MAX, rewrite_batch
+from penstock.wire.rewriting import rewrite_batch
 
 STEP_BYTES: Final = 1024 * 1024  # About 10,000 small records, a few milliseconds compiled.
 

@@ -33,6 +33,7 @@ from penstock.wire.records import (
     MAGIC,
     MAGIC_AT,
     SIZE_BEGIN,
+    SPAN_MAX,
     Record,
     check_batch,
     checksum,
@@ -47,7 +48,6 @@ from penstock.wire.records import (
 )
 
 _LENGTH_MIN: Final = HEADER_BYTES - SIZE_BEGIN
-_SPAN_MAX: Final = 1 << 31  # The last offset delta has 31 bits.
 SUM_ALL: Final = 1 << 60  # For whoever has time.
 
 
@@ -255,7 +255,7 @@ def find_batch(
     """
     # The high bytes of the base offset are known, and the format byte: the search itself runs in C.
     low = offset.to_bytes(8, "big")
-    high = min(offset + _SPAN_MAX, max(limit, offset)).to_bytes(8, "big")
+    high = min(offset + SPAN_MAX + 1, max(limit, offset)).to_bytes(8, "big")
     same = 0
     while same < 8 and low[same] == high[same]:
         same += 1

@@ -30,7 +30,7 @@ HEADER_BYTES: Final = 5
 FRAME_BYTES_MAX: Final = (1 << 28) + (1 << 20)  # The largest batch a log may hold, and room around it.
 COUNT_MAX: Final = 0xFFFF  # Of batches, runs and ranges in one frame.
 UINT32_MAX: Final = 0xFFFF_FFFF
-NO_LEASE: Final = -1  # What a stream group hands out is not on loan.
+NO_LEASE: Final = -1  # In a stream group, and where messages are settled before they are sent.
 UNASKED: Final = 0  # The correlation of frames that answer nothing.
 
 # Client to server.

@@ -49,6 +49,7 @@ SEQUENCES: Final = 1 << 31  # A producer's numbers are int32: from 0 up to this,
 RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value length, header count.
 BATCH_BYTES_MAX: Final = 1 << 28  # Packed or unpacked: a whole segment of the default size.
 RECORDS_MAX: Final = 1_000_000  # Bounds the objects that one small compressed batch can make us build.
+SPAN_MAX: Final = (1 << 31) - 1  # The most offsets that one batch can span: a delta has 31 bits.
 OFFSET_MAX: Final = (1 << 62) - 1  # Compiled code holds numbers up to here in a machine word.
 
 CODEC_MASK: Final = 0x0007

@@ -8,12 +8,11 @@
 Cost: about that of encoding them the first time.
 """
 
-from typing import Final
-
 from penstock.wire.records import (
     APPEND_TIME,
     CODEC_MASK,
     HEADER_BYTES,
+    SPAN_MAX,
     BatchBuilder,
     Header,
     Record,
@@ -21,8 +20,6 @@ from penstock.wire.records import (
     record_at,
     recount_batch,
 )
-
-SPAN_MAX: Final = (1 << 31) - 1  # The most offsets one batch can span.
 
 
 def rewrite_batch(header: Header, records: list[Record]) -> bytearray:

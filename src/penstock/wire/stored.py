@@ -21,6 +21,7 @@ from typing import Final, final
 
 from penstock.wire.headers import BROKER_HEADERS
 from penstock.wire.records import (
+    SPAN_MAX,
     BatchBuilder,
     Headers,
     lane_attributes,
@@ -28,7 +29,6 @@ from penstock.wire.records import (
 )
 
 BATCH_BYTES: Final = 64 * 1024  # What a log reads at once; a batch may be longer by one record.
-SPAN_MAX: Final = (1 << 31) - 1  # The most offsets that one batch can span.
 
 MARKS: Final = {name: bit for bit, name in BROKER_HEADERS}
 _NO_HEADERS: Final[Headers] = []

@@ -23,7 +23,7 @@ from penstock.errors import InvalidValue
 from penstock.model.info import DeliveryState
 from penstock.types import whole_number
 
-SPAN_MAX: Final = 1_000_000  # Offsets in one question.
+OFFSETS_MAX: Final = 1_000_000  # Offsets in one question.
 STEP_EVENTS: Final = 5000  # Looked at in one go: some milliseconds.
 STEP_OFFSETS: Final = 20_000  # Likewise.
 
@@ -58,36 +58,36 @@ class Deliveries:
         partition = topic.partition(number)
         whole_number("start", start, 0)
         whole_number("end", end, 0)
-        if end - start > SPAN_MAX:
-            raise InvalidValue(name="end", value=end, why=f"ask for at most {SPAN_MAX:,} offsets at once")
+        if end - start > OFFSETS_MAX:
+            raise InvalidValue(name="end", value=end, why=f"ask for at most {OFFSETS_MAX:,} offsets at once")
         cursor = partition.groups[group_name]
         start, end = max(start, partition.log.start), min(end, cursor.high)
         if start >= end:
             return []
         if group.settings.kind == "stream":
             return _of_stream(group, cursor, start, end)
-        span = Span(start, end)
-        yield from self._tell(partition, cursor, span)
-        span.check(cursor)
-        return (yield from span.ranges())
+        states = RangeStates(start, end)
+        yield from self._tell(partition, cursor, states)
+        states.check(cursor)
+        return (yield from states.ranges())
 
-    def _tell(self, partition: Partition, cursor: GroupCursor, span: "Span") -> Steps[None]:
-        """What the journal says of the span."""
+    def _tell(self, partition: Partition, cursor: GroupCursor, states: "RangeStates") -> Steps[None]:
+        """Add what the journal says of these offsets."""
         journal = partition.journal
         assert journal is not None, "there is a group"
         journal.flush()
-        first = cursor.records(span.start, min(span.start + 1000, span.end))
+        first = cursor.records(states.start, min(states.start + 1000, states.end))
         since_ms = first[0].timestamp - CLOCK_STEP_MS if first else 0
         if since_ms > self._state.clock.wall_ms():  # The wall clock was set back: look at everything.
             since_ms = 0
         for count, (_, _, event) in enumerate(journal.events(journal.log.offset_at(since_ms)), 1):
             if event.group == cursor.number:
-                span.tell(event)
+                states.tell(event)
             if count % STEP_EVENTS == 0:
                 yield GiveWay()
 
 
-class Span:
+class RangeStates:
     """A range of offsets, with a state and the attempts so far for each."""
 
     def __init__(self, start: int, end: int) -> None:

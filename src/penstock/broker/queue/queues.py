@@ -45,9 +45,8 @@ from penstock.model.message import (
     unanswer,
 )
 from penstock.types import Duration, duration_ms, extension_ms, whole_number
-from penstock.wire.native import Run
+from penstock.wire.native import NO_LEASE, Run
 
-NO_LEASE: Final = -1  # What was settled when it went out needs no answer.
 AHEAD_MS: Final = 100  # What a consumer works off in this time is not worth sharing.
 PACE_MS: Final = 250  # How often it is looked at how quick a consumer is; long enough for some answers.
 GIVE_WAY_MAX: Final = 8  # Times in a row; then whoever has less to do seems not to want it.

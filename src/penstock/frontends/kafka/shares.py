@@ -16,7 +16,6 @@ from penstock.broker.aio import EmbeddedAsyncBroker
 from penstock.broker.batches import BatchConsumer
 from penstock.broker.drivers.at_once import now
 from penstock.broker.drivers.loop import ignore_result
-from penstock.broker.queue.queues import NO_LEASE
 from penstock.clock import Clock
 from penstock.config.broker import GroupOptions
 from penstock.errors import Closed, GroupNotFound, TopicNotFound
@@ -24,7 +23,7 @@ from penstock.frontends.kafka.starts import start_of
 from penstock.frontends.security.guarded import BrokerOperations
 from penstock.groups.shares import Assignment, ShareGroups, ShareMember
 from penstock.types import NAME_LENGTH_MAX
-from penstock.wire.native import LeasedBatch, Run
+from penstock.wire.native import NO_LEASE, LeasedBatch, Run
 
 LOCK_MS: Final = 30_000  # What a client is told while it has no topic.
 PARTITIONS_MAX: Final = 100_000  # Of one session.

@@ -26,8 +26,8 @@ from penstock.log.files import Files
 from penstock.log.log import Log, LogConfig
 from penstock.log.segment import RESTORING
 from penstock.log.transactions import decided
-from penstock.wire.records import CONTROL, DEDUP, TRANSACTIONAL, Header, check_batch
-from penstock.wire.rewriting import SPAN_MAX, empty_batch
+from penstock.wire.records import CONTROL, DEDUP, SPAN_MAX, TRANSACTIONAL, Header, check_batch
+from penstock.wire.rewriting import empty_batch
 
 
 def holes_in(log: Log, end: int) -> list[tuple[int, int]]:

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from penstock.broker.drivers.at_once import now
 from penstock.broker.drivers.loop import Running
-from penstock.broker.queue.queues import NO_LEASE
 from penstock.errors import PenstockError
 from penstock.frontends.kafka.call import Api, KafkaCall
 from penstock.frontends.kafka.errors import code_of, words_of
@@ -35,7 +34,7 @@ from penstock.wire.kafka.messages.groups.share import (
     ShareFetchResponse,
     ShareFetchResponsePartitionData,
 )
-from penstock.wire.native import LeasedBatch
+from penstock.wire.native import NO_LEASE, LeasedBatch
 from penstock.wire.records import CODEC_MASK, decode_batch, read_header
 from penstock.wire.rewriting import encode_records
 
