@@ -68,7 +68,7 @@ def restore(
 ) -> list[Restored]:
     """Move a group back to a time, to offsets, or to the oldest message there is, in the lake or the log.
 
-    The group is made if it does not exist.  ``advance`` hears of every few thousand records.
+    The group is created if it does not exist.  ``advance`` is called with the number of records restored.
     """
     if from_time is not None and offsets is not None:
         raise InvalidValue(name="offsets", value=offsets, why="set either offsets or from_time, not both")

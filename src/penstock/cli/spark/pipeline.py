@@ -83,8 +83,8 @@ def run(
 ) -> int:
     """Run a pipeline, until its work is done or it is stopped.
 
-    Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the batch in hand; a second Ctrl-C at once.
-    It may be killed at any time: the next run goes on where this one was.
+    Ctrl-C, SIGTERM and `penstock pipeline stop` end it after the current batch; a second Ctrl-C at once.
+    It may be killed at any time: the next run continues where this one was.
     """
     from penstock.spark.pipelines.run import runner  # Only now: it may load PySpark.
 

@@ -83,7 +83,7 @@ def sql(
     """
     _check(query, output, plot)
     with connecting.connected(server):
-        pass  # One that is not there is told now, and not when Spark has started.
+        pass  # Fails early if the broker is unreachable, before Spark starts.
     with started(master) as spark:
         shell = Shell(Tables(spark, address_of({"servers": server})), output, plot)
         if query is not None:
@@ -190,7 +190,7 @@ class Shell:
                     statement = ""
 
     def _answered(self, text: str, work: Callable[[str], None]) -> None:
-        """Do something for a person: a mistake is told, and Ctrl-C ends it, and not the shell."""
+        """Run one interactive command; errors are printed, and Ctrl-C cancels the command, not the shell."""
         try:
             work(text)
         except PenstockError as error:

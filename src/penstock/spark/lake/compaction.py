@@ -37,7 +37,7 @@ ALL: Final = 1 << 62  # Beyond every offset.
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that shall become one; all of one partition and one date, in the order of their offsets."""
+    """Files to merge into one; all of one partition and date, in offset order."""
 
     table: str
     files: tuple[LakeFile, ...]
@@ -62,7 +62,7 @@ def _place(file: LakeFile) -> tuple[int, datetime.date, int]:
 
 
 def _runs(files: Iterable[LakeFile], file_bytes: int) -> Iterator[list[LakeFile]]:
-    """Small files that follow each other, as many as make a file of the wished size."""
+    """Runs of adjacent small files, up to the target size each."""
     run: list[LakeFile] = []
     for file in files:
         if file.bytes >= file_bytes or (run and run[-1].end > file.start):
@@ -96,7 +96,7 @@ def join(joint: FileGroup) -> LakeFile:
 
 
 def replace(table: LakeTable, joint: FileGroup, joined: LakeFile, now_ms: int) -> bool:
-    """Commit a joined file; False: somebody else was faster, and it is removed."""
+    """Commit a compacted file; False, and the file is removed, if the table has changed meanwhile."""
     table.refresh()
     if table.replace(joint.files, [joined], now_ms):
         return True

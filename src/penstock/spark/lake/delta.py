@@ -26,7 +26,7 @@ TOPIC_SETTINGS: Final = SETTINGS | {"delta.dataSkippingStatsColumns": "partition
 
 
 def create_table(path: str, topic: str) -> None:
-    """Make an empty table, unless somebody else makes it at the same moment."""
+    """Create an empty table, unless another process creates it at the same time."""
     with translated_errors(path):
         try:
             DeltaTable.create(path, COLUMNS, partition_by=["date"], name=topic, configuration=TOPIC_SETTINGS)
@@ -51,7 +51,7 @@ def open_table(path: str) -> DeltaTable | None:
 
 @contextmanager
 def translated_errors(path: str) -> Iterator[None]:
-    """What Delta's library says is told as an error of the lake."""
+    """Convert errors of the library to errors of the lake."""
     try:
         yield
     except (DeltaError, OSError) as error:

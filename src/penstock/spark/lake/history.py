@@ -38,7 +38,7 @@ class RecordedGap(msgspec.Struct, frozen=True):
 
 
 class LakeHistory:
-    """The lake of one broker, as it is when its tables are first asked for."""
+    """The lake of one broker; tables are opened when they are first needed."""
 
     def __init__(self, broker: "Broker", lake: str | None) -> None:
         self._broker = broker
@@ -64,7 +64,7 @@ class LakeHistory:
         return [] if table is None else table.files(span.partition, span.start, span.end, from_ms, to_ms)
 
     def about(self, gap: OffsetRange, from_ms: int | None, to_ms: int | None) -> bool:
-        """Can offsets that are nowhere be of a time?  Not if what is before or behind them shows it."""
+        """Whether a gap may contain records of a time range, judging by the files before and after it."""
         before = self.files(OffsetRange(gap.topic, gap.partition, 0, gap.start)) if to_ms is not None else []
         behind = (
             self.files(OffsetRange(gap.topic, gap.partition, gap.end, 1 << 62)) if from_ms is not None else []

@@ -36,7 +36,7 @@ _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """One file of a table, as the table's log tells of it."""
+    """One file of a table, as described by the table's log."""
 
     path: str  # Whole: a path of this machine, or a URI.
     date: datetime.date
@@ -58,7 +58,7 @@ class LakeFile:
 
 
 def new_path(table: str, date: datetime.date, partition: int, start: int) -> str:
-    """Where a new file goes; nobody else gets the same answer."""
+    """A unique path for a new file."""
     return f"{table}/date={date.isoformat()}/{partition}-{start:020}-{uuid4().hex}.parquet"
 
 
@@ -73,7 +73,7 @@ def date_of(day: int) -> datetime.date:
 
 
 def statistics_of(file: LakeFile) -> str:
-    """What the table's log keeps of a file, in Delta's words: readers skip files by it."""
+    """A file's statistics in Delta's format, by which readers skip files."""
     low = {"partition": file.partition, "offset": file.start, "timestamp": _iso(file.first_ms)}
     high = {"partition": file.partition, "offset": file.end - 1, "timestamp": _iso(file.last_ms)}
     nulls = dict.fromkeys(("partition", "offset", "timestamp"), 0)

@@ -90,7 +90,7 @@ def _offsets(broker: "Broker", topic: str, at: str) -> dict[int, int]:
 def differing(table: LakeTable, partition: int, logged: BrokerLog) -> int | None:
     """An offset at which log and lake have different records, of the first and last that both have.
 
-    They differ if the topic was deleted and made anew, or the lake belongs to another broker.
+    They differ if the topic was deleted and recreated, or the lake belongs to another broker.
     """
     first = max(logged.start, table.first_offsets().get(partition, 0))
     last = min(logged.end, table.next_offsets().get(partition, 0)) - 1

@@ -79,7 +79,7 @@ def exists(path: str) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a file that nobody was told of, if it is there."""
+    """Remove an uncommitted file, if it exists."""
     if exists(path):
         system, inside = filesystem_of(path)
         system.delete_file(inside)
@@ -107,7 +107,7 @@ def sync(path: str) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """What fails inside is told as an error of the lake at ``path``."""
+    """Convert errors in the block to errors of the lake at ``path``."""
     try:
         yield
     except OSError as error:
@@ -116,7 +116,7 @@ def writing(path: str) -> Iterator[None]:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """What fails inside is told as damage of the file at ``path``."""
+    """Convert errors in the block to ``LakeDamaged`` for the file at ``path``."""
     try:
         yield
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def reading(path: str) -> Iterator[None]:
 
 
 def failure_of(path: str, error: Exception) -> DiskFull | LakeUnusable:
-    """Why something could not be written, in our words."""
+    """The error for a failed write."""
     text = str(error).lower()
     if getattr(error, "errno", None) in _FULL or any(words in text for words in _FULL_WORDS):
         return DiskFull(path=path)
@@ -134,10 +134,10 @@ def failure_of(path: str, error: Exception) -> DiskFull | LakeUnusable:
 
 
 def sentence_of(error: BaseException) -> str:
-    """What a library says, in one line and without its full stop.
+    """The message of an error as one line, without its full stop.
 
-    That is its first line, and if it says what caused that, line by line behind arrows, all of it: the last
-    cause, often the answer of a store in XML, is the one that explains the others.
+    Its first line, and all causes that delta-rs lists after arrows: the last one, often an XML response of an
+    object store, explains the others.
     """
     lines = _COLOURS.sub("", str(error)).strip().splitlines() or [type(error).__name__]
     first, *causes = "\n".join(lines).split(_BECAUSE) if _BECAUSE in str(error) else lines[:1]

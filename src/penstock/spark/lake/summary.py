@@ -38,7 +38,7 @@ class ArchivedTopic(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     lag: int
     lost: int
-    last_batch_ms: int | None  # None: longer ago than the table's log tells.
+    last_batch_ms: int | None  # None: not in the last commits.
     partitions: list[ArchivedPartition]
 
 

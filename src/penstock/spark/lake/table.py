@@ -46,8 +46,8 @@ from penstock.spark.lake.delta import (
 from penstock.spark.lake.layout import LakeFile, file_of
 
 COMMITS_MAX: Final = 20  # How often a commit is tried when others, of other partitions, are in its way.
-ARCHIVED: Final = "penstock.archived"  # In what the history tells of a commit: so many ranges ...
-COMPACTED: Final = "penstock.compacted"  # ... or so many files.
+ARCHIVED: Final = "penstock.archived"  # Metadata of a commit: number of ranges ...
+COMPACTED: Final = "penstock.compacted"  # ... or of files.
 LOST: Final = "penstock.lost"  # The table property that holds what was never archived.
 
 
@@ -152,7 +152,7 @@ class LakeTable:
         return -1 if self._delta is None else self._delta.version()
 
     def history(self, limit: int) -> list[dict[str, Any]]:
-        """The last commits, newest first, as Delta tells of them."""
+        """The last commits, newest first, in Delta's format."""
         return [] if self._delta is None else self._delta.history(limit)
 
     # What changes it.
@@ -160,7 +160,7 @@ class LakeTable:
     def commit(self, ranges: Sequence[ArchivedRange], files: Sequence[LakeFile], now_ms: int) -> bool:
         """Add files that archive ranges; False: some range was archived by others, and nothing was changed.
 
-        When this returns True, all of it will survive a loss of power.  Who gets False may remove the files.
+        If it returns True, the commit is durable.  If False, the caller may remove the files.
         """
         adds = [add_action(self.path, file, now_ms) for file in files]
         for _ in range(COMMITS_MAX):
@@ -192,16 +192,16 @@ class LakeTable:
         return bool(files) and all(file.path in known for file in files)
 
     def vacuum(self, unused_hours: int) -> int:
-        """Delete files that have not been the table's for so long, and what killed writers left behind.
+        """Delete files that have been unused for so long, and those of killed writers.
 
-        Files that are being written are younger than that; so are those that somebody still reads.
+        Files that are being written or read are younger than that.
         """
         assert unused_hours >= 1, "a file may take a while from its first byte to its commit"
         self.refresh()  # What an old snapshot does not know would count as left behind.
         if self._delta is None:
             return 0
         with translated_errors(self.path):
-            # The library names those that are long gone too, and two commits tell of every vacuum.
+            # The library also lists files deleted long ago, and makes two commits for every vacuum.
             named = self._delta.vacuum(unused_hours, enforce_retention_duration=False, full=True)
             count = sum(storage.exists(f"{self.path}/{name}") for name in set(named))
             if count:
@@ -210,7 +210,7 @@ class LakeTable:
         return count
 
     def lose(self, lost: OffsetRange) -> bool:
-        """Put on record that offsets are in neither log nor lake, and go on behind them."""
+        """Record that offsets are in neither log nor lake, and move *next* past them."""
         assert self._delta is not None, "what was never begun has lost nothing"
         if self.next_offsets().get(lost.partition) != lost.start:
             return False

@@ -58,9 +58,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     interval_ms: int = 5000
     # How much of the log is archived with one commit, of all topics together.
     batch_bytes: int = 512 * 1024 * 1024
-    # How large the files of the lake shall become.
+    # Target size of files after compaction.
     file_bytes: int = 128 * 1024 * 1024
-    # How long a file stays after it was replaced, for those who still read it.
+    # How long a replaced file is kept for readers.
     vacuum_after_ms: int = 24 * HOUR_MS
     # What to do about records that retention has deleted first: error, or skip and put it on record.
     on_gap: Literal["error", "skip"] = "error"
@@ -82,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(settings: Settings, context: Context) -> None:
-    """Archive until told to stop; with ``once`` until everything that is there now is archived."""
+    """Archive until stopped; with ``once`` until everything that is there now is archived."""
     archive = Archive(settings, context)
     upkeep = LakeMaintenance(context, settings.file_bytes, settings.vacuum_after_ms)
     failures = 0
@@ -131,7 +131,7 @@ class Archive:
         outcomes = run_tasks(self._context.spark, ArchiveWriter(self._context.address), tasks)
         for topic in sorted({each.range.topic for each in outcomes}):
             complete &= self._commit(topic, [each for each in outcomes if each.range.topic == topic])
-        self._tell(complete)
+        self._commit_progress(complete)
         return complete
 
     def raise_troubles(self) -> None:
@@ -218,7 +218,7 @@ class Archive:
                 )
 
     def _start(self, table: LakeTable, partition: int, start: int, end: int) -> int:
-        """Where to go on with a partition whose log has offsets from ``start`` up to before ``end``."""
+        """Where to continue a partition whose log has the offsets from ``start`` up to before ``end``."""
         reached = table.next_offsets().get(partition)
         if reached is None:
             return start
@@ -252,8 +252,8 @@ class Archive:
                 raise batch.error
         return True
 
-    def _tell(self, complete: bool) -> None:
-        """Tell the broker how far all tables are, where it does not know."""
+    def _commit_progress(self, complete: bool) -> None:
+        """Commit the progress of the tables to the broker, where it has changed."""
         lag_seconds = 0.0
         for topic, table in self._tables.items():
             reached = table.next_offsets()

@@ -31,7 +31,7 @@ def watched(context: Context, total: int) -> Iterator[None]:
         if not context.stopping.is_set():
             raise
     else:
-        watch.told(total)
+        watch.report(total)
     finally:
         watch.ended.set()
         thread.join()
@@ -44,9 +44,9 @@ class JobWatch:
     def __init__(self, context: Context, total: int) -> None:
         self._context = context
         self._total = total
-        self._done = 0  # Records that were told as done.
+        self._done = 0  # Records reported so far.
         self._spark = context.spark
-        self._is_classic = hasattr(context.spark, "_jsc")  # Spark Connect does not tell of tasks.
+        self._is_classic = hasattr(context.spark, "_jsc")  # Spark Connect does not report tasks.
         self._name = f"penstock-{uuid4().hex}"
         self.ended = threading.Event()
 
@@ -64,12 +64,12 @@ class JobWatch:
     def look_on(self) -> None:
         """Look until the block has ended."""
         while not self.ended.wait(LOOK_S):
-            self.told(int(self._total * self._share()))
+            self.report(int(self._total * self._share()))
             if self._context.stopping.is_set():
                 self._spark.interruptTag(self._name)
 
-    def told(self, done: int) -> None:
-        """Tell that so many records are done in all."""
+    def report(self, done: int) -> None:
+        """Report the total number of finished records."""
         if done > self._done:
             self._context.progress.advance(records=done - self._done)
             self._done = done

@@ -44,7 +44,7 @@ class LakeMaintenance:
             self.work(tables, vacuum=now_ms - self._vacuumed_ms >= HOUR_MS)
 
     def work(self, tables: Iterable[LakeTable], *, vacuum: bool = True) -> None:
-        """Join what is worth it, and delete what nobody uses."""
+        """Compact files where it pays, and delete unused ones."""
         for table in tables:
             try:
                 self._join(table)
@@ -62,7 +62,7 @@ class LakeMaintenance:
         if self._seen.get(table.path) == (table.version, day):
             return
         joints = plan(table, self._file_bytes, now_ms)
-        outcomes = run_tasks(self._context.spark, join_or_tell, joints)
+        outcomes = run_tasks(self._context.spark, join_or_report, joints)
         for joint, outcome in zip(joints, outcomes, strict=True):
             if isinstance(outcome, LakeDamaged):
                 self._context.progress.note(str(outcome))
@@ -86,7 +86,7 @@ class ResultTableMaintenance:
             self.work(vacuum=now_ms - self._vacuumed_ms >= HOUR_MS)
 
     def work(self, *, vacuum: bool = True) -> None:
-        """Join small files, and delete what nobody uses."""
+        """Compact small files, and delete unused ones."""
         if self._path is None:
             return
         try:
@@ -99,8 +99,8 @@ class ResultTableMaintenance:
         self._joined_ms = self._context.clock.steady_ms()
 
 
-def join_or_tell(joint: FileGroup) -> LakeFile | LakeDamaged:
-    """What an executor does; that something cannot be read is an outcome, too, and the others go on."""
+def join_or_report(joint: FileGroup) -> LakeFile | LakeDamaged:
+    """Runs on an executor; an unreadable file is a result, so that the others continue."""
     try:
         return join(joint)
     except LakeDamaged as damage:

@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(settings: Settings, context: Context) -> None:
-    """Rehearse, and tell the differences."""
+    """Rehearse, and print the differences."""
     handler = find_handler(settings)
     ranges = _ranges(handler, settings, context)
     total = sum(map(len, ranges))
@@ -170,7 +170,7 @@ def _messages(topic: str, settings: Settings, context: Context) -> "DataFrame":
     return reader.load()
 
 
-# What is told.
+# Output.
 
 
 def _report(

@@ -192,7 +192,7 @@ class _Pace:
         self.count = 0  # So far.
 
     def keep(self, count: int) -> None:
-        """So many more are done: wait until that is not too early, or the run shall end."""
+        """Count published messages, and wait as the rate requires, unless the run is stopped."""
         self.count += count
         if self._rate is not None:
             due_ms = self._begun_ms + self.count * 1000 / self._rate
@@ -203,7 +203,7 @@ class _Pace:
 
 
 def _count(settings: Settings, context: Context) -> None:
-    """Tell how many messages match, by partition."""
+    """Print how many messages match, by partition."""
     replay = _wanted(settings, context)
     some = ranges_between({settings.topic: replay.start}, {settings.topic: replay.end})
     found = {}

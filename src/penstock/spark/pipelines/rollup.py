@@ -138,7 +138,7 @@ class RollupPass:
 
     @contextmanager
     def _kept(self, frame: "DataFrame") -> "Iterator[DataFrame]":
-        """Several queries read it, and the broker is asked once."""
+        """Cached, so that several queries read the broker once."""
         frame.persist()
         try:
             yield frame
@@ -189,5 +189,5 @@ class RollupPass:
             **self._context.address.options,
             topic=",".join(self._topics),
             starting=json.dumps(starting),
-            on_gap="skip",  # Retention may be quicker; then there is no latency to tell.
+            on_gap="skip",  # Messages deleted meanwhile have no latency.
         ).load()

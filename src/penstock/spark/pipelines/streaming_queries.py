@@ -64,10 +64,10 @@ def run_queries(
 
 
 class RunningQuery:
-    """A query, which is started when it is made: for what there is now, or for as long as the run goes on.
+    """A streaming query, started on creation.
 
-    Spark gives a Python worker ten seconds to start, which may be too little on a busy machine.  So one
-    query is started after the other, and one that fails for that reason is started again.
+    Spark gives a Python worker ten seconds to start, which may be too short on a busy machine.  So queries
+    are started one after the other, and restarted if they fail for that reason.
     """
 
     def __init__(self, writer: "DataStreamWriter", context: Context, interval_ms: int) -> None:
@@ -112,7 +112,7 @@ class RunningQuery:
 
 
 class QueryCounter:
-    """Tells the run's progress what a query has done."""
+    """Adds the batches of a query to the run's progress."""
 
     def __init__(self, name: str, running: RunningQuery, context: Context, topics: list[str] | None) -> None:
         self.running = running
@@ -134,7 +134,7 @@ class QueryCounter:
                     )
 
     def _tell_late(self, progress: "StreamingQueryProgress") -> None:
-        """Tell what this batch has set aside, and what Spark has left out, which ought to be nothing."""
+        """Report late records of a batch, and rows that Spark has dropped, which should be none."""
         late = late_records(progress)
         if late:
             self._context.progress.advance(late=late)

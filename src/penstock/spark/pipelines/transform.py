@@ -139,7 +139,7 @@ def _writers(settings: Settings, context: Context, life: str) -> "dict[str, Data
         rows = outgoing(read.result(context.name))
         writers["rows"] = _to_topic(rows, settings.topic, settings.mode, context)
     if settings.table:
-        group = None if settings.topic else context.name  # Only one of them tells how far the run is.
+        group = None if settings.topic else context.name  # Only one query commits the progress of the run.
         writers["table"] = _to_table(read.result(group), settings.table, context)
     if bad := read.rejects():
         side = settings.side or f"{context.name}.bad"
@@ -151,7 +151,7 @@ def _writers(settings: Settings, context: Context, life: str) -> "dict[str, Data
 
 
 class TransformInput:
-    """The sources of one run, for each query anew."""
+    """Creates the input DataFrames of each query."""
 
     def __init__(self, settings: Settings, context: Context, life: str) -> None:
         self._settings = settings

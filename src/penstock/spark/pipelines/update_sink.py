@@ -40,7 +40,7 @@ class Updates:
 
 
 class UpdateSink(DataSource):
-    """The data source; its options are ours, and are not checked for people."""
+    """The data source; internal, so its options are not validated."""
 
     @classmethod
     def name(cls) -> str:

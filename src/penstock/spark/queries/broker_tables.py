@@ -59,7 +59,7 @@ class BrokerTable(DataSource):
 
 
 class BrokerTableReader(DataSourceReader):
-    """Asks the broker, in its tasks."""
+    """Reads from the broker in its tasks."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self._address = address_of(options)

@@ -59,7 +59,7 @@ def journal(spark: "SparkSession", address: Address, ranges: list[OffsetRange]) 
 
 
 class JournalSource(DataSource):
-    """The data source; its options are ours, and are not checked for people."""
+    """The data source; internal, so its options are not validated."""
 
     @classmethod
     def name(cls) -> str:
@@ -74,7 +74,7 @@ class JournalSource(DataSource):
 
 
 class JournalReader(DataSourceReader):
-    """Asks the broker, in its tasks."""
+    """Reads from the broker in its tasks."""
 
     def __init__(self, address: Address, ranges: list[OffsetRange]) -> None:
         self._address = address
@@ -195,7 +195,7 @@ class _EventRows:
                 return _elsewhere(event)
 
     def _holder(self, event: events.Settled | events.GivenBack) -> dict[str, Any]:
-        """Who had it; a lease that is answered for as a whole is forgotten."""
+        """Attempt and consumer of the lease; a completely settled lease is forgotten."""
         lease = self._leases.get((event.group, event.lease))
         if lease is None:
             return {}

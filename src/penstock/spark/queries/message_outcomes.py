@@ -48,7 +48,7 @@ FORMAT: Final = "penstock_outcomes"
 UNKNOWN: Final = 255  # In the place of how a message was settled.
 FAILURES: Final = (events.NACKED, events.TIMED_OUT, events.REJECTED)
 ROWS: Final = 65_536  # Of an Arrow batch.
-ATTEMPTS_MAX: Final = 255  # What a byte holds; more are not told apart.
+ATTEMPTS_MAX: Final = 255  # What a byte can hold.
 ADDED: Final = frozenset({EXPIRES_AT})  # Headers that the broker adds.
 
 
@@ -58,7 +58,7 @@ class Outcomes:
 
     range: OffsetRange
     group: str
-    numbers: set[int]  # Of the group in this journal; one more each time it is made anew.
+    numbers: set[int]  # Of the group in this journal; each recreation adds one.
     errors: dict[int, tuple[str, str]] = field(default_factory=dict)
     outputs: dict[int, str | None] = field(default_factory=dict)  # None: they are several messages' together.
 
@@ -129,7 +129,7 @@ def read_outcomes(
 
 
 class OutcomeSource(DataSource):
-    """The data source; its options are ours, and are not checked for people."""
+    """The data source; internal, so its options are not validated."""
 
     @classmethod
     def name(cls) -> str:

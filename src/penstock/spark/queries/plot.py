@@ -31,7 +31,7 @@ POINTS_MARKED: Final = 60  # Up to so many points are worth a dot each.
 
 
 def check(answer: "QueryResult") -> None:
-    """Raise if a chart cannot be made of it."""
+    """Raise if the result cannot be drawn."""
     if find_spec("matplotlib") is None:
         raise ExtraMissing(what="matplotlib", extra="spark")
     if len(answer.columns) != 2:
@@ -81,10 +81,9 @@ def _line(axes: Any, pairs: Sequence[tuple[Any, float]]) -> None:
 
 
 def broken(points: Sequence[tuple[Any, float]]) -> list[tuple[Any, float]]:
-    """Points in order, with one of no value wherever times of a regular step are missing.
+    """Insert a NaN wherever a regular series of times has missing steps, so that the line breaks there.
 
-    A line drawn across would claim values that nobody measured.  Times that have no common step, as those of
-    single messages, are left alone.
+    Times without a common step, such as those of single messages, are unchanged.
     """
     gaps = [later[0] - earlier[0] for earlier, later in pairwise(points)]
     step = min(gaps, default=None)

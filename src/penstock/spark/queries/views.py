@@ -86,9 +86,9 @@ def tables(
     user: str | None = None,
     password: str | None = None,
 ) -> "Tables":
-    """Make a view for each topic of a broker, and for what else it knows.
+    """Create a view for each topic of a broker, and for the broker's state.
 
-    ``key``, or ``user`` and ``password``: who asks; without them the variable PENSTOCK_KEY says it.
+    ``key``, or ``user`` and ``password``: credentials; default: environment variable PENSTOCK_KEY.
     """
     given = {"servers": servers, "key": key, "user": user, "password": password}
     made = Tables(spark, address_of({name: text for name, text in given.items() if text is not None}))
@@ -134,7 +134,7 @@ class Tables:
     # Making them.
 
     def create(self) -> None:
-        """Make all views; those of the same name are replaced.  Names that only case tells apart get none."""
+        """Create or replace all views, except for names that differ only in case."""
         makers = self._makers()
         counts = Counter(name.lower() for name in makers)
         for name, make in makers.items():

@@ -72,7 +72,7 @@ def split(whole: OffsetRange, records: int) -> Iterator[OffsetRange]:
 
 
 def together(pieces: Iterable[Piece], records: int) -> Iterator[list[Piece]]:
-    """Neighbours in groups of at most so many offsets; a piece that has more is by itself."""
+    """Group neighbours up to ``records`` offsets; a larger piece forms its own group."""
     group: list[Piece] = []
     total = 0
     for piece in pieces:
@@ -119,15 +119,14 @@ class Cut(NamedTuple):
 
 
 def aligned(start: Reached, end: Reached, records: float, guess: tuple[int, int], at: At) -> Cut:
-    """How far a micro-batch of so many records goes, if that is not ``end``: to one time in all partitions.
+    """The end of a micro-batch of at most ``records`` records: one publish time T in all partitions.
 
-    The batch holds everything that was published before a time T, the latest for which that is at most
-    ``records`` (or close to it: ``ENOUGH``).  So no record of a later batch was published before one of
-    this batch, and the watermark that this batch sets does not exclude it.  Where one millisecond more
-    would be too much, records of T itself fill the batch up, by count: so there is always progress, even
-    if everything was published at once.
+    T is the latest time before which at most ``records`` records were published (or nearly: ``ENOUGH``).  So
+    no record of a later batch was published before one of this batch, and this batch's watermark does not
+    exclude it.  If one more millisecond would exceed the limit, records of T itself are added by count, so
+    there is always progress.
 
-    ``guess`` are two times between which T may be; the closer, the fewer questions are asked.
+    ``guess`` are two times between which T may be; a good guess saves lookups.
     """
 
     def until(time_ms: int) -> Cut:
@@ -195,7 +194,7 @@ def highest(one: Reached, other: Reached) -> Reached:
 
 
 def within(low: Reached, place: Reached, high: Reached) -> Reached:
-    """A place for the partitions of ``high``, in none of them before ``low`` or behind ``high``."""
+    """A position in the partitions of ``high``, limited to between ``low`` and ``high``."""
     return {
         topic: {
             number: max(low.get(topic, {}).get(number, 0), min(place.get(topic, {}).get(number, 0), limit))

@@ -20,7 +20,7 @@ class SettlementRecorder:
     """Takes a function's own answers, and does nothing about them."""
 
     def __init__(self) -> None:
-        self.outcome: Outcome | None = None  # None: it has not answered by itself.
+        self.outcome: Outcome | None = None  # None: the function did not settle the message itself.
         self.outputs: list[tuple[str, Message]] = []
 
     def ack(self, message: Any, *, publish: Outputs = ()) -> None:
@@ -71,7 +71,7 @@ class PublishRecorder:
 
 
 class CapturedBroker:
-    """In the place of a client: publishes are noted, and everything else is refused."""
+    """Replaces a client: records published messages and refuses other calls."""
 
     def __init__(self, sent: PublishRecorder) -> None:
         self._sent = sent
@@ -123,9 +123,9 @@ class AsyncCapturedBroker:
 
 @contextmanager
 def captured(sent: PublishRecorder) -> Iterator[None]:
-    """While the block runs, whoever connects gets a broker that only notes.
+    """Within the block, ``connect`` returns a broker that only records.
 
-    Not longer: the worker that runs this will do other tasks, which connect in earnest.
+    Restored afterwards, because the worker runs other tasks, which need real connections.
     """
     import penstock.aio  # Only now: importing the package loads the broker, which a client does not need.
 

@@ -92,7 +92,7 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def _error(outcome: Outcome) -> tuple[str, str]:
-    """Class and words of what went wrong, as the journal has them."""
+    """Class and message of an error, as in the journal."""
     if isinstance(outcome, Rejected):
         return REJECTED, outcome.reason
     if isinstance(outcome, Failed):

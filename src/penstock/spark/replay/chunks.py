@@ -85,7 +85,7 @@ def _messages(batches: Iterator[pa.RecordBatch], chunk: ReplayChunk) -> Iterator
         rows = within(rows, chunk.from_ms, chunk.to_ms)
         if rows.num_rows:
             columns = {"key": rows["key"], "value": rows["value"]}
-            # What nobody has costs nothing.
+            # Columns that are empty everywhere are left out.
             if rows["headers"].offsets[0] != rows["headers"].offsets[-1]:
                 columns["headers"] = own_headers(rows["headers"])
             if pc.any(pc.not_equal(rows["lane"], 0)).as_py():
@@ -145,7 +145,7 @@ class ChunkTarget(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format, which is nobody's but this module's."""
+        """The name of the format, internal to this module."""
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> "ChunkWriter":  # noqa: ARG002 - Spark's.

@@ -30,7 +30,7 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # Of the run.
     id: str  # Its own, for ever.
-    what: str  # The settings but for the times, to tell this one from another of the same name.
+    what: str  # The settings except times, to recognise other settings under the same name.
     topic: str
     to: str  # The topic that gets it.
     from_ms: int | None

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TEXT_MAX: Final = 32  # Characters of a text that is told whole; longer ones are not told.
+TEXT_MAX: Final = 32  # Characters; columns with longer strings have no minimum and maximum.
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
@@ -44,7 +44,7 @@ class ColumnStatistics:
             self._high[name] = max(high, self._high.get(name, high))
 
     def statistics(self) -> str:
-        """The same in Delta's words."""
+        """The statistics in Delta's format."""
         low, high = (
             {name: _text(value, up) for name, value in values.items() if name not in self._unknown}
             for values, up in ((self._low, False), (self._high, True))
@@ -65,7 +65,7 @@ def _is_told(kind: pa.DataType) -> bool:
 
 
 def _ends(column: pa.Array) -> tuple[Any, Any]:
-    """The least and the greatest value; raises ``ValueError`` if they cannot be told."""
+    """Minimum and maximum; raises ``ValueError`` if they cannot be represented."""
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         raise ValueError("no number")
     ends = pc.min_max(column)

@@ -82,7 +82,7 @@ def _plot_over_time(errors: list[Row], bars_over_time: list[Row]) -> "Figure":
 
 
 def _named(errors: list[Row]) -> list[tuple[Row, str]]:
-    """The errors that are told apart in a plot; equal ones of two topics have two names."""
+    """The errors with their own series in a plot, and their names, which include the topic."""
     told = errors if len(errors) <= SERIES_MAX else errors[: SERIES_MAX - 1]
     return [(each, f"{each['topic']}: {name_of(each, 200)}") for each in told]
 
@@ -114,7 +114,7 @@ def total(errors: list[Row]) -> int:
 
 
 def period_of(errors: list[Row], begin: datetime | None, end: datetime | None) -> str:
-    """In words: as it was asked for, or as it was found."""
+    """The period as text: as requested, or as found."""
     first = begin or (_time(min(each["first"] for each in errors)) if errors else None)
     last = end or (_time(max(each["last"] for each in errors)) if errors else None)
     words = [f"{word} {each:%Y-%m-%d %H:%M}" for word, each in (("from", first), ("to", last)) if each]

@@ -21,7 +21,7 @@ from penstock.errors import LakeUnusable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which people who see colours differently can tell apart; the last is for the rest.
+# Okabe and Ito's palette for colour blindness; the last colour is for the rest.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#999999")
 SERIES_MAX: Final = len(COLOURS)
 LABEL_CHARACTERS: Final = 48
@@ -184,7 +184,7 @@ def bars(counts: Mapping[str, int]) -> "Figure":
 
 
 def _axes(width: float, height: float) -> tuple["Figure", Any]:
-    from matplotlib.figure import Figure  # Heavy: only who draws needs it.
+    from matplotlib.figure import Figure  # Slow to import, and needed only for plots.
 
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()

@@ -76,7 +76,6 @@ class ResultTable(DataSource):
         return ResultWriter(self.options["path"])
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "ResultStreamWriter":  # noqa: ARG002, N802 - Spark's.
-        """A write that goes on."""
         return ResultStreamWriter(self.options["path"])
 
 
@@ -127,7 +126,7 @@ def _written(messages: Iterable[WriterCommitMessage | None]) -> list[WrittenFile
 
 
 def write_file(path: str, batches: Iterator[pa.RecordBatch], query: str | None) -> WrittenFile:
-    """Write rows to a file of the table that nobody sees before it is committed; without rows, no file."""
+    """Write rows to a new file, invisible until it is committed; without rows there is no file."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return WrittenFile(query, "", 0, 0, b"")

@@ -29,7 +29,7 @@ from penstock.spark.reports.column_statistics import ColumnStatistics
 FILE_BYTES: Final = 128 * 1024 * 1024  # A file of this size is not joined any more.
 FILES_MIN: Final = 16
 FILES_MAX: Final = 1000  # Joined at once.
-KEPT_HOURS: Final = 24  # For those who still read a file that was replaced.
+KEPT_HOURS: Final = 24  # For readers of replaced files.
 BATCH_ROWS: Final = 65_536
 JOINED: Final = app_name("joined")
 
@@ -69,7 +69,7 @@ def worth_joining(files: Sequence[TableFile]) -> list[TableFile]:
 
 
 def vacuum(path: str) -> None:
-    """Delete files that have not been the table's for a day, and what killed writers left behind."""
+    """Delete files that have been unused for a day, and those of killed writers."""
     table = open_table(path)
     if table is not None:
         with translated_errors(path):
@@ -84,7 +84,7 @@ def _files(table: DeltaTable) -> list[TableFile]:
 
 
 def _joined(table: DeltaTable, path: str, files: Sequence[TableFile], now_ms: int) -> bool:
-    """Put one file in the place of others; False: somebody has changed the table meanwhile."""
+    """Replace files by one; False if the table has changed meanwhile."""
     name = f"{uuid4().hex}.parquet"
     try:
         ranges = _copy(path, files, name)

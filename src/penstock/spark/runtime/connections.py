@@ -37,7 +37,7 @@ HIDDEN: Final = "(?i)url|^key$|^password$"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens, and who asks it."""
+    """Address of a broker, and credentials."""
 
     servers: str = SERVERS
     key: str | None = field(default=None, repr=False)
@@ -55,7 +55,7 @@ class Address:
 
 
 def address_of(options: Mapping[str, str]) -> Address:
-    """The address among some options; who is not said there is whom the environment here says."""
+    """The address in some options; credentials default to the environment of this process."""
     login = ClientLogin(options.get("key"), options.get("user"), options.get("password"))
     return Address(options.get("servers", SERVERS), login.key, login.user, login.password)
 
@@ -89,6 +89,6 @@ def _is_worker() -> bool:
 
 
 def close_all() -> None:
-    """Hang up; who comes again is connected anew."""
+    """Close all connections; later calls reconnect."""
     while _connected:
         _connected.popitem()[1].close()

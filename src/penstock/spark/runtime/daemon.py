@@ -37,7 +37,7 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 def _hurried(sock: socket.socket, authenticated: bool) -> int:
-    if sock.family == socket.AF_UNIX:  # As somebody may have told Spark; there is nothing to wait for.
+    if sock.family == socket.AF_UNIX:  # If Spark is configured so; it has no delayed acknowledgements.
         return _worker(sock, authenticated)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
     if hasattr(socket, "TCP_QUICKACK"):  # Linux.  It does not last, so it is said for each task.

@@ -83,7 +83,7 @@ def unlogged() -> Iterator[None]:
 
 
 def silence_spark_log(spark: "SparkSession") -> None:
-    """Have Spark's own side print nothing of errors, for a program that tells them by their sentence."""
+    """Turn off Spark's log, for programs that print errors themselves."""
     if hasattr(spark, "_jsc"):  # Spark Connect has its log elsewhere.
         spark.sparkContext.setLogLevel("OFF")
 

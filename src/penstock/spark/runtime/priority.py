@@ -28,7 +28,7 @@ RUNTIME: Final = 5  # Where the slice is in these; the kernel calls it so.
 
 @contextmanager
 def long_time_slices() -> Iterator[None]:
-    """What this thread starts within asks for long slices; it itself does so until the end."""
+    """Request long slices for this thread within the block, and for the processes started there."""
     before = attributes()
     if before is None or before[1] not in (os.SCHED_OTHER, os.SCHED_BATCH):
         yield
@@ -41,7 +41,7 @@ def long_time_slices() -> Iterator[None]:
 
 
 def attributes() -> tuple[int, ...] | None:
-    """How this thread is scheduled; None where that cannot be asked."""
+    """Scheduling attributes of this thread; None if they are not available."""
     if not sys.platform.startswith("linux") or platform.machine() not in CALLS:
         return None
     _, number = CALLS[platform.machine()]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession", source: type[DataSource]) -> None:
-    """Give a session a format; the server of a session of Spark Connect need not have what is behind it."""
+    """Register a data source; a Spark Connect server need not have its code."""
     spark.dataSource.register(source if is_classic(spark) else shipped(source))
 
 
@@ -50,7 +50,7 @@ def is_classic(spark: "SparkSession") -> bool:
 
 
 def shipped(source: type[DataSource]) -> type[DataSource]:
-    """A source that stands for another one, and has all of it in its luggage."""
+    """A source that wraps another one and carries its code."""
     told = {"archive": _archive(), "format": source.name(), "place": (source.__module__, source.__qualname__)}
     return type(f"Shipped{source.__name__}", (ShippedSource,), told)
 
@@ -122,12 +122,10 @@ class ShippedSource(DataSource):
         return carrying(self._source().reader(schema), self.archive)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name.
-        """A read that goes on."""
         return carrying(self._source().streamReader(schema), self.archive)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         return carrying(self._source().writer(schema, overwrite), self.archive)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802 - Spark's name.
-        """A write that goes on."""
         return carrying(self._source().streamWriter(schema, overwrite), self.archive)

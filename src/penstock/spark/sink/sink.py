@@ -142,7 +142,7 @@ def _prepare(options: SinkOptions, schema: StructType, *, overwrite: bool) -> No
 
 
 def stage(options: SinkOptions, application: str, batches: Iterable["pa.RecordBatch"]) -> Staged:
-    """Put rows into staging; nobody sees them there."""
+    """Stage rows on the broker, where they are invisible."""
     broker = broker_at(options.address)
     settings = broker.describe_topic(options.topic).settings
     clock = SystemClock()

@@ -44,7 +44,7 @@ def avro_decoder(schema: str) -> Callable[[bytes], Any]:
 
 
 def avro_type(schema: str) -> str:
-    """The type of a column for values of a schema, in Spark's words."""
+    """The Spark type of values of a schema."""
     return _known(_parsed(schema), {})[0]
 
 

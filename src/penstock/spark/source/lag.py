@@ -33,7 +33,7 @@ def offsets_behind(progress: Mapping[str, Any]) -> dict[str, dict[int, int]]:
 
 
 def _place(told: Any) -> dict[str, dict[str, int]] | None:
-    """A place, which Spark tells as JSON or as what that stands for; None if it is none of ours."""
+    """A position, which Spark gives as JSON or decoded; None for other sources' positions."""
     try:
         place = json.loads(told) if isinstance(told, str) else told
         is_ours = all(isinstance(at, int) for offsets in place.values() for at in offsets.values())

@@ -81,17 +81,17 @@ class TopicScan:
         earliest = self._earliest(topic) if any(begins[each] <= starts[each] for each in starts) else starts
         return {each: begins[each] if begins[each] > starts[each] else earliest[each] for each in starts}
 
-    def tasks(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[ReadTask]:
-        """Who reads the spans: small slices together, since a task costs more than they do."""
+    def tasks(self, ranges: list[OffsetRange], bounds: Bounds | None = None) -> list[ReadTask]:
+        """The tasks that read the ranges; small slices share a task, because tasks are expensive."""
         records = min(self.options.partition_records, TOGETHER_RECORDS)
-        return [ReadTask(each) for each in together(self.slices(spans, bounds), records)]
+        return [ReadTask(each) for each in together(self.slices(ranges, bounds), records)]
 
-    def slices(self, spans: list[OffsetRange], bounds: Bounds | None = None) -> list[Slice]:
-        """Where the spans are, in pieces for a task; of them what the bounds leave."""
+    def slices(self, ranges: list[OffsetRange], bounds: Bounds | None = None) -> list[Slice]:
+        """Where the ranges are, in pieces for a task; of them what the bounds leave."""
         bounds = bounds or Bounds()
-        starts = {topic: self._broker.offsets(topic, "earliest") for topic in {span.topic for span in spans}}
+        starts = {topic: self._broker.offsets(topic, "earliest") for topic in {span.topic for span in ranges}}
         found: list[Slice] = []
-        for span in spans:
+        for span in ranges:
             if bounds.has(span.topic, span.partition):
                 wanted = span.intersection(bounds.offset.low, bounds.offset.high + 1)
                 found += self._sliced(wanted, starts[span.topic].get(span.partition, 0), bounds)

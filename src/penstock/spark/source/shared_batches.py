@@ -52,7 +52,7 @@ class SharedBatches:
         self._known: OrderedDict[bytes, bytes] = OrderedDict()  # By a digest of the start: the end, as JSON.
 
     def following(self, start: Reached, latest: Reached, records: float) -> Reached | None:
-        """Where the batch ends that begins at ``start``, if somebody has planned one."""
+        """The end of the batch that starts at ``start``, if one was planned."""
         self._refresh()
         known = self._known.get(_key(start))
         if known is not None:
@@ -65,7 +65,7 @@ class SharedBatches:
         return None
 
     def agreed(self, start: Reached, end: Reached) -> Reached:
-        """Plan a batch; returns its end, which is another one if somebody else was faster."""
+        """Plan a batch; returns its end, which differs from ``end`` if another query was faster."""
         step = PlannedBatch(number=self._number, start=start, end=end)
         compacted_topic.publish(
             self._broker, TOPIC, f"{self._name}#{step.number % KEPT}", msgspec.json.encode(step)
@@ -87,7 +87,7 @@ class SharedBatches:
 
 
 def life_of(broker: "Broker", name: str, *, anew: bool) -> str:
-    """The life of a transform: the one it has, or another one if it begins anew."""
+    """The generation of a transform: the current one, or a new one if it starts over."""
     lives = [
         each.value.decode() for each in compacted_topic.messages(broker, TOPIC) if each.key == name.encode()
     ]
@@ -99,7 +99,7 @@ def life_of(broker: "Broker", name: str, *, anew: bool) -> str:
 
 
 def _is_between(start: Reached, end: Reached, latest: Reached) -> bool:
-    """Is a place not before one, nor behind another?"""
+    """Whether a position lies between two others."""
     return end.keys() == latest.keys() and within(start, end, latest) == end
 
 

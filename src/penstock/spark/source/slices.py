@@ -40,7 +40,7 @@ SLICE_FETCH_BYTES: Final = 1024 * 1024
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark expects in Arrow for its own types; PySpark 4.1 and 4.3 are asked in different ways."""
+    """The Arrow schema that Spark expects for its own; the API differs between PySpark 4.1 and 4.3."""
     if "timezone" in signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # UTC always.
@@ -105,7 +105,7 @@ class SliceReader:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _needed(self) -> list[str]:
-        """The columns to decode: those that are wanted, and the offsets if others are made of them."""
+        """The columns to decode: the requested ones, and the offset if others derive from it."""
         needed = [name for name in self._names if name in ROW.names]
         if "offset" not in needed and any(name in EXTRA_COLUMNS for name in self._names):
             needed.append("offset")
@@ -150,7 +150,7 @@ class SliceReader:
 
 
 def _fetch(broker: "RemoteBroker", span: OffsetRange, offset: int) -> Fetched | OffsetRange:
-    """The next batches; or the part of the span that the log no longer has."""
+    """The next batches, or the part of the range that the log no longer has."""
     try:
         fetched = broker.fetch(span.topic, span.partition, offset, max_bytes=SLICE_FETCH_BYTES)
     except OffsetOutOfRange as error:

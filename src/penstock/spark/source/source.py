@@ -61,7 +61,6 @@ class PenstockSource(DataSource):
 
     @hide_traceback
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name.
-        """A read that goes on."""
         options = source_options(self.options)
         check_schema(schema, options)
         return StreamReader(options, schema)
@@ -72,12 +71,11 @@ class PenstockSource(DataSource):
 
     @hide_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 - Spark's name.
-        """A write that goes on."""
         return TopicStreamWriter(self.options, schema, overwrite=overwrite)
 
 
 def value_type(options: SourceOptions) -> str:
-    """The type of the column ``value``, in Spark's words."""
+    """The Spark type of the column ``value``."""
     schema = (options.value_schema or "").strip()
     if options.value_format in ("raw", "text"):
         return "binary" if options.value_format == "raw" else "string"

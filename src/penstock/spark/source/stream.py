@@ -47,7 +47,7 @@ try:
 except ImportError:  # PySpark 4.1 has no limits.
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """What Spark asks for; nothing here."""
+        """A placeholder for the missing class."""
 
     ReadAllAvailable = ReadMaxBytes = ReadMaxRows = None  # type: ignore[assignment,misc]
 

@@ -39,7 +39,7 @@ class ValueConversion:
         self._decoder: Decoder | None = None
 
     def converted(self, blobs: pa.Array, kind: pa.DataType) -> pa.Array:
-        """A column as the type it shall have."""
+        """A column converted to its target type."""
         if blobs.type == kind:
             return blobs
         if pa.types.is_string(kind):
@@ -63,7 +63,7 @@ def as_text(blobs: pa.Array) -> pa.Array:
 
 
 def decoded(blobs: pa.Array, kind: pa.DataType, decoder: Decoder) -> pa.Array:
-    """Each byte string by itself."""
+    """Decode each byte string separately."""
     values = [_value(blob, decoder) for blob in blobs.to_pylist()]
     try:
         return pa.array(values, kind)

@@ -21,16 +21,16 @@ NOTICED_S: Final = 0.2  # and until one that was killed is known to be so, after
 
 
 class Context:
-    """The world of one run.
+    """What a pipeline works with.
 
     broker      a connected client, for any call
-    address     where it is, and who asks it, for readers and writers, which ask it themselves
-    spark       the session; Spark starts when it is first asked for
-    lake        where the lake is: a path, or a URI
-    progress    how far the run is; tell it
-    stopping    set when the run shall end: finish the batch in hand, and return
-    once        true: do what there is to do now, and return
-    tell        a line of the result, for stdout at the end; how far the run is goes to ``progress``
+    address     address and credentials, for readers and writers, which connect themselves
+    spark       the session; Spark starts on first use
+    lake        location of the lake: a path or URI
+    progress    to be updated by the pipeline
+    stopping    set to stop the run: finish the current batch, and return
+    once        true: process what is there now, and return
+    tell        adds a line of the result, printed to stdout at the end
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Context:
 
     @property
     def lake(self) -> str:
-        """Where the lake is: as the run was told, or as the broker says."""
+        """The location of the lake, from the settings or the broker."""
         known = self._run.lake or self.broker.stats().lake
         if not known:
             why = "the broker stores nothing on disk and has no lake; set lake to a path or a URI"

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Jvm:
-    """The process behind a session, if it is here."""
+    """The JVM process of a session, if it is local."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -29,12 +29,12 @@ class Jvm:
         if hasattr(spark, "_jsc"):
             context: Any = spark.sparkContext
             self._process = context._gateway.proc  # noqa: SLF001 - there is no other way to know.
-            # Two who print a traceback when the JVM hangs up: PySpark's accumulators, and Py4J.
+            # PySpark's accumulators and Py4J print a traceback when the JVM closes the connection.
             _hush(context._accumulatorServer)  # noqa: SLF001
             logging.getLogger().addFilter(_not_of_py4j)
 
     def end(self, wait_s: float) -> str:
-        """How it ended by itself, now or in a moment; empty if it has not."""
+        """How the JVM ended, now or within ``wait_s``; empty if it is running."""
         if self._process is None:
             return ""
         try:
@@ -54,7 +54,7 @@ class Jvm:
 
 
 def _hush(server: Any) -> None:
-    """Have a server say nothing of a connection that is lost; what else goes wrong there, it tells."""
+    """Make a server ignore lost connections; other errors are still reported."""
     tell = server.handle_error
 
     def handle_error(request: Any, address: Any) -> None:
@@ -65,5 +65,5 @@ def _hush(server: Any) -> None:
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4J says some things by the root logger, as if nobody in particular did; its module gives it away."""
+    """Filter messages that Py4J writes to the root logger, recognised by the module."""
     return record.module != "java_gateway"

@@ -60,7 +60,7 @@ class RunProgress:
         late: int = 0,
         lag_seconds: float | None = None,
     ) -> None:
-        """So much more is done; ``lag_seconds``, if it is known, is how far behind the run is now."""
+        """Add to the counts; ``lag_seconds``, if known, is the current lag."""
         counts = self._counts
         self._change(
             records=counts.records + records,
@@ -72,7 +72,7 @@ class RunProgress:
         )
 
     def note(self, text: str) -> None:
-        """Say in a few words what goes on, such as "compacting"."""
+        """Set a short note, such as "compacting"."""
         self._change(note=text)
 
     def counts(self) -> Counts:
@@ -93,7 +93,7 @@ class RunProgress:
 
 
 def words(counts: "Counts | PipelineRun") -> list[str]:
-    """The counts in words, those that say something."""
+    """The nonzero counts as text."""
     of = "" if counts.total is None else f" of {counts.total:,}"
     found = [f"{counts.records:,}{of} records", f"{counts.rows_per_second:,.0f}/s"]
     if counts.total and counts.rows_per_second and counts.records < counts.total:

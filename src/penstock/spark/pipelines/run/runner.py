@@ -114,7 +114,7 @@ def _failure(module: Pipeline, settings: msgspec.Struct, context: Context) -> Ex
             return error
         if not context.stopping.is_set():
             return PipelineFailed(name=context.name, why=f"the JVM that runs Spark ended {end}")
-        # Everything here was asked to end, Spark too; the batch in hand comes again.
+        # All processes were signalled, Spark too; the next run repeats the batch.
     return None
 
 
@@ -125,7 +125,7 @@ def _print(lines: list[str]) -> None:
 
 
 class Reporter:
-    """Tells how far a run is, and hears whether it shall stop; a thread while its block runs."""
+    """Reports progress and checks for stop requests, in a thread while its block runs."""
 
     def __init__(
         self, broker: "Broker", begun: PipelineRun, offset: int, context: Context, line: ProgressLine

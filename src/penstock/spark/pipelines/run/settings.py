@@ -35,7 +35,7 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class RunLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who a run is, for a broker that asks; without it the variable PENSTOCK_KEY says it."""
+    """Credentials; default: environment variable PENSTOCK_KEY."""
 
     key: str = ""
     user: str = ""
@@ -50,7 +50,7 @@ class RunLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What every run of a pipeline may be told."""
+    """Settings common to all pipelines."""
 
     # What the run is called in `list`, `status` and `stop`, and in the names of what it keeps; empty: like
     # its pipeline.
@@ -59,7 +59,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     master: str = "local[*]"
     # Where the lake is; empty: where the broker says.
     lake: str = ""
-    # Who this is, if the broker asks: a key, or a user and a password. Executors are told, too.
+    # Credentials: a key, or a user and a password. They are passed to the executors.
     login: RunLogin = RunLogin()
     # Spark's own page, on port 4040.
     ui: bool = False
@@ -112,7 +112,7 @@ def _value(text: str) -> Any:
 
 
 def _build(kind: type[Kind], entries: list[SettingEntry], problems: list[str], now_ms: int) -> Kind | None:
-    """Settings of entries each of which is read by itself; None, and more problems, if that cannot be."""
+    """Build settings from entries; None, with problems appended, if any is invalid."""
     before = len(problems)
     fields = {_written(field.name): field for field in msgspec.structs.fields(kind)}
     values: dict[str, Any] = {}

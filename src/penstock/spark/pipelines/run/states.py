@@ -36,7 +36,7 @@ LOST: Final = PIPELINE_LOST
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants a run to end; a later run of the same name is not meant."""
+    """A request to stop one run; later runs of the same name are not affected."""
 
     run: str
     by: str  # The host it was asked on.
@@ -44,7 +44,7 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(broker: "Broker", state: PipelineRun) -> "Receipt":
-    """Tell everyone; the topic is made if this is the first to tell anything."""
+    """Publish the state of a run; creates the topic if needed."""
     return compacted_topic.publish(broker, TOPIC, state.name, msgspec.json.encode(state))
 
 
@@ -79,7 +79,7 @@ def _check_free(state: PipelineRun, other: PipelineRun | None, now_ms: int) -> N
 
 
 def is_live(state: PipelineRun, now_ms: int) -> bool:
-    """True if the run goes on, as far as anybody can tell."""
+    """Whether the run appears to be running."""
     return state.state in LIVE and now_ms - state.updated_ms < SILENT_MS and not _is_gone(state)
 
 
@@ -92,12 +92,12 @@ def _is_gone(state: PipelineRun) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # It is there, and somebody else's.
+        pass  # It exists, under another user.
     return False
 
 
 def shown_state(state: PipelineRun, now_ms: int) -> str:
-    """The state for people, which may be that nothing was heard for too long."""
+    """The state to show, which is ``LOST`` if the run has not reported for too long."""
     return LOST if state.state in LIVE and not is_live(state, now_ms) else state.state
 
 
@@ -119,7 +119,7 @@ def stop_asked(broker: "Broker", state: PipelineRun, offset: int) -> tuple[bool,
 
 
 def _state_in(message: "StoredMessage") -> PipelineRun | None:
-    """The state that a message tells; None: it tells something else, or in words of another version."""
+    """The state in a message; None for other messages and unknown versions."""
     if message.key is None or message.key.startswith(STOP.encode()):
         return None
     try:
