@@ -54,7 +54,7 @@ async def beat(broker: AsyncTestBroker, joined: JoinResult) -> Code:
 
 
 async def commit(broker: AsyncTestBroker, by: Committer, group: str = "billing") -> Code:
-    return await broker.run(broker.operations.commit_places("orders", group, {0: Commit(0)}, by))
+    return await broker.run(broker.operations.commit_group_offsets("orders", group, {0: Commit(0)}, by))
 
 
 def committer(joined: JoinResult) -> Committer:
@@ -173,7 +173,7 @@ async def test_anybody_commits_for_a_group_that_nobody_is_in(broker: AsyncTestBr
     assert await commit(broker, Committer(), "nobody") == Code.NONE
     assert await commit(broker, Committer(member="a", generation=3), "nobody") == Code.ILLEGAL_GENERATION
     with pytest.raises(TopicNotFound):
-        await broker.run(broker.operations.commit_places("no-topic", "nobody", {}, Committer()))
+        await broker.run(broker.operations.commit_group_offsets("no-topic", "nobody", {}, Committer()))
 
 
 async def test_members_of_the_two_protocols_do_not_share_a_group(broker: AsyncTestBroker) -> None:
@@ -195,7 +195,7 @@ async def test_members_of_the_two_protocols_do_not_share_a_group(broker: AsyncTe
 async def beaten(broker: AsyncTestBroker, group: str, **told: Any) -> HeartbeatResult:
     """The answer to a first heartbeat in the newer protocol."""
     asked = MemberHeartbeat(member="m", epoch=JOIN, rebalance_timeout_ms=60_000, **told)
-    return await broker.run(broker.operations.beat_group(group, asked))
+    return await broker.run(broker.operations.consumer_group_heartbeat(group, asked))
 
 
 async def test_nobody_joins_to_read_what_a_queue_group_of_that_name_works_on(broker: AsyncTestBroker) -> None:
@@ -220,7 +220,7 @@ async def test_a_member_does_not_take_up_a_topic_that_a_queue_group_of_that_name
     joined = await beaten(broker, "workers", topics=frozenset({"invoices"}))
 
     more = MemberHeartbeat(member="m", epoch=joined.epoch, topics=frozenset({"invoices", "orders"}))
-    answer = await broker.run(broker.operations.beat_group("workers", more))
+    answer = await broker.run(broker.operations.consumer_group_heartbeat("workers", more))
 
     assert answer.error == Code.INCONSISTENT_GROUP_PROTOCOL
 
@@ -260,15 +260,17 @@ async def test_topics_are_matched_in_a_thread_and_only_once(broker: AsyncTestBro
     asked = MemberHeartbeat(
         member="m", epoch=JOIN, rebalance_timeout_ms=60_000, pattern="ord.*", owned=frozenset()
     )
-    beating = broker.operations.beat_group("workers", asked)
+    beating = broker.operations.consumer_group_heartbeat("workers", asked)
     assert isinstance(next(beating), Aside)
     beating.close()
 
-    joined = await broker.run(broker.operations.beat_group("workers", asked))
+    joined = await broker.run(broker.operations.consumer_group_heartbeat("workers", asked))
     again = MemberHeartbeat(member="m", epoch=joined.epoch, pattern="ord.*")
-    assert now(broker.operations.beat_group("workers", again)).error == Code.NONE  # It does not wait.
+    assert (
+        now(broker.operations.consumer_group_heartbeat("workers", again)).error == Code.NONE
+    )  # It does not wait.
     await broker.create_topic("ordinary")
-    assert isinstance(next(broker.operations.beat_group("workers", again)), Aside)
+    assert isinstance(next(broker.operations.consumer_group_heartbeat("workers", again)), Aside)
 
 
 # Generations.
@@ -389,14 +391,14 @@ async def test_a_group_with_members_is_not_deleted(broker: AsyncTestBroker) -> N
 async def test_places_on_a_topic_that_is_read_are_not_forgotten(broker: AsyncTestBroker) -> None:
     joined = await alone(broker)
     await commit(broker, committer(joined))
-    forgetting = broker.operations.forget_places
+    forgetting = broker.operations.forget_offsets
 
     assert await broker.run(forgetting("orders", "billing", [0])) == Code.GROUP_SUBSCRIBED_TO_TOPIC
     await broker.run(broker.operations.leave_group("billing", [(joined.member, None)]))
     assert await broker.run(forgetting("orders", "billing", [0])) == Code.NONE
 
-    assert await broker.run(broker.operations.places("orders", "billing")) == {}
-    assert await broker.run(broker.operations.placed_topics("billing")) == ["orders"]
+    assert await broker.run(broker.operations.committed_offsets("orders", "billing")) == {}
+    assert await broker.run(broker.operations.topics_with_offsets("billing")) == ["orders"]
 
 
 @pytest.mark.parametrize(

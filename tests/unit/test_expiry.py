@@ -28,7 +28,7 @@ def broker() -> Iterator[TestBroker]:
 
 def commit(broker: TestBroker, group: str = "billing", offset: int = 3, partition: int = 0) -> None:
     """As a Kafka consumer does that is in no group."""
-    run(broker, "commit_places", "orders", group, {partition: Commit(offset, 0, "note")}, Committer())
+    run(broker, "commit_group_offsets", "orders", group, {partition: Commit(offset, 0, "note")}, Committer())
 
 
 def places(broker: TestBroker, group: str = "billing") -> dict[int, int]:

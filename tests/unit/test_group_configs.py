@@ -100,7 +100,7 @@ def test_members_of_a_consumer_group_keep_to_its_times() -> None:
             joins = MemberHeartbeat(
                 member="m", epoch=0, rebalance_timeout_ms=1000, topics=frozenset({"orders"})
             )
-            told = broker._driver.run(operations(broker).beat_group(group, joins))
+            told = broker._driver.run(operations(broker).consumer_group_heartbeat(group, joins))
             assert told.interval_ms == (300 if group == "billing" else 2000)
 
         broker.advance("1.5s")

@@ -113,7 +113,7 @@ class ProtocolOperations:
     def enlist_group(
         self, known_as: str, producer_id: int, epoch: int, group_name: str, claim: Claim = ANYBODY
     ) -> Steps[None]:
-        """A transaction commits places of a group ..."""
+        """A transaction commits offsets of a group ..."""
         return self._core.transactions.enlist_group(known_as, producer_id, epoch, group_name, claim)
 
     def enlist_commits(
@@ -175,15 +175,15 @@ class ProtocolOperations:
         """Who writes to a partition under numbers."""
         return self._core.transactions.producers(topic, partition)
 
-    # Groups as Kafka has them: members that meet, and places that are committed.
+    # Groups as Kafka has them: membership and committed offsets.
 
-    def join_group(self, group: str, told: JoinRequest) -> Steps[JoinResult]:
+    def join_group(self, group: str, request: JoinRequest) -> Steps[JoinResult]:
         """Be in the next generation of a group."""
-        return self._core.coordination.join(group, told)
+        return self._core.coordination.join(group, request)
 
-    def sync_group(self, group: str, told: SyncRequest) -> Steps[SyncResult]:
+    def sync_group(self, group: str, request: SyncRequest) -> Steps[SyncResult]:
         """Get what is assigned in it."""
-        return self._core.coordination.sync(group, told)
+        return self._core.coordination.sync(group, request)
 
     @at_once
     def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Code:
@@ -193,13 +193,15 @@ class ProtocolOperations:
     def leave_group(self, group: str, leavers: list[tuple[str, str | None]]) -> list[Code]:
         return self._core.coordination.leave(group, leavers)
 
-    def commit_places(self, topic: str, group: str, commits: dict[int, Commit], by: Committer) -> Steps[Code]:
+    def commit_group_offsets(
+        self, topic: str, group: str, commits: dict[int, Commit], by: Committer
+    ) -> Steps[Code]:
         """Say where a group has come, as one of its members."""
         return self._core.coordination.commit(topic, group, commits, by)
 
-    def beat_group(self, group: str, told: MemberHeartbeat) -> Steps[HeartbeatResult]:
+    def consumer_group_heartbeat(self, group: str, request: MemberHeartbeat) -> Steps[HeartbeatResult]:
         """Join, stay in or leave a group in which the broker assigns."""
-        return self._core.coordination.consumer_heartbeat(group, told)
+        return self._core.coordination.consumer_heartbeat(group, request)
 
     @at_once
     def consumer_group(self, group: str) -> ConsumerGroupState | None:
@@ -208,21 +210,21 @@ class ProtocolOperations:
 
     @at_once
     def check_reader(self, group: str, member: str, epoch: int) -> Code:
-        """Whether somebody is in such a group, and may go by its places."""
+        """Whether somebody is in such a group, and may use its offsets."""
         return self._core.coordination.check_reader(group, member, epoch)
 
     @at_once
-    def places(self, topic: str, group: str) -> dict[int, Commit]:
+    def committed_offsets(self, topic: str, group: str) -> dict[int, Commit]:
         """Where a group has come."""
         return self._core.commits.read(topic, group)
 
     @at_once
-    def unsettled_places(self, topic: str, group: str, partitions: list[int]) -> list[int]:
-        """Of these, the places that a transaction may move yet."""
+    def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> list[int]:
+        """Of these, the offsets that an open transaction may still commit."""
         return [number for number in partitions if self._core.commits.unsettled(topic, group, number)]
 
     @at_once
-    def placed_topics(self, group: str) -> list[str]:
+    def topics_with_offsets(self, group: str) -> list[str]:
         """The topics on which a group may have come somewhere."""
         return self._core.coordination.topics(group)
 
@@ -236,7 +238,7 @@ class ProtocolOperations:
         """Whether Kafka's clients may have a share group of that name."""
         return self._core.coordination.check_share(group)
 
-    def forget_places(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
+    def forget_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
         """A group has come nowhere."""
         return self._core.coordination.forget(topic, group, partitions)
 

@@ -513,13 +513,13 @@ class GuardedOperations(Guard):
             self._check_topic("active_producers", topic)
         return self._operations.active_producers(topic, partition)
 
-    def join_group(self, group: str, told: JoinRequest) -> Steps[JoinResult]:
+    def join_group(self, group: str, request: JoinRequest) -> Steps[JoinResult]:
         self._check("join_group", None, group)
-        return self._operations.join_group(group, told)
+        return self._operations.join_group(group, request)
 
-    def sync_group(self, group: str, told: SyncRequest) -> Steps[SyncResult]:
+    def sync_group(self, group: str, request: SyncRequest) -> Steps[SyncResult]:
         self._check("sync_group", None, group)
-        return self._operations.sync_group(group, told)
+        return self._operations.sync_group(group, request)
 
     def heartbeat_group(self, group: str, member: str, instance: str | None, generation: int) -> Steps[Code]:
         self._check("heartbeat_group", None, group)
@@ -529,9 +529,9 @@ class GuardedOperations(Guard):
         self._check("leave_group", None, group)
         return self._operations.leave_group(group, leavers)
 
-    def beat_group(self, group: str, told: MemberHeartbeat) -> Steps[HeartbeatResult]:
-        self._check("beat_group", None, group)
-        return self._operations.beat_group(group, told)
+    def consumer_group_heartbeat(self, group: str, request: MemberHeartbeat) -> Steps[HeartbeatResult]:
+        self._check("consumer_group_heartbeat", None, group)
+        return self._operations.consumer_group_heartbeat(group, request)
 
     def consumer_group(self, group: str) -> Steps[ConsumerGroupState | None]:
         self._check("consumer_group", None, group)
@@ -541,21 +541,23 @@ class GuardedOperations(Guard):
         self._check("check_reader", None, group)
         return self._operations.check_reader(group, member, epoch)
 
-    def commit_places(self, topic: str, group: str, commits: dict[int, Commit], by: Committer) -> Steps[Code]:
-        self._check("commit_places", topic, group)
-        return self._operations.commit_places(topic, group, commits, by)
+    def commit_group_offsets(
+        self, topic: str, group: str, commits: dict[int, Commit], by: Committer
+    ) -> Steps[Code]:
+        self._check("commit_group_offsets", topic, group)
+        return self._operations.commit_group_offsets(topic, group, commits, by)
 
-    def places(self, topic: str, group: str) -> Steps[dict[int, Commit]]:
-        self._check("places", topic, group)
-        return self._operations.places(topic, group)
+    def committed_offsets(self, topic: str, group: str) -> Steps[dict[int, Commit]]:
+        self._check("committed_offsets", topic, group)
+        return self._operations.committed_offsets(topic, group)
 
-    def unsettled_places(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
-        self._check("unsettled_places", topic, group)
-        return self._operations.unsettled_places(topic, group, partitions)
+    def unsettled_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[list[int]]:
+        self._check("unsettled_offsets", topic, group)
+        return self._operations.unsettled_offsets(topic, group, partitions)
 
-    def placed_topics(self, group: str) -> Steps[list[str]]:
-        self._check("placed_topics", None, group)
-        return filtered(visible_topics, self, self._operations.placed_topics(group))
+    def topics_with_offsets(self, group: str) -> Steps[list[str]]:
+        self._check("topics_with_offsets", None, group)
+        return filtered(visible_topics, self, self._operations.topics_with_offsets(group))
 
     def queued_topics(self, group: str) -> Steps[list[str]]:
         self._check("queued_topics", None, group)
@@ -565,9 +567,9 @@ class GuardedOperations(Guard):
         self._check("check_share_group", None, group)
         return self._operations.check_share_group(group)
 
-    def forget_places(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
-        self._check("forget_places", topic, group)
-        return self._operations.forget_places(topic, group, partitions)
+    def forget_offsets(self, topic: str, group: str, partitions: list[int]) -> Steps[Code]:
+        self._check("forget_offsets", topic, group)
+        return self._operations.forget_offsets(topic, group, partitions)
 
     def member_groups(self) -> Steps[list[KafkaGroupState]]:
         self._check("member_groups")

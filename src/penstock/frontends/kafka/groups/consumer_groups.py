@@ -42,7 +42,7 @@ def consumer_group_heartbeat(call: KafkaCall[ConsumerGroupHeartbeatRequest]) -> 
             call.refuse(error)
 
     try:
-        call.start(call.operations.beat_group(call.request.group_id, _heartbeat(call)), then)
+        call.start(call.operations.consumer_group_heartbeat(call.request.group_id, _heartbeat(call)), then)
     except PenstockError as error:
         then(None, error)
     return LATER

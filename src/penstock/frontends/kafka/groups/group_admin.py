@@ -101,7 +101,7 @@ async def _delete(call: KafkaCall[DeleteGroupsRequest], name: str) -> int:
         code = now(call.operations.check_delete_group(name))
         if not code:
             operations = call.operations
-            for topic in now(operations.placed_topics(name)) or now(operations.queued_topics(name)):
+            for topic in now(operations.topics_with_offsets(name)) or now(operations.queued_topics(name)):
                 await call.run(call.operations.delete_group(topic, name))
     except PenstockError as error:
         return group_code(error)

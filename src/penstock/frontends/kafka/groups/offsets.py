@@ -39,7 +39,7 @@ from penstock.wire.kafka.messages.groups.offsets import (
 
 BY_ID = 10  # From this version on topics are named by their ids.
 BY_GROUP = 8  # From this version on several groups are asked for at a time.
-NO_PLACE = Commit(-1)
+NO_COMMIT = Commit(-1)
 
 
 # Committing.
@@ -87,7 +87,7 @@ async def _commit_partitions(
         }
         code = int(Code.NONE)
         if commits:
-            code = await call.run(call.operations.commit_places(topic, request.group_id, commits, by))
+            code = await call.run(call.operations.commit_group_offsets(topic, request.group_id, commits, by))
     except PenstockError as error:
         return dict.fromkeys((part.partition_index for part in partitions), _topic_code(error))
     return {number: refused or code for number, refused in codes.items()}
@@ -151,7 +151,7 @@ def _flat(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
 def _group(call: KafkaCall[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     name = group.group_id
     try:
-        placed = now(call.operations.placed_topics(name))
+        placed = now(call.operations.topics_with_offsets(name))
         code = Code.NONE
         if group.member_id and group.member_epoch >= 0:
             code = now(call.operations.check_reader(name, group.member_id, group.member_epoch))
@@ -177,8 +177,8 @@ def _name(call: KafkaCall[OffsetFetchRequest], topic: OffsetFetchRequestTopics) 
 def _topic(
     call: KafkaCall[OffsetFetchRequest], group: str, topic: OffsetFetchRequestTopics, name: str | None
 ) -> OffsetFetchResponseTopics:
-    """The places on one topic; on those partitions that have one, if none is asked for."""
-    places: dict[int, Commit] = {}
+    """Committed offsets on one topic; of all partitions that have one, if none is asked for."""
+    commits: dict[int, Commit] = {}
     moving: list[int] = []
     code = int(Code.NONE)
     numbers = topic.partition_indexes
@@ -187,10 +187,10 @@ def _topic(
         code = Code.UNKNOWN_TOPIC_ID
     else:
         try:
-            places = now(call.operations.places(name, group))
-            numbers = numbers or sorted(places)
+            commits = now(call.operations.committed_offsets(name, group))
+            numbers = numbers or sorted(commits)
             if call.request.require_stable:
-                moving = now(call.operations.unsettled_places(name, group, numbers))
+                moving = now(call.operations.unsettled_offsets(name, group, numbers))
             identity = now(call.operations.layout(name)).id
         except TopicNotFound:
             pass  # Nobody has come anywhere there.
@@ -200,14 +200,15 @@ def _topic(
         name=name or "",
         topic_id=identity,
         partitions=[
-            _place(number, places.get(number, NO_PLACE), code, moving=number in moving) for number in numbers
+            _partition(number, commits.get(number, NO_COMMIT), code, moving=number in moving)
+            for number in numbers
         ],
     )
 
 
-def _place(number: int, commit: Commit, code: int, *, moving: bool) -> OffsetFetchResponsePartitions:
+def _partition(number: int, commit: Commit, code: int, *, moving: bool) -> OffsetFetchResponsePartitions:
     if moving:
-        commit, code = NO_PLACE, Code.UNSTABLE_OFFSET_COMMIT
+        commit, code = NO_COMMIT, Code.UNSTABLE_OFFSET_COMMIT
     return OffsetFetchResponsePartitions(
         partition_index=number,
         committed_offset=commit.offset,
@@ -236,7 +237,7 @@ async def _forget(
 ) -> OffsetDeleteResponseTopic:
     numbers = [part.partition_index for part in topic.partitions]
     try:
-        forgetting = call.operations.forget_places(topic.name, call.request.group_id, numbers)
+        forgetting = call.operations.forget_offsets(topic.name, call.request.group_id, numbers)
         code = int(await call.run(forgetting))
     except PenstockError as error:
         code = code_of(error)
