@@ -112,11 +112,11 @@ def test_many_rows_of_many_tasks_are_each_there_once_and_keys_stay_together(
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        (["'x' as value", "id as offset"], "drop offset, or give it another name"),
+        (["'x' as value", "id as offset"], "drop or rename offset"),
         (["'x' as key"], "the column value is missing"),
         (["id as value"], "value is bigint, but must be binary or string"),
         (["'x' as value", "'two' as partition"], "partition is string, but must be int"),
-        (["'x' as value", "map(1, 'a') as headers"], "should be map<string, binary>"),
+        (["'x' as value", "map(1, 'a') as headers"], "must be map<string, binary>"),
         (["'x' as value", "'2026' as timestamp"], "timestamp is string, but must be timestamp"),
     ],
 )

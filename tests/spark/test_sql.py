@@ -135,7 +135,7 @@ def test_a_long_table_is_cut_and_says_so(ask: Ask, monkeypatch: pytest.MonkeyPat
     whole = ask("select id from range(5) order by id", "-o", "csv")
 
     assert done.lines == ["id", "0", "1"]
-    assert done.err == "the first 2 rows; -o csv, -o json and -o parquet have all\n"
+    assert done.err == "showing the first 2 rows; -o csv, -o json and -o parquet have all\n"
     assert len(whole.out.splitlines()) == 6
 
 
