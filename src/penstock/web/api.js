@@ -9,7 +9,7 @@ const TODO = {
   VALUE_INVALID: "",
 };
 
-const FOR_PROGRAMS = /; (create it first|a group is created) .*$/;
+const FOR_PROGRAMS = /; (create it first|the first consumer of a group).*$/;
 
 export class Problem extends Error {
   constructor(told) {

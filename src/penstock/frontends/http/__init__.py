@@ -1,5 +1,4 @@
 """The HTTP API: one table of routes over the broker's operations.  docs/http.md describes it.
 
-Imported only where the listener is on: its framework takes longer to load than
-the rest of a server.
+Imported only if the listener is on, because its framework takes longer to load than the rest of a server.
 """

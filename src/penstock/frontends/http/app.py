@@ -1,14 +1,13 @@
-"""The application: finds the route of a request, and does for each what all have in common.
+"""The ASGI application: routing, authentication, decoding and error handling of requests.
 
     path ──> Resource ── method ──> Route
-                                     1  who is it            Authorization, or the cookie of a browser
-                                     2  query, body          decoded and checked by their structs
-                                     3  handler(call)        through the operations of whoever it is
+                                     1  authentication       Authorization header, or session cookie
+                                     2  query, body          decoded and validated by their structs
+                                     3  handler(call)        with the operations that the caller may use
                                      4  answer, or problem   JSON
 
-Starlette's router finds the path; the rest of that framework is not on the way
-of a request.  A body is limited before it is read, and read before it is
-decoded.  An error that nobody expected is logged, and told without its details.
+Starlette's router finds the path; nothing else of that framework is used.  The size of a body is checked
+before it is read.  An unexpected error is logged, and the client gets a response without its details.
 """
 
 import logging

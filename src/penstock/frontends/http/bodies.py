@@ -1,8 +1,7 @@
-"""Bodies: their type, and their bytes, within limits.
+"""Request bodies: content types and size limits.
 
-One that is read whole has ``http_body_bytes_max``, and is refused before it is read
-if it says that it is longer.  One that is read line by line may be of any length;
-then a line has that limit, and no more than a line and a piece is kept.
+A body that is read as a whole is limited by ``http_body_bytes_max``; a larger ``Content-Length`` is refused
+before it is read.  A body that is read line by line may have any length; the limit then applies to a line.
 """
 
 from collections.abc import AsyncIterator

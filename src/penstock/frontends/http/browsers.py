@@ -1,16 +1,14 @@
-"""Logins of browsers: a cookie in the place of a key with every request.
+"""Browser sessions: a cookie instead of a key with every request.
 
-    GET    /ui/session    who is logged in, and the guard of the session
+    GET    /ui/session    the logged-in user, and the CSRF token of the session
     POST   /ui/session    a key, or a user's name and password ──> the cookie
-    DELETE /ui/session    the logout
+    DELETE /ui/session    log out
 
-Scripts cannot read the cookie (HttpOnly), pages of other sites cannot send it
-(SameSite=Strict), and where the login was encrypted it is never sent in the clear
-(Secure).  That other sites cannot do anything does not hang on the cookie alone: a
-request with it that may change something shows the guard, too, in a header that a
-page of another origin can neither know nor send.
+Scripts cannot read the cookie (HttpOnly), other sites cannot send it (SameSite=Strict), and after a login
+over TLS it is never sent unencrypted (Secure).  In addition, a request that changes something must send the
+CSRF token in a header, which a page of another origin can neither know nor send.
 
-These routes belong to the dashboard and not to the API: programs show their key.
+These routes belong to the dashboard, not to the API: programs authenticate with a key.
 """
 
 from http.cookies import CookieError, SimpleCookie

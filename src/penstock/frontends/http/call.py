@@ -1,9 +1,8 @@
-"""One request as its handler sees it, and one line of the table of routes.
+"""The request object passed to handlers, and the rows of the route table.
 
-A handler is a coroutine that gets a ``HttpCall`` and returns a value; all that is
-HTTP has happened before, or happens after: the login, the limits, decoding and
-encoding, the status, errors.  What it asks of the broker goes through
-``call.operations``, which are those that whoever asks may use.
+A handler is a coroutine that gets a ``HttpCall`` and returns a value; the application does authentication,
+limits, decoding, encoding, status and errors.  Handlers call the broker through ``call.operations``, which
+enforces the permissions of the caller.
 """
 
 import asyncio

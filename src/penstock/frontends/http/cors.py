@@ -1,4 +1,4 @@
-"""CORS: what lets the pages of other origins read the answers; which origins these are, ``Origins`` knows."""
+"""CORS headers for pages of allowed origins; ``Origins`` decides which are allowed."""
 
 from typing import Final
 

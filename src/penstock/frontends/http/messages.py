@@ -1,9 +1,8 @@
-"""Messages as JSON shows them.
+"""Messages as JSON.
 
-A value is bytes, and comes as ``value`` in base64 unless the request asks for
-another way: with ``as=text`` as ``text``, with ``as=json`` as ``json``.  What is no
-text, or no JSON, then comes as what it is: ``text``, or ``value``.  A key is shown
-as text, and one that is none as ``key_base64``.
+A value is returned as ``value`` in base64, or with ``as=text`` as ``text``, or with ``as=json`` as ``json``.
+A value that is not valid JSON is then returned as ``text``, and one that is not valid text as ``value``.  A
+key is text, or ``key_base64`` if it is not UTF-8.
 """
 
 from typing import Any, Literal

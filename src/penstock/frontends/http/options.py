@@ -1,4 +1,4 @@
-"""Structs of options, made from the classes of the broker's own API, so that neither knows one more."""
+"""Structs of options, derived from the classes of the Python API, so that both have the same options."""
 
 import types
 from datetime import datetime, timedelta

@@ -1,11 +1,10 @@
-"""An error of the broker as HTTP tells it: a status, and a problem document (RFC 9457).
+"""Errors of the broker as HTTP responses: a status and a problem document (RFC 9457).
 
     {"type": "urn:penstock:error:TOPIC_NOT_FOUND", "title": "...", "status": 404,
      "detail": "there is no topic 'orders' ...", "code": "TOPIC_NOT_FOUND", "do": "...", "retryable": false}
 
-``title`` and ``do`` are those of docs/errors.md, which has them from the same
-docstrings; ``detail`` is the sentence with its facts.  ``STATUSES`` is the one
-table of codes, and a test walks the errors to see that none is missing.
+``title`` and ``do`` come from the docstrings of the error classes, as docs/errors.md does; ``detail`` is the
+message. ``STATUSES`` maps codes to statuses, and a test checks that none is missing.
 """
 
 import inspect
@@ -143,7 +142,7 @@ def status(code: str) -> int:
 
 
 def headers(error: PenstockError) -> Headers:
-    """What an answer with this error says in its head, beside type and length."""
+    """Additional headers of a response with this error."""
     match STATUSES[error.code]:
         case HTTPStatus.UNAUTHORIZED:
             return [(b"www-authenticate", b'Bearer realm="penstock"')]

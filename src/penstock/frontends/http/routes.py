@@ -1,8 +1,7 @@
-"""The table of routes: what the API has, who may, what goes in and what comes out.
+"""The table of routes: paths, methods, permissions, requests and responses.
 
-The application, the OpenAPI document and the test of permissions are made from
-it, so none of them can know a route that the others do not.  Paths that are asked
-for most are at the top, because they are looked for in this order.
+The application, the OpenAPI document and the permission tests all use it.  The most frequent paths are at the
+top, because the router tries them in this order.
 """
 
 from functools import cache
@@ -37,17 +36,17 @@ OPTIONS: Final = ("VALUE_INVALID", "NAME_INVALID")
 
 @cache
 def description() -> openapi.Document:
-    """The OpenAPI document of all this."""
+    """The OpenAPI document."""
     return openapi.document(ROUTES)
 
 
 async def openapi_document(_: HttpCall) -> dict[str, Any]:
-    """This description."""
+    """The OpenAPI document of this API."""
     return description()
 
 
 async def docs_page(_: HttpCall) -> bytes:
-    """This description, for people."""
+    """This API as an HTML page."""
     return _docs_page()
 
 

@@ -1,10 +1,9 @@
-"""Long polls: requests that wait for messages or have them pushed, and may have to end early.
+"""Long polls and streams: requests that wait for messages, and may have to end early.
 
-    the connection is lost                 there is nobody to tell
-    the key is revoked, the user changed   whoever it was hears why
+    the connection is lost                 ends without a response
+    the key is revoked, the user changed   ends with an error
 
-Each counts as one connection of whoever asks, so the quota of connections holds for
-them; requests that are answered at once are no more than their rate.
+Each counts as one connection of its client, so the connection quota applies.
 """
 
 from collections.abc import Callable

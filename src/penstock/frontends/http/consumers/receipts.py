@@ -1,11 +1,10 @@
-"""Receipts: what a client shows to answer for a message it has on loan.
+"""Receipts: tokens with which a client settles a leased message.
 
     base64url( consumer, partition, lease, offset, MAC )
 
-The numbers say what is answered for, and the MAC, under a secret that this process
-made for itself, that nobody but this server has written them.  So nothing has to
-be remembered for a message in flight.  Whether the lease is still held is for
-the broker to say.
+The numbers identify the delivery, and the MAC, with a secret of this process, proves that this server issued
+the receipt.  So the server stores nothing per message in flight.  The broker decides whether the lease is
+still held.
 
 Receipts are written and read many at a time.  A hash is as long as the MACs of
 ``TOGETHER`` neighbours, each of which has a part of its own, so who knows one knows

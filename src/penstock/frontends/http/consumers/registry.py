@@ -1,16 +1,14 @@
-"""The broker's consumers behind requests, which come and go.
+"""Consumers of the broker that are shared by the requests of a client.
 
-A lease belongs to a consumer, and lasts longer than the request that asked for
-it.  So there is one consumer for all requests of one client (who it is, topic,
-group, visibility timeout), made by the first and closed when it has held nothing
-and was asked for nothing for a while:
+A lease belongs to a consumer and outlives the request that created it.  So all requests of one client with
+the same topic, group and visibility timeout share a consumer, created by the first request and closed after
+it has been idle without leases for a while:
 
     receive ──> find ──> Consumer ── wait ──> leased batches
     ack     ──> by the number in its receipts ──> the same Consumer
 
-A wait costs one place among the broker's waiters, and no task.  It is called off
-when its connection is lost, so nothing is taken for somebody who has left, and
-when the server is about to end.
+A waiting request costs an entry in the broker's list of waiters, and no task.  It is cancelled when its
+connection is lost, so that no messages are leased for a client that has left, and when the server shuts down.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""API keys and users: made, listed, ended, by admins."""
+"""API keys and users: create, list and delete; for admins."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from penstock.model.access import Grant, KeyInfo, NewKey, Quota, UserInfo
 
 
 class KeyToMake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key, and what it may do."""
+    """A new API key and its grants."""
 
     name: str  # What it is for.
     grants: list[Grant]
@@ -15,7 +15,7 @@ class KeyToMake(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class UserToSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user's password, and what that one may do."""
+    """Password and grants of a user."""
 
     password: str
     grants: list[Grant]
@@ -23,45 +23,45 @@ class UserToSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class KeyList(msgspec.Struct, frozen=True):
-    """The keys there are, without their secrets."""
+    """API keys, without their secrets."""
 
     keys: list[KeyInfo]
 
 
 class UserList(msgspec.Struct, frozen=True):
-    """The users there are, without their passwords."""
+    """Users, without their passwords."""
 
     users: list[UserInfo]
 
 
 async def create_key(call: HttpCall) -> NewKey:
-    """Make an API key; the answer is the only place where its secret ever is."""
+    """Create an API key. The response is the only place where its secret is shown."""
     wanted: KeyToMake = call.body
     return await call.run(call.operations.create_key(wanted.name, wanted.grants, wanted.quota))
 
 
 async def list_keys(call: HttpCall) -> KeyList:
-    """The API keys, the oldest first."""
+    """List API keys, the oldest first."""
     return KeyList(await call.run(call.operations.keys()))
 
 
 async def revoke_key(call: HttpCall) -> None:
-    """End an API key; whoever is connected with it is cut off."""
+    """Revoke an API key and close the connections that use it."""
     await call.run(call.operations.revoke_key(call.path["id"]))
 
 
 async def set_user(call: HttpCall) -> None:
-    """Make a user, or give one another password, other grants and another quota."""
+    """Create a user, or replace its password, grants and quota."""
     wanted: UserToSet = call.body
     work = call.operations.set_user(call.path["user"], wanted.password, wanted.grants, wanted.quota)
     await call.run(work)
 
 
 async def list_users(call: HttpCall) -> UserList:
-    """The users, by name."""
+    """List users by name."""
     return UserList(await call.run(call.operations.users()))
 
 
 async def delete_user(call: HttpCall) -> None:
-    """End a user; whoever has logged in is cut off."""
+    """Delete a user and close its connections."""
     await call.run(call.operations.delete_user(call.path["user"]))

@@ -1,15 +1,13 @@
 """Publishing many messages: as one JSON document, or as lines of JSON while they arrive.
 
     {"messages": [{...}, {...}]}    ──> {"durability": "fsync", "results": [{...}, {...}]}
-    {...}\\n{...}\\n ...            ──> {...}\\n{...}\\n ...         a result for each line, in their order
+    {...}\\n{...}\\n ...            ──> {...}\\n{...}\\n ...         a result for each line, in order
 
-What arrives together is published together.  If one message of that is refused, they
-are published one by one, so that only it is; each has its own result either way.  Lines are
-answered while others are still sent, so a client must read while it writes; what
-is kept does not grow with the body.
+Messages that arrive together are published as one batch.  If one of them is refused, they are published one
+by one, so that only that one fails; each message has its own result.  Results are sent while the body still
+arrives, so the client must read while it writes; memory use does not grow with the body.
 
-With ``Idempotency-Key``, a message without a dedup id of its own has that key and
-its number in the request.
+With ``Idempotency-Key``, a message without a dedup id gets that key and its index in the request as dedup id.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -30,19 +28,19 @@ TOGETHER_MAX: Final = 1000  # Messages that are published at once; the loop is f
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages to publish, each of which is decoded by itself."""
+    """Messages to publish, each decoded separately."""
 
     messages: list[msgspec.Raw]
 
 
 class NewMessages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages to publish; as application/x-ndjson, one on each line."""
+    """Messages to publish; as application/x-ndjson, one per line."""
 
     messages: list[NewMessage]
 
 
 class PublishResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a message is now; or why it is nowhere."""
+    """Position of a published message, or the error."""
 
     ok: bool
     partition: int | None = None
@@ -54,7 +52,7 @@ class PublishResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PublishedBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A result for each message, in their order."""
+    """A result for each message, in order."""
 
     durability: Durability
     results: list[PublishResult]
@@ -66,7 +64,7 @@ _lines: Final = msgspec.json.Encoder()
 
 
 async def publish_batch(call: HttpCall) -> PublishedBatch | AsyncGenerator[bytes, None]:
-    """Publish many messages; each is answered for by itself, as durable as the topic promises."""
+    """Publish many messages. Each has its own result, sent when it is stored with its topic's durability."""
     kind = check_type(call, JSON, NDJSON)
     call.operations.publish_batch(call.topic, []).close()  # A guard asks when work is made.
     _, settings = await call.run(call.operations.metadata(call.topic))

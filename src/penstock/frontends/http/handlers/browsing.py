@@ -1,7 +1,7 @@
-"""Looking without consuming: by place, by time, the last ones, by key; and the journey of one message.
+"""Reading messages without consuming them: by offset, time or key, or the last ones; and tracing a message.
 
-Looking by key is a search: the partition of the key is read from ``offset`` on, at
-most ``SCAN_MESSAGES_MAX`` messages for each request, and ``next_offset`` says where to go on.
+Reading by key is a search: it scans the partition of the key from ``offset``, at most ``SCAN_MESSAGES_MAX``
+messages per request, and ``next_offset`` is where to continue.
 """
 
 from typing import Annotated, Any, Final
@@ -24,7 +24,7 @@ Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Browse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """Which messages to show."""
+    """Which messages to read."""
 
     partition: Number | None = None
     offset: Number | None = None
@@ -37,20 +37,20 @@ class Browse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Browsed(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages, and where to go on."""
+    """Messages, and where to continue."""
 
     messages: list[Stored]
     next_offset: int | None  # In the partition that was named or found; None: name one to go on.
 
 
 class At(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where: "earliest", "latest", or a time."""
+    """Position: "earliest", "latest", or a time."""
 
     at: str = "latest"
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """An offset for each partition, in their order."""
+    """An offset for each partition, in order."""
 
     offsets: list[int]
 
@@ -68,7 +68,7 @@ class MessageTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def browse(call: HttpCall) -> Browsed:
-    """Stored messages: from an offset or a time on, the last ones, or those with a key."""
+    """Read stored messages: from an offset or time, the last ones, or those with a key."""
     wanted: Browse = call.query
     if wanted.key is not None:
         return await _with_key(call, wanted, wanted.key)
@@ -120,7 +120,7 @@ def _instant(text: str | None) -> str | float | None:
 
 
 async def find_offsets(call: HttpCall) -> Offsets:
-    """Where a time is: of each partition the first offset from then on, or the earliest, or the next one."""
+    """Find offsets: the first of each partition at or after a time, the earliest, or the next one."""
     wanted: At = call.query
     at = wanted.at if wanted.at in ("earliest", "latest") else _instant(wanted.at)
     assert at is not None
@@ -129,7 +129,7 @@ async def find_offsets(call: HttpCall) -> Offsets:
 
 
 async def trace(call: HttpCall) -> MessageTrace:
-    """Everything that happened to a message, by its id or its schedule id."""
+    """Trace a message by its id or schedule id: everything that happened to it."""
     found = await call.run(call.operations.trace(call.path["id"], None, None))
     key: dict[str, Any] = key_fields(found.key)
     return MessageTrace(

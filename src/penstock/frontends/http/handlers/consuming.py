@@ -1,9 +1,8 @@
-"""Consuming by requests: receive messages on loan, and answer for each by its receipt.
+"""Consuming with requests: receive leased messages, and settle each with its receipt.
 
-One receipt is answered with success or a problem.  Many are answered one by
-one: the request succeeds, and has a result for each of them.  Neighbours of one
-lease go to the broker as one run, which it takes or refuses as a whole; a run
-that is refused is tried again message by message, so each has its own result.
+A request with one receipt succeeds or fails.  A request with several succeeds and returns a result for each.
+Consecutive messages of one lease are settled in one call, which succeeds or fails as a whole; if it fails,
+they are settled one by one, so that each has its own result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +42,7 @@ Act = Callable[[BatchConsumer, list[Run]], Work[Any]]
 
 
 class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """How many messages to take, how long to wait for the first, and how long they stay on loan."""
+    """How many messages to receive, how long to wait for the first, and their visibility timeout."""
 
     max_messages: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 1
     wait: Duration = 0  # Up to 60 s.
@@ -52,27 +51,27 @@ class Receive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Lent(Stored, frozen=True, kw_only=True, gc=False):
-    """A message on loan."""
+    """A leased message."""
 
     attempt: int
     receipt: str | None  # None: it was settled when it was delivered (at most once).
 
 
 class Received(msgspec.Struct, frozen=True):
-    """What there was."""
+    """The received messages."""
 
     messages: list[Lent]
 
 
 class Receipts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages on loan, by one receipt or by many."""
+    """One or several receipts."""
 
     receipt: str | None = None
     receipts: Annotated[list[str], Meta(max_length=RECEIPTS_MAX)] | None = None
 
 
 class Ack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The work is done."""
+    """Acknowledge messages."""
 
 
 class Nack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,19 +82,19 @@ class Nack(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Reject(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The messages are no good: to the dead letters."""
+    """Reject messages: they become dead letters."""
 
     reason: str
 
 
 class Extend(Receipts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keep the messages, and the others of their leases, for so long from now."""
+    """Extend the leases of these messages, counted from now."""
 
     duration: Duration
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What became of one receipt."""
+    """Result of one receipt."""
 
     receipt: str
     ok: bool
@@ -103,13 +102,13 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """A result for each receipt, in their order."""
+    """A result for each receipt, in order."""
 
     results: list[Result]
 
 
 async def receive(call: HttpCall) -> Received:
-    """Take messages on loan; waits for the first if there is none."""
+    """Receive messages; waits for the first if there is none."""
     wanted: Receive = call.body
     wait_ms = duration_ms("wait", wanted.wait)
     if wait_ms > WAIT_MS_MAX:
@@ -130,7 +129,7 @@ async def receive(call: HttpCall) -> Received:
 
 
 def lent(call: HttpCall, consumer: int, batches: list[LeasedBatch], way: As) -> list[Lent]:
-    """The messages of leases, with their receipts."""
+    """Leased messages with their receipts."""
     found: list[Lent] = []
     for batch in batches:
         receipts: Sequence[str | None] = [None] * len(batch.records)
@@ -180,12 +179,12 @@ def _headers(record: Record) -> dict[str, str]:
 
 
 async def ack(call: HttpCall) -> Answered:
-    """The work is done: do not deliver these again."""
+    """Acknowledge messages: they are not delivered again."""
     return await _answer(call, lambda consumer, runs: consumer.ack(runs))
 
 
 async def nack(call: HttpCall) -> Answered:
-    """The work failed: deliver these again after the delay, or after the group's backoff."""
+    """Nack messages: they are delivered again after the delay, or after the group's backoff."""
     body: Nack = call.body
     delay_ms = None if body.delay is None else duration_ms("delay", body.delay)
     failure = describe_error(body.error)
@@ -193,13 +192,13 @@ async def nack(call: HttpCall) -> Answered:
 
 
 async def reject(call: HttpCall) -> Answered:
-    """These are no good: straight to the dead letters."""
+    """Reject messages: they become dead letters at once."""
     body: Reject = call.body
     return await _answer(call, lambda consumer, runs: consumer.reject(runs, body.reason))
 
 
 async def extend(call: HttpCall) -> Answered:
-    """Keep these, and the others of their leases, for so long from now."""
+    """Extend the leases of these messages, counted from now."""
     body: Extend = call.body
     kept_ms = extension_ms(body.duration)
 
@@ -287,5 +286,5 @@ def _unknown(receipt: str) -> ReceiptUnknown:
 
 
 def permit(call: HttpCall) -> None:
-    """Refuse whoever may not consume here, before a receipt is looked at: a guard asks when work is made."""
+    """Refuse clients that may not consume here, before a receipt is read."""
     call.operations.batch_consumer(call.topic, call.group, None, None, {}).close()

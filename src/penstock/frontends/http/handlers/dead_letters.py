@@ -1,4 +1,4 @@
-"""Dead letters: counted by error, listed, shown, sent back."""
+"""Dead letters: count by error, list, show and redrive."""
 
 from typing import Annotated
 
@@ -12,26 +12,26 @@ from penstock.model.info import DeadLetter, DeadLetterErrors, Redrive
 
 
 class OfTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of one topic, or of all."""
+    """One topic, or all."""
 
     topic: str | None = None
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """How many, and how their values are shown."""
+    """How many, and the format of their values."""
 
     limit: Count = 1000
     way: As = "base64"
 
 
 class Showing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """How a value is shown."""
+    """Format of the value."""
 
     way: As = "base64"
 
 
 class DeadLetterDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One dead letter and its story in short."""
+    """A dead letter and its history."""
 
     message: Stored
     source: str  # Id of the message it was.
@@ -57,7 +57,7 @@ class ErrorList(msgspec.Struct, frozen=True):
 
 
 class RedriveSome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which dead letters to send back, and how fast."""
+    """Which dead letters to redrive, and how fast."""
 
     limit: Annotated[int, Meta(ge=1)] = 1_000_000
     rate: Annotated[float, Meta(gt=0)] | None = None  # Messages a second.
@@ -67,27 +67,27 @@ class RedriveSome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 async def list_errors(call: HttpCall) -> ErrorList:
-    """Dead letters counted by the fingerprint of their error, of one topic or of all that you may see."""
+    """Count dead letters by the fingerprint of their error, in one topic or all that you may see."""
     wanted: OfTopic = call.query
     return ErrorList(await call.run(call.operations.dead_letter_errors(wanted.topic)))
 
 
 async def list_dead_letters(call: HttpCall) -> DeadLetterList:
-    """The dead letters of a topic that were not redriven, with what went wrong."""
+    """List the dead letters of a topic that were not redriven, with their errors."""
     wanted: Listing = call.query
     found = await call.run(call.operations.dead_letters(call.topic, wanted.limit))
     return DeadLetterList([_document(letter, wanted.way) for letter in found])
 
 
 async def show_dead_letter(call: HttpCall) -> DeadLetterDocument:
-    """One dead letter by its own id, also if it was redriven."""
+    """Show a dead letter by its id, even if it was redriven."""
     wanted: Showing = call.query
     found = await call.run(call.operations.dead_letter(call.topic, call.path["id"]))
     return _document(found, wanted.way)
 
 
 async def redrive(call: HttpCall) -> Redrive:
-    """Send dead letters back to their topic, all or some; a dry run only counts."""
+    """Redrive dead letters to their topic, all or some; a dry run only counts them."""
     some: RedriveSome = call.body
     return await call.run(
         call.operations.redrive(call.topic, some.limit, some.rate, some.dry_run, some.error, some.group)

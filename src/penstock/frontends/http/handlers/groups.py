@@ -1,4 +1,4 @@
-"""Groups: listed with their lag and verdict, made, moved, deleted."""
+"""Groups: list with lag and verdict, create, move and delete."""
 
 from typing import cast
 
@@ -22,7 +22,7 @@ class GroupList(msgspec.Struct, frozen=True):
 
 
 class OwnedGroup(GroupInfo, frozen=True, kw_only=True):
-    """A group, and who reads as it."""
+    """A group and its consumers."""
 
     pipeline: str | None  # The name of the pipeline that reads as this group; it has no members then.
 
@@ -35,7 +35,7 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 async def list_groups(call: HttpCall) -> GroupList:
-    """The groups of a topic that you may see: how far each is, and a verdict."""
+    """List the groups of a topic that you may see, with lag and verdict."""
     found: list[OwnedGroup] = []
     await call.run(call.shared.reports.refresh())
     for name in (await call.run(call.operations.describe_topic(call.topic))).groups:
@@ -48,7 +48,7 @@ async def list_groups(call: HttpCall) -> GroupList:
 
 
 async def describe_group(call: HttpCall) -> OwnedGroup:
-    """How far a group is: its lag in messages and seconds, what is in its way, and a verdict."""
+    """Describe a group: lag in messages and seconds, the oldest unacked message, and a verdict."""
     info = await call.run(call.operations.describe_group(call.topic, call.group))
     await call.run(call.shared.reports.refresh())
     return _owned(call, info)
@@ -60,19 +60,19 @@ def _owned(call: HttpCall, info: GroupInfo) -> OwnedGroup:
 
 
 async def set_group(call: HttpCall) -> OwnedGroup:
-    """Make a group, or change some of its settings."""
+    """Create a group, or change some of its settings."""
     options = cast("config.GroupOptions", given(call.body))
     await call.run(call.operations.create_group(call.topic, call.group, options))
     return await describe_group(call)
 
 
 async def delete_group(call: HttpCall) -> None:
-    """Forget a group and where it was; its consumers are closed."""
+    """Delete a group and its position; its consumers are closed."""
     await call.run(call.operations.delete_group(call.topic, call.group))
 
 
 async def seek_group(call: HttpCall) -> OwnedGroup:
-    """Move a group to the beginning, the end, an offset or a time; what it holds is no longer held."""
+    """Move a group to the beginning, the end, an offset or a time; its leases are released."""
     wanted: Seek = call.body
     await call.run(call.operations.seek(call.topic, call.group, wanted.to, wanted.partition))
     return await describe_group(call)

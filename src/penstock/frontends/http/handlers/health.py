@@ -1,4 +1,4 @@
-"""Whether the server is well, what it is, and how much it has done; all but the last without a login."""
+"""Health, version and statistics of the server; only statistics need authentication."""
 
 import platform
 from collections import Counter
@@ -13,14 +13,14 @@ from penstock.version import __version__
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """All is well."""
+    """The server is healthy."""
 
     status: Literal["ok"] = "ok"
     version: str = __version__
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """What this server is."""
+    """Version of this server."""
 
     name: str = "penstock"
     version: str = __version__
@@ -29,19 +29,20 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def health(call: HttpCall) -> Health:
-    """Whether the server works: the same as /readyz."""
+    """Health check; same as /readyz."""
     return await readyz(call)
 
 
 async def livez(_: HttpCall) -> Health:
-    """Whether the process lives; if this does not answer, restart it."""
+    """Liveness check; if it does not respond, restart the server."""
     return Health()
 
 
 async def readyz(call: HttpCall) -> Health:
-    """Whether requests are served, and the storage is well; not any more once the server is about to end.
+    """Readiness check: the server accepts requests, has no storage problem and is not shutting down.
 
-    What is wrong is said in general terms, because anybody may ask; `/v1/overview` has the details.
+    Problems are described in general terms, because no authentication is needed; `/v1/overview` has the
+    details.
     """
     if call.shared.draining:
         raise ShuttingDown(what="server")
@@ -62,5 +63,5 @@ async def version(_: HttpCall) -> Version:
 
 
 async def stats(call: HttpCall) -> BrokerInfo:
-    """The broker at a glance: uptime, sizes, counts."""
+    """Broker statistics: uptime, sizes and counts."""
     return await call.run(call.operations.stats())

@@ -1,14 +1,13 @@
-"""``GET /metrics``: what the broker measures, as Prometheus reads it.
+"""``GET /metrics``: metrics in the Prometheus text format.
 
     broker/observability/measuring.py ──> families ──> lines ──> text   plus process metrics
 
-What there is and what it means is said in ``broker/observability/metrics.py`` alone.  The lines are
-written here: prometheus-client, which is made for a program with a few dozen of them, takes
-ten times as long for a line, and a hundred topics are five thousand.  That it would have
-written the same is what a test sees to.
+``broker/observability/metrics.py`` defines the metrics.  The lines are formatted here, because
+prometheus-client takes ten times as long per line, and a hundred topics have five thousand lines.  A test
+checks that its output would be the same.
 
-Cost: a microsecond for a line.  The text goes out in pieces of ``LINES``, and between them
-others have a turn: with a thousand topics and groups it is some megabytes.
+Cost: a microsecond per line.  The text is sent in pieces of ``LINES`` lines, with other requests served in
+between: with a thousand topics and groups it has some megabytes.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 async def metrics(call: HttpCall) -> AsyncGenerator[bytes, None]:
-    """All metrics, as text for Prometheus; of topics and groups, those that may be described."""
+    """Metrics in the Prometheus text format; for topics and groups, those that the caller may describe."""
     return _text(await call.run(call.operations.metrics()))
 
 

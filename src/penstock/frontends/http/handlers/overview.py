@@ -1,4 +1,4 @@
-"""The whole broker for a page that stays open: how it is, and how it was."""
+"""Overview and history of the broker, for the dashboard."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ PAUSES: Final = 200  # ... and at least so many times what it took: a page costs
 
 
 class Glance(msgspec.Struct, frozen=True, kw_only=True):
-    """The broker, its topics and its groups that you may see."""
+    """The broker, and the topics and groups that you may see."""
 
     now_ms: int
     again_ms: int  # Ask again then, and not before.
@@ -27,7 +27,7 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfWhat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of a group, of a topic with all its groups, or of everything."""
+    """A group, a topic with all its groups, or everything."""
 
     topic: str | None = None
     group: str | None = None
@@ -49,7 +49,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 async def overview(call: HttpCall) -> Glance:
-    """The broker, and every topic and group that you may see in a line, with its verdict."""
+    """Overview of the broker, and a summary with verdict of every topic and group that you may see."""
     found = await call.run(call.operations.overview())
     await call.run(call.shared.reports.refresh())
     broker = await call.run(call.operations.stats())
@@ -69,7 +69,7 @@ async def overview(call: HttpCall) -> Glance:
 
 
 async def history(call: HttpCall) -> History:
-    """How it was in the last hour: rates, backlog and the age of what waits."""
+    """History of the last hour: rates, backlog and age of the oldest pending message."""
     wanted: OfWhat = call.query
     if wanted.topic is None:
         await call.run(call.operations.stats())  # For whoever may see that.

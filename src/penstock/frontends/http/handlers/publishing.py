@@ -1,12 +1,12 @@
-"""Publishing: a message as JSON has it, and the receipt.
+"""Publishing a message as JSON, and its receipt.
 
 The value of a message is bytes.  It is sent in one of three ways: as ``value`` in
-base64, as ``text``, or as ``json``, which is kept byte for byte as it was written.
+base64, as ``text``, or as ``json``, which is stored byte for byte.
 ``"value": null`` is a tombstone.
 
-The answer comes when the message is as durable as its topic promises.  A header
-``Idempotency-Key`` is the dedup id of a message that does not have its own.  A trace
-context (W3C ``traceparent``, ``tracestate``) goes on in the headers of the message.
+The response is sent when the message is stored with the durability of its topic.  The header
+``Idempotency-Key`` is the dedup id of a message without its own.  A W3C trace context (``traceparent``,
+``tracestate``) is copied to the headers of the message.
 """
 
 import re
@@ -44,7 +44,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message is now."""
+    """Position of a published message."""
 
     id: str  # What a trace takes; the schedule's id while the message is not due.
     topic: str
@@ -57,7 +57,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def publish(call: HttpCall) -> Published:
-    """Publish one message; the answer means that it is as durable as the topic promises."""
+    """Publish one message. The response means that it is stored with the durability of its topic."""
     message = message_of(call.body, call.header(IDEMPOTENCY_KEY), trace_context(call))
     receipt = await call.run(call.operations.publish(call.topic, message))
     _, settings = await call.run(call.operations.metadata(call.topic))

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: listed, cancelled, given another time; and those that recur."""
+"""Scheduled messages: list, cancel, reschedule, and add recurring ones."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ from penstock.model.info import Cancelled, ScheduledMessage
 
 
 class Scheduled(Content, frozen=True, kw_only=True):
-    """A message that waits for its time."""
+    """A scheduled message."""
 
     id: str
     topic: str
@@ -28,7 +28,7 @@ class Scheduled(Content, frozen=True, kw_only=True):
 
 
 class ScheduleList(msgspec.Struct, frozen=True):
-    """What waits in a topic."""
+    """Scheduled messages of a topic."""
 
     schedules: list[Scheduled]
 
@@ -47,33 +47,33 @@ class ScheduleId(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of it."""
+    """Result of the cancellation."""
 
     outcome: Cancelled
 
 
 class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another time: a delay from now, or a time."""
+    """A new due time: a delay from now, or a time."""
 
     delay: Duration | None = None
     deliver_at: Instant | None = None
 
 
 class Rescheduled(msgspec.Struct, frozen=True):
-    """Whether it was still waiting."""
+    """Whether it was still scheduled."""
 
     rescheduled: bool
 
 
 async def list_schedules(call: HttpCall) -> ScheduleList:
-    """Messages of a topic that wait for their time, in the order they were accepted."""
+    """List scheduled messages of a topic, in the order in which they were accepted."""
     wanted: Listing = call.query
     found = await call.run(call.operations.scheduled(call.topic, wanted.limit))
     return ScheduleList([_scheduled(waiting, wanted.way) for waiting in found])
 
 
 async def add_schedule(call: HttpCall) -> ScheduleId:
-    """Publish a message again and again, at the times of a cron expression."""
+    """Add a recurring message, published at the times of a cron expression."""
     body: Recurring = call.body
     message = message_of(body, call.header(IDEMPOTENCY_KEY))
     work = call.operations.schedule(call.topic, message, body.cron, body.timezone)
@@ -81,12 +81,12 @@ async def add_schedule(call: HttpCall) -> ScheduleId:
 
 
 async def cancel_schedule(call: HttpCall) -> Outcome:
-    """Take a message back: cancelled, or delivered or unknown if it cannot be."""
+    """Cancel a scheduled message. The result is cancelled, delivered (too late) or unknown."""
     return Outcome(await call.run(call.operations.cancel(call.path["id"])))
 
 
 async def reschedule(call: HttpCall) -> Rescheduled:
-    """Give a message that waits another time."""
+    """Change the due time of a scheduled message."""
     body: Reschedule = call.body
     work = call.operations.reschedule(call.path["id"], body.delay, body.deliver_at)
     return Rescheduled(await call.run(work))

@@ -1,14 +1,13 @@
-"""Messages pushed to a client as they come: server-sent events.
+"""Messages pushed to a client as server-sent events.
 
     id: orders:0:7
     event: message
     data: {"id": "orders:0:7", "receipt": "...", ...}
 
-A stream has a consumer of its own, which holds at most ``max_in_flight`` messages: no
-more is pushed until some are answered for, by their receipts, in requests beside the
-stream.  When the connection is gone, what was not answered is given back at once, and the
-attempt counts unless it was the server that ended the stream.
-A comment after every ``QUIET_MS`` without a message keeps what is between from closing it.
+A stream has its own consumer with at most ``max_in_flight`` unsettled messages; the client settles them by
+their receipts in other requests.  When the connection is closed, unsettled messages are released at once; the
+attempt counts unless the server ended the stream.  After ``QUIET_MS`` without a message a comment is sent, so
+that proxies do not close the connection.
 """
 
 from collections.abc import AsyncGenerator
@@ -31,7 +30,7 @@ QUIET: Final = b":\n\n"
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """How many messages may be unanswered, and for how long each."""
+    """Maximum number of unsettled messages, and their visibility timeout."""
 
     max_in_flight: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 100
     visibility: str | None = None
@@ -39,7 +38,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 async def stream(call: HttpCall) -> AsyncGenerator[bytes, None]:
-    """Push messages on loan as server-sent events, until the client leaves."""
+    """Push messages as server-sent events until the client disconnects."""
     wanted: Stream = call.query
     if call.shared.draining:
         raise ShuttingDown(what="server")
@@ -53,7 +52,7 @@ async def stream(call: HttpCall) -> AsyncGenerator[bytes, None]:
 
 
 async def open_consumer(call: HttpCall, wanted: Stream) -> HttpConsumer:
-    """A consumer for whoever asks, and for nobody else."""
+    """A consumer for this client only."""
     visibility_ms = None if wanted.visibility is None else duration_ms("visibility", wanted.visibility)
     return await call.shared.consumers.open(
         call.operations, call.topic, call.group, visibility_ms, wanted.max_in_flight

@@ -1,4 +1,4 @@
-"""Topics: made, listed, described, altered, deleted."""
+"""Topics: create, list, describe, alter and delete."""
 
 from typing import cast
 
@@ -16,7 +16,7 @@ TopicOptions = options_struct(
 
 
 class NewTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A topic to make."""
+    """A new topic."""
 
     name: str
     exist_ok: bool = False  # A topic of that name may exist already, and stays as it is.
@@ -24,7 +24,7 @@ class NewTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class TopicList(msgspec.Struct, frozen=True):
-    """The topics there are."""
+    """Topics."""
 
     topics: list[str]
 
@@ -42,12 +42,12 @@ class PartitionList(msgspec.Struct, frozen=True):
 
 
 async def list_topics(call: HttpCall) -> TopicList:
-    """The names of all topics, as far as you may see them."""
+    """List the names of all topics that you may see."""
     return TopicList(await call.run(call.operations.topics()))
 
 
 async def create_topic(call: HttpCall) -> TopicInfo:
-    """Make a topic; what its options do not say is as the server was set up."""
+    """Create a topic; the server's defaults apply to options that are not given."""
     wanted: NewTopic = call.body
     options = cast("config.TopicOptions", given(wanted.options))
     try:
@@ -70,21 +70,21 @@ async def describe_topic(call: HttpCall) -> TopicInfo:
 
 
 async def alter_topic(call: HttpCall) -> TopicInfo:
-    """Change some of a topic's settings; partitions may only become more."""
+    """Change some settings of a topic; the number of partitions can only grow."""
     await call.run(call.operations.alter_topic(call.topic, cast("config.TopicOptions", given(call.body))))
     return await call.run(call.operations.describe_topic(call.topic))
 
 
 async def delete_topic(call: HttpCall) -> None:
-    """Remove a topic with all its messages and groups."""
+    """Delete a topic with all its messages and groups."""
     await call.run(call.operations.delete_topic(call.topic))
 
 
 async def list_partitions(call: HttpCall) -> PartitionList:
-    """The partitions of a topic: where each begins and ends, and how large it is."""
+    """List the partitions of a topic with start offset, end offset and size."""
     return PartitionList((await call.run(call.operations.describe_topic(call.topic))).partitions)
 
 
 async def list_lanes(call: HttpCall) -> Lanes:
-    """How many messages a topic has in each lane."""
+    """Count the stored messages of a topic by lane."""
     return Lanes(await call.run(call.operations.lanes(call.topic)))

@@ -1,26 +1,24 @@
-"""Messages pushed to a client as they come, and its answers, on one WebSocket.
+"""Messages pushed to a client over a WebSocket, and settled on it.
 
     server ──> {"type": "messages", "messages": [{"id": "orders:0:7", "receipt": "...", ...}]}
     client ──> {"type": "ack", "receipts": ["..."], "id": 1}       or nack, reject, extend
     server ──> {"type": "answered", "id": 1, "results": [...]}     or {"type": "problem", "id": 1, ...}
     client ──> {"type": "credit", "messages": 100}
 
-A frame of the client is the body of the request of that name, with its ``type`` and,
-if it likes, an ``id`` that comes back in the answer; without one, only what failed is
-answered.  Answers come as they are done, which need not be the order of the frames.
+A frame of the client is the body of the request of that name, with its ``type`` and an optional ``id`` that
+the response repeats; without one, only failures are reported.  Responses need not be in the order of the
+frames.
 
-No more than ``max_in_flight`` messages are unanswered at a time.  Whoever opens the socket
-with ``credit`` says besides how many may be pushed at all: each uses one up, and the
-client adds more as it works.
+At most ``max_in_flight`` messages are unsettled at a time.  A client that opens the socket with ``credit``
+also limits how many messages are pushed in total, and adds credit as it works.
 
-A socket has a consumer of its own.  When it ends, what was not answered is given back at
-once.  The attempt does not count if the client or the server has closed the socket; it
-counts if the connection was lost without a close frame.  The server closes it with 1000, or
-1012 if the server ends, or 4000 and the status of a problem (4401: the key was revoked),
-which is told in a frame before.
+A socket has its own consumer.  When it ends, unsettled messages are released at once.  The attempt does not
+count if the client or the server closed the socket; it counts if the connection was lost without a close
+frame.  The server closes it with 1000, or 1012 if the server ends, or 4000 and the status of a problem (4401:
+the key was revoked), which is sent in a frame before.
 
-Limits: ``FRAMES_MAX`` frames of a client are worked on at a time, and no more are read
-until some are done; while the client does not read, nothing is taken from the broker.
+Limits: at most ``FRAMES_MAX`` frames of a client are processed at a time, and no more are read until some are
+done; while the client does not read, no messages are leased.
 """
 
 import asyncio
@@ -58,7 +56,7 @@ Credit = Annotated[int, Meta(ge=0, le=CREDIT_MAX)]
 
 
 class Socket(Stream, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"way": "as"}):
-    """How many messages may be unanswered, for how long each, and how many may be pushed."""
+    """Maximum number of unsettled messages, their visibility timeout, and the initial credit."""
 
     credit: Credit | None = None  # None: as many as there are.
 
@@ -91,7 +89,7 @@ class ExtendFrame(consuming.Extend, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class MoreCredit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="credit"):
-    """So many messages more may be pushed."""
+    """Additional messages that may be pushed."""
 
     messages: Credit
 
@@ -110,14 +108,14 @@ _frames: Final[msgspec.json.Decoder[Answer | MoreCredit]] = msgspec.json.Decoder
 
 
 class AnsweredFrame(msgspec.Struct, frozen=True, tag="answered"):
-    """What became of the receipts of a frame."""
+    """Results of the receipts of a frame."""
 
     id: Id
     results: list[consuming.Result]
 
 
 class Trouble(msgspec.Struct, frozen=True, tag="problem"):
-    """Why a frame was refused; without an id, perhaps why the socket ends."""
+    """Why a frame was refused; without an id, possibly why the socket is closed."""
 
     id: Id
     problem: Problem
@@ -143,7 +141,7 @@ def _frame_of(messages: list[bytes]) -> bytes:
 
 
 async def ask_for_socket(call: HttpCall) -> None:
-    """Have messages pushed over a WebSocket, and answer for them on it."""
+    """Receive and settle messages over a WebSocket."""
     consuming.permit(call)
     raise UpgradeRequired(path=call.scope["path"])
 

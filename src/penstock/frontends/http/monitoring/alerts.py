@@ -1,6 +1,6 @@
 """Which groups need attention, each problem once.
 
-A verdict describes a moment.  An alert is for somebody who would get up for it, so it takes more:
+A verdict describes a moment.  An alert asks for a person's attention, so it needs more:
 
     blocked, failing, stalled    at once: these verdicts wait for their own time limits
     falling behind               the server has seen it ``LOOKS`` times in a row

@@ -1,14 +1,13 @@
-"""What the server remembers so that a page has something to show when it is opened.
+"""History of the last hour, so that dashboard pages have data when they are opened.
 
     every LOOK_MS ──> overview of the broker ──> since when each group has its verdict
                                              └─> a row of numbers for the broker, each topic and each group
 
-A broker tells how things are; how they were an hour ago, nobody has asked it.  So the
-server looks by itself, and keeps an hour: of the broker a row for every look, of topics
-and groups one for every third.  A look that was dear is followed by a longer pause, so
-that all of them together take less than a fifth of a percent of the time.
+The broker only reports its current state, so the server samples it and keeps an hour: a row per sample for
+the broker, and one per three samples for topics and groups.  An expensive sample is followed by a longer
+pause, so that sampling takes less than a fifth of a percent of the time.
 
-What it knows is for whoever may see the topic or group; the handlers ask for that.
+The handlers check that the caller may see the topic or group.
 Memory: 8 KB for each of ``SERIES_MAX`` topics and groups; what comes after has no history.
 """
 

@@ -1,7 +1,7 @@
-"""What the pipelines on Spark report about themselves, in the broker's topic of pipelines.
+"""Reports of Spark pipelines, from the broker's topic of pipelines.
 
-Each reports every few seconds how far it is, and only the last report counts.  What was
-read once is remembered, so that asking again reads only what came since.
+Each pipeline reports its progress every few seconds, and only the last report counts.  Reports are cached, so
+that later calls read only new ones.
 
 A pipeline reads its topics as a stream group without members: ``judged`` recognises such a
 group by its name, and judges it by what the pipeline reports.

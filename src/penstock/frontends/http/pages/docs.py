@@ -1,11 +1,10 @@
-"""The page at /docs: the OpenAPI document for people.
+"""The page at /docs: the OpenAPI document as HTML.
 
-    document ──> a heading for each tag ──> its operations, folded: what goes in and out, a command to try
-             └─> the documents that these name, field by field
+    document ──> a heading for each tag ──> its operations, folded: request, responses, and an example command
+             └─> the schemas that they use, field by field
 
-Made once, when somebody asks: plain HTML without a script or anything from
-elsewhere, so it works offline, in a text browser and under the strictest policy.
-Everything in it is escaped, though all of it is our own.
+Rendered once, on the first request: plain HTML without scripts or external resources, so it works offline, in
+a text browser and with the strictest content security policy.  All text is escaped.
 """
 
 import base64

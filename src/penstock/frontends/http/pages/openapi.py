@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document, made from the table of routes and the structs it names.
 
-Everything in it is said once elsewhere: paths and statuses in the table, schemas
-by the structs, sentences by the docstrings of handlers and errors.
+Paths and statuses come from the table, schemas from the structs, and texts from the docstrings of handlers
+and errors.
 """
 
 import re
@@ -33,8 +33,8 @@ OF_LOGINS: Final = (
 )  # fmt: skip
 OF_BODIES: Final = ("REQUEST_INVALID", "REQUEST_TOO_LARGE", "REQUEST_TIMEOUT", "MEDIA_TYPE_UNSUPPORTED")
 DESCRIPTION: Final = (
-    "Publish, consume and look at messages over HTTP and JSON. Errors are problem documents (RFC 9457) "
-    "with a `code` that stays the same, one sentence, and what to do."
+    "Publish, consume and browse messages over HTTP and JSON. Errors are problem documents (RFC 9457) "
+    "with a stable `code`, a message, and what to do."
 )
 
 

@@ -1,4 +1,4 @@
-"""How the page at /docs looks: light or dark, as the reader's system is; wide or narrow, as the window is."""
+"""Styles of the page at /docs: light or dark by the system's setting, and responsive."""
 
 from typing import Final
 

@@ -1,15 +1,14 @@
-"""The dashboard's files, under /ui: HTML, styles and scripts as they lie in ``penstock/web``.
+"""The dashboard's files, under /ui: HTML, styles and scripts from ``penstock/web``.
 
-    /, /ui ──> /ui/ ──> index.html         everything else is asked for by the page: files, and the API
+    /, /ui ──> /ui/ ──> index.html         the page requests everything else: files, and the API
     /ui/pages/topic.js ──> web/pages/topic.js
 
-All files are read once, when the listener is made, and found by their whole name
-in a dict: a path that is none of them is nothing, whatever it looks like.  A file has
-a tag by its content, so a browser that has it is answered with three lines.
+All files are read once, when the listener is created, and looked up in a dict by their full name, so path
+traversal is impossible.  Each file has an ETag, so a browser that has it gets a 304 response.
 
-``POLICY`` goes with each.  Nothing is loaded from elsewhere, no script or style is
-inline, no page may frame this one, and Chromium refuses every way to make HTML of
-text: messages are hostile, and are shown as text.
+``POLICY`` (the content security policy) is sent with each file: nothing is loaded from other origins, no
+script or style is inline, no page may frame this one, and Chromium refuses to convert text to HTML.  Messages
+may be hostile, and are shown as text.
 """
 
 from collections.abc import Awaitable, Callable
