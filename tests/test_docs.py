@@ -147,6 +147,13 @@ def test_a_decision_says_why_and_what_would_change_it(page: Path) -> None:
     assert titles[-1] == "What would change our mind"
 
 
+def test_the_index_has_every_decision() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+
+    assert [page.name for page in sorted(folder.glob("0*.md")) if f"]({page.name})" not in index] == []
+
+
 @pytest.mark.parametrize(
     ("text", "count"),
     [
