@@ -266,5 +266,5 @@ def test_one_story_that_has_everything() -> None:
     story.a_group_of_uncommitted_messages_never_waits_for_the_end_of_a_transaction()
     story.a_place_counts_once_it_is_committed()
     assert len(committed(story.broker, TOPIC, 0)) == 4
-    assert run(story.broker, "places", TOPIC, "outside")[0].offset == 4
+    assert run(story.broker, "committed_offsets", TOPIC, "outside")[0].offset == 4
     story.teardown()

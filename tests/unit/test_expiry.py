@@ -32,7 +32,7 @@ def commit(broker: TestBroker, group: str = "billing", offset: int = 3, partitio
 
 
 def places(broker: TestBroker, group: str = "billing") -> dict[int, int]:
-    found: dict[int, Commit] = run(broker, "places", "orders", group)
+    found: dict[int, Commit] = run(broker, "committed_offsets", "orders", group)
     return {number: commit.offset for number, commit in found.items()}
 
 
