@@ -80,7 +80,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
       tiles([
         ["Lag", count(group.lag), "messages"],
         ["Oldest waits", group.lag ? span(group.lag_seconds) : "–"],
-        ["In flight", count(group.in_flight), "on loan"],
+        ["In flight", count(group.in_flight), "leased"],
         ["Retrying", count(group.waiting_retry)],
         ["Published", rate(group.rates.published)],
         ["Acked", rate(group.rates.acked)],
@@ -143,7 +143,7 @@ export function groupPage({ parts: [topic, name], redraw, refresh }) {
 }
 
 function oldest({ oldest_unacked: message }) {
-  if (!message) return section("Oldest in hand", {}, empty("All that was delivered is settled."));
+  if (!message) return section("Oldest unsettled", {}, empty("All delivered messages are settled."));
   const known = [
     ["message", messageLink(message.id)],
     ["published", `${span(message.age_seconds)} ago`],
@@ -151,10 +151,10 @@ function oldest({ oldest_unacked: message }) {
     ["attempts", `${message.attempts}, of which ${message.failures} failed`],
   ];
   if (message.due_seconds !== null)
-    known.push([message.consumer === null ? "comes again in" : "lease ends in", span(message.due_seconds)]);
+    known.push([message.consumer === null ? "redelivered in" : "lease ends in", span(message.due_seconds)]);
   if (message.behind) known.push(["waiting behind it", plural(message.behind, "message")]);
   return section(
-    "Oldest in hand",
+    "Oldest unsettled",
     {},
     facts(known),
     message.error && h("pre", { class: "code bad", tabindex: "0" }, message.error),

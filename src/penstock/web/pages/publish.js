@@ -76,7 +76,7 @@ export function publishForm(topic, redraw, published) {
               ),
             ),
             field("Delay", h("input", { name: "delay", placeholder: "5m", size: 6 })),
-            field("Lives for", h("input", { name: "ttl", placeholder: "1h", size: 6 })),
+            field("Expires after", h("input", { name: "ttl", placeholder: "1h", size: 6 })),
             field(
               "Partition",
               h("input", { name: "partition", type: "number", min: 0, placeholder: "by key" }),
@@ -107,7 +107,7 @@ function receipt(told) {
   return h(
     "p",
     { class: "done", role: "status" },
-    told.duplicate ? "It was there already: " : told.schedule_id ? "Scheduled: " : "Published: ",
+    told.duplicate ? "Duplicate of: " : told.schedule_id ? "Scheduled: " : "Published: ",
     messageLink(told.id),
     h("span", { class: "note" }, `, durability ${told.durability}`),
   );

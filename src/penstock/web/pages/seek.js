@@ -106,7 +106,7 @@ export function seek(topic, group, refresh) {
 // What a move would do, partition by partition.
 function moves(group, offsets) {
   if (offsets === null)
-    return h("p", { class: "note" }, "Say where to, and what it would do is told here before it is done.");
+    return h("p", { class: "note" }, "Choose a position; a preview of the effect is shown here first.");
   const rows = group.partitions.map((partition, at) => ({
     ...partition,
     to: Math.min(offsets[at], partition.end),

@@ -62,13 +62,13 @@ export function create(refresh, known = "") {
           type: "number",
           min: 1,
           max: 10000,
-          placeholder: "as the server has it",
+          placeholder: "server default",
         }),
         "Order holds within one; there may be more later, never fewer.",
       ),
       field(
         "Keep messages for",
-        h("input", { name: "retention", placeholder: "as the server has it" }),
+        h("input", { name: "retention", placeholder: "server default" }),
         "Such as 7d or 12h.",
       ),
     ],
@@ -94,7 +94,7 @@ export function topicTable(topics, wanted = "") {
       ? empty(`No topic has “${wanted}” in its name.`)
       : empty(
           "There are no topics yet.",
-          h("p", null, "Make one here, or publish to it:"),
+          h("p", null, "Create one here, or publish to it:"),
           command("penstock produce orders 'two books' --key anna"),
         ),
     columns: [

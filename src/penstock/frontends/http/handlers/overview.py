@@ -87,5 +87,5 @@ class PipelineList(msgspec.Struct, frozen=True):
 
 
 async def list_pipelines(call: HttpCall) -> PipelineList:
-    """The pipelines that have run: how far each is, how fast, and how it ended."""
+    """List pipelines that have run, with progress, rate and result."""
     return PipelineList(await call.shared.reports.read(call.operations))
